@@ -1,0 +1,65 @@
+"""What a user sees when something cannot go on: what was expected, what came, and what to do.
+
+One exception type, `ShiftproofError`, with a subclass for each thing that can be at fault. The command line prints
+its text and exits; nothing already computed is lost.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+_WIDTH = 116
+
+
+class ShiftproofError(Exception):
+    """A problem the user can act on.
+
+    `headline` is one sentence; each keyword is a short line under it, such as `expected`, `came`, `instead`.
+
+    >>> print(ShiftproofError("Cannot read the labels.", expected="one per image", came="3 for 4 images"))
+    Cannot read the labels.
+      expected  one per image
+      came      3 for 4 images
+    """
+
+    def __init__(self, headline: str, **facts: str) -> None:
+        super().__init__(headline)
+        self.headline = headline
+        self.facts = facts
+
+    def __str__(self) -> str:
+        """Return the headline with its facts aligned below it."""
+        margin = max((len(name) for name in self.facts), default=0)
+        lines = [self.headline]
+        for name, text in self.facts.items():
+            lead = f"  {name:<{margin}}  "
+            lines.append(
+                textwrap.fill(
+                    text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False
+                )
+            )
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with the facts, so that an error in a worker process arrives whole."""
+        return _rebuild, (type(self), self.headline, self.facts)
+
+
+class ModelError(ShiftproofError):
+    """The model cannot be loaded, or does not behave as a classifier."""
+
+
+class DataError(ShiftproofError):
+    """The data cannot be read, or does not fit the model."""
+
+
+class ConfigurationError(ShiftproofError):
+    """An option or a name is not one that exists, or options contradict each other."""
+
+
+class RunError(ShiftproofError):
+    """A run directory cannot be used or written."""
+
+
+def _rebuild(kind: type[ShiftproofError], headline: str, facts: dict[str, str]) -> ShiftproofError:
+    return kind(headline, **facts)
