@@ -1,0 +1,42 @@
+"""Accuracy as a count, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """So many right out of so many images.
+
+    >>> Accuracy(90, 100).value
+    0.9
+    >>> Accuracy.sum([Accuracy(1, 2), Accuracy(3, 4)])
+    Accuracy(right=4, images=6)
+    """
+
+    right: int
+    images: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.right <= self.images or self.images == 0:
+            raise ValueError(f"an accuracy needs 0 <= right <= images and images > 0; got {self.right}, {self.images}")
+
+    @classmethod
+    def sum(cls, parts: Iterable[Accuracy]) -> Accuracy:
+        """Return the accuracy over all images of the parts."""
+        parts = tuple(parts)
+        return cls(sum(part.right for part in parts), sum(part.images for part in parts))
+
+    @property
+    def value(self) -> float:
+        """The share of right answers."""
+        return self.right / self.images
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return Wilson's score interval of the accuracy on images drawn like these."""
+        from scipy.stats import binomtest
+
+        bounds = binomtest(self.right, self.images).proportion_ci(confidence, method="wilson")
+        return float(bounds.low), float(bounds.high)
