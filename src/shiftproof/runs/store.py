@@ -1,0 +1,159 @@
+"""Where results are kept: one SQLite file per run directory, written by the driver alone.
+
+Each result is one transaction in write-ahead mode, so a kill at any moment loses at most the cells in flight, and a
+store from an interrupted write opens as it was after its last whole transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from shiftproof.errors import RunError
+from shiftproof.runs.lock import Lock
+from shiftproof.runs.plan import Cell, Plan, Result, canonical
+
+FILE = "run.sqlite"
+SCHEMA = "1"
+
+
+class Store:
+    """The results of one run directory; a context manager that holds the directory's lock.
+
+    `subject` says what the run is about (fingerprints, version); a directory that was made for another subject is
+    refused. None opens a store to read what is there.
+    """
+
+    def __init__(self, folder: Path, subject: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.path = folder / FILE
+        if subject is None and not self.path.is_file():
+            raise RunError(
+                f"There is no run in {str(folder)!r}.",
+                expected=f"a run directory, which holds {FILE}",
+                instead="give the folder that `shiftproof audit --out` was given",
+            )
+        with self._errors():
+            folder.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock(folder) if subject is not None else None
+        try:
+            self._open(subject)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, subject: Mapping[str, str] | None) -> None:
+        with self._errors():
+            mode = "ro" if subject is None else "rwc"
+            self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None)
+            if subject is not None:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = NORMAL")
+                with self._transaction():
+                    self._db.execute("CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+                    self._db.execute(
+                        "CREATE TABLE IF NOT EXISTS cells (id TEXT PRIMARY KEY, task TEXT NOT NULL, "
+                        "parameters TEXT NOT NULL, result TEXT, error TEXT, seconds REAL NOT NULL)"
+                    )
+            about = self.about()
+        if about.get("schema", SCHEMA) != SCHEMA:
+            raise RunError(
+                f"The run in {str(self.folder)!r} was written by another version.",
+                expected=f"store schema {SCHEMA}",
+                came=f"schema {about['schema']}",
+                instead="choose another folder with --out, or use the version that wrote it",
+            )
+        if subject is not None:
+            self._check_subject(about, subject)
+
+    def _check_subject(self, about: Mapping[str, str], subject: Mapping[str, str]) -> None:
+        for name, value in subject.items():
+            if name in about and about[name] != value:
+                raise RunError(
+                    f"The run in {str(self.folder)!r} is about another {name}.",
+                    expected=f"{name} {value}",
+                    came=f"{name} {about[name]}",
+                    instead="choose another folder with --out; the results in this one are left as they are",
+                )
+        self.note({"schema": SCHEMA, **subject})
+
+    def about(self) -> dict[str, str]:
+        """Return what the run is about, as noted."""
+        with self._errors():
+            return dict(self._db.execute("SELECT name, value FROM about"))
+
+    def note(self, facts: Mapping[str, str]) -> None:
+        """Keep facts about the run, replacing those of the same name."""
+        with self._errors(), self._transaction():
+            self._db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", facts.items())
+
+    def done(self) -> set[str]:
+        """Return the identities of the cells that have a result; failed ones are not among them."""
+        with self._errors():
+            return {identity for (identity,) in self._db.execute("SELECT id FROM cells WHERE result IS NOT NULL")}
+
+    def save(self, identity: str, result: Result) -> None:
+        """Keep a result, in one transaction."""
+        row = None if result.row is None else canonical(result.row)
+        values = (identity, result.cell.task, result.cell.text, row, result.error, result.seconds)
+        with self._errors(), self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def results(self, plan: Plan) -> list[Result]:
+        """Return the results of a plan's cells, in the plan's order; cells that have not run are left out."""
+        return list(self.find(plan.identities()))
+
+    def find(self, identities: Iterable[str]) -> Iterator[Result]:
+        """Yield the results of these cells, where there are any."""
+        query = "SELECT task, parameters, result, error, seconds FROM cells WHERE id = ?"
+        for identity in identities:
+            with self._errors():
+                found = self._db.execute(query, (identity,)).fetchone()
+            if found:
+                task, parameters, row, error, seconds = found
+                cell = Cell(task, **json.loads(parameters))
+                yield Result(cell, None if row is None else json.loads(row), error, seconds)
+
+    def close(self) -> None:
+        """Close the file and release the directory."""
+        if hasattr(self, "_db"):
+            self._db.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn what the disk or SQLite reports into an error with a way on."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise RunError(
+                f"Cannot use the run directory {str(self.folder)!r}.",
+                reason=str(error),
+                instead="free some space, or choose another folder with --out; what was saved is kept, and the same "
+                "command goes on from there",
+            ) from error

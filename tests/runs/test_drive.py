@@ -1,0 +1,180 @@
+"""Resuming, failing and dying, with cells that leave a mark on disk each time they really run."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from shiftproof.errors import ConfigurationError, RunError, ShiftproofError
+from shiftproof.runs import Cell, Executor, Inline, Plan, Processes, Row, Store, drive
+
+SUBJECT = {"model": "m", "data": "d"}
+
+
+@dataclass(frozen=True)
+class Squares:
+    """A setup and a worker in one: squares numbers and leaves a mark per measurement."""
+
+    marks: Path
+    broken: tuple[int, ...] = ()
+
+    def __call__(self) -> "Squares":
+        return self
+
+    def measure(self, cell: Cell) -> Row:
+        n = cell["n"]
+        assert isinstance(n, int)
+        (self.marks / f"{n}-{time.monotonic_ns()}").touch()
+        if n in self.broken:
+            raise ShiftproofError("no square today", n=str(n))
+        if n < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"square": n * n}
+
+
+def plan_of(*numbers: int) -> Plan:
+    return Plan(tuple(Cell("square", n=n) for n in numbers), SUBJECT)
+
+
+@pytest.fixture
+def marks(tmp_path):
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder
+
+
+EXECUTORS = pytest.mark.parametrize("executor", [Inline(), Processes(2)], ids=["inline", "processes"])
+
+
+@EXECUTORS
+def test_every_cell_runs_once_and_results_come_in_plan_order(tmp_path, marks, executor: Executor):
+    plan = plan_of(3, 1, 2)
+    with Store(tmp_path / "run", SUBJECT) as store:
+        results = drive(plan, store, Squares(marks), executor=executor)
+        again = drive(plan, store, Squares(marks), executor=executor)
+    assert [result.row for result in results] == [{"square": 9}, {"square": 1}, {"square": 4}]
+    assert again == results
+    assert len(list(marks.iterdir())) == 3
+
+
+@EXECUTORS
+def test_a_failed_cell_is_kept_with_its_error_and_tried_again(tmp_path, marks, executor: Executor):
+    with Store(tmp_path / "run", SUBJECT) as store:
+        first = drive(plan_of(1, 2, 3), store, Squares(marks, broken=(2,)), executor=executor)
+        assert [result.error for result in first] == [None, "no square today\n  n  2", None]
+        second = drive(plan_of(1, 2, 3), store, Squares(marks), executor=executor)
+    assert [result.row for result in second] == [{"square": 1}, {"square": 4}, {"square": 9}]
+    assert len(list(marks.iterdir())) == 4
+
+
+def test_an_unexpected_error_is_kept_with_its_trace(tmp_path, marks):
+    with Store(tmp_path / "run", SUBJECT) as store:
+        (result,) = drive(Plan((Cell("square", n="x"),), SUBJECT), store, Squares(marks))
+    assert result.row is None
+    assert "AssertionError" in (result.error or "")
+
+
+def test_a_dying_process_costs_only_the_cell_that_kills_it(tmp_path, marks):
+    with Store(tmp_path / "run", SUBJECT) as store:
+        results = drive(plan_of(1, -1, 2, 3, 4), store, Squares(marks), executor=Processes(1))
+    assert [result.row and result.row["square"] for result in results] == [1, None, 4, 9, 16]
+    assert "process died" in (results[1].error or "")
+
+
+def test_results_arrive_in_the_store_before_the_watcher_hears(tmp_path, marks):
+    seen = []
+    with Store(tmp_path / "run", SUBJECT) as store:
+        plan = plan_of(1, 2)
+        drive(plan, store, Squares(marks), watch=lambda result: seen.append(len(store.results(plan))))
+    assert seen == [1, 2]
+
+
+def test_a_run_of_another_model_is_refused_and_left_alone(tmp_path, marks):
+    with Store(tmp_path / "run", SUBJECT) as store:
+        drive(plan_of(1), store, Squares(marks))
+    with pytest.raises(RunError, match="another model"):
+        Store(tmp_path / "run", {**SUBJECT, "model": "other"})
+    with Store(tmp_path / "run", SUBJECT) as store:
+        assert len(store.results(plan_of(1))) == 1
+
+
+def test_two_drivers_cannot_share_a_directory(tmp_path):
+    with Store(tmp_path / "run", SUBJECT), pytest.raises(RunError, match="Another process"):
+        Store(tmp_path / "run", SUBJECT)
+    Store(tmp_path / "run", SUBJECT).close()
+
+
+def test_a_store_of_another_schema_is_refused(tmp_path):
+    with Store(tmp_path / "run", SUBJECT) as store:
+        store.note({"schema": "99"})
+    with pytest.raises(RunError, match="another version"):
+        Store(tmp_path / "run", SUBJECT)
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    with pytest.raises(RunError, match="no run in"):
+        Store(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_an_error_a_user_can_act_on(tmp_path):
+    (tmp_path / "run.sqlite").write_bytes(b"not a database, but long enough to look like one" * 100)
+    with pytest.raises(RunError, match="Cannot use the run directory"):
+        Store(tmp_path, SUBJECT)
+
+
+def test_a_full_disk_keeps_what_was_saved(tmp_path, marks):
+    plan = plan_of(*range(500))
+    with Store(tmp_path / "run", SUBJECT) as store:
+        drive(plan_of(0, 1), store, Squares(marks))
+        # SQLite's own page limit gives the same SQLITE_FULL that a full disk does.
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(RunError, match="full"):
+            drive(plan, store, Squares(marks))
+    with Store(tmp_path / "run", SUBJECT) as store:
+        assert len(drive(plan, store, Squares(marks))) == 500
+
+
+def test_unpicklable_work_is_refused_by_processes(tmp_path):
+    with Store(tmp_path / "run", SUBJECT) as store, pytest.raises(ConfigurationError, match="worker processes"):
+        drive(plan_of(1), store, lambda: Squares(tmp_path), executor=Processes(1))
+
+
+def test_kill_9_loses_nothing_that_was_saved(tmp_path, marks):
+    script = tmp_path / "work.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys, time
+        from pathlib import Path
+        from shiftproof.runs import Cell, Plan, Store, drive
+
+        class Slow:
+            def measure(self, cell):
+                time.sleep(0.02)
+                return {"n": cell["n"]}
+
+        plan = Plan(tuple(Cell("slow", n=n) for n in range(100)), {})
+        with Store(Path(sys.argv[1]), {"model": "m"}) as store:
+            drive(plan, store, Slow, watch=lambda result: print(result.cell["n"], flush=True))
+        """)
+    )
+    command = [sys.executable, str(script), str(tmp_path / "run")]
+    said: list[int] = []
+    for _ in range(3):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            said.extend(int(process.stdout.readline()) for _ in range(10))
+            process.kill()
+            said.extend(int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n"))
+    database = sqlite3.connect(tmp_path / "run" / "run.sqlite")
+    saved = database.execute("SELECT count(*) FROM cells").fetchone()[0]
+    database.close()
+    assert len(set(said)) == len(said), "a saved cell ran again"
+    assert saved in (len(said), len(said) + 1, len(said) + 2, len(said) + 3), "a reported cell was not saved"
