@@ -1,0 +1,28 @@
+"""What is tested: loading models, normalisation, reference networks, black boxes.
+
+model = load_model("demo")
+scores = logits(model, images)          # images [N, C, H, W] in [0, 1]; scores [N, K], checked
+"""
+
+from shiftproof.models.blackbox import BlackBox, Model
+from shiftproof.models.identity import fingerprint
+from shiftproof.models.loading import FORMS, load_model
+from shiftproof.models.networks import NETWORKS, build_network
+from shiftproof.models.normalize import Normalize
+from shiftproof.models.outputs import device_of, logits
+from shiftproof.models.weights import load_weights, read_weights
+
+__all__ = [
+    "FORMS",
+    "NETWORKS",
+    "BlackBox",
+    "Model",
+    "Normalize",
+    "build_network",
+    "device_of",
+    "fingerprint",
+    "load_model",
+    "load_weights",
+    "logits",
+    "read_weights",
+]

@@ -1,0 +1,54 @@
+"""Models that are only a function: a remote service, an ONNX session, another framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class BlackBox:
+    """A function from images to scores, used as a model: outputs only, no gradients and no layers.
+
+    `function` takes a float32 tensor [N, C, H, W] in [0, 1] on `device` and returns one row of logits (or any scores
+    whose largest is the prediction) per image, [N, K], as a tensor or an array. `fingerprint` says which version it
+    is, where the function's own code and data cannot, as for a remote service.
+
+    >>> box = BlackBox(lambda images: images.mean((2, 3)), name="mean colour")
+    >>> box(torch.ones(2, 3, 8, 8)).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Tensor], Any],
+        *,
+        name: str | None = None,
+        fingerprint: str | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.function = function
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.device = torch.device(device)
+        self._given = fingerprint
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with the function."""
+        from shiftproof.models.identity import digest
+
+        return digest(self._given if self._given is not None else self.function)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the scores as a tensor."""
+        return torch.as_tensor(self.function(images.detach().to(self.device, torch.float32)))
+
+    def __repr__(self) -> str:
+        return f"BlackBox({self.name!r})"
+
+
+Model = nn.Module | BlackBox
+"""What is tested: images [N, C, H, W] in [0, 1] to logits [N, K]."""

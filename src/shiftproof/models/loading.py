@@ -1,0 +1,213 @@
+"""`load_model`: a model from a name, a file, a hub, or one already made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.models.blackbox import BlackBox, Model
+from shiftproof.models.networks import NETWORKS, build_network
+from shiftproof.models.normalize import Normalize
+from shiftproof.models.outputs import device_of
+from shiftproof.models.python_file import is_python_file, load_python_file
+from shiftproof.models.weights import CONVERT, load_weights, read_weights
+from shiftproof.registry import unknown
+
+FORMS: Mapping[str, str] = {
+    "demo": "the embedded CIFAR-10 ResNet-20",
+    **dict.fromkeys(NETWORKS, "a reference network, with weights= a safetensors file or a state dict"),
+    "file.py:build": "what build() in a Python file returns",
+    "torchvision:NAME": "a pretrained torchvision classifier, such as torchvision:resnet50",
+    "timm:NAME": "a pretrained timm classifier, such as timm:resnet50.a1_in1k",
+    "model.onnx": "an ONNX file, as a black box",
+    "model.pt2": "a torch.export program",
+    "model.ts": "a TorchScript program",
+}
+"""What `load_model` takes, for tables and messages."""
+
+Device = torch.device | str | None
+
+
+def load_model(
+    spec: str | Path | Callable[..., Any],
+    *,
+    device: Device = None,
+    weights: str | Path | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Model:
+    """Return a model from images [N, C, H, W] in [0, 1] to logits: a module in evaluation mode, or a black box.
+
+    `spec` is one of `FORMS`, or a model already made: a module (put into evaluation mode) or a function (wrapped in a
+    `BlackBox`). `device` is where it shall compute: the CPU for what is loaded, where it is for what is made.
+    `weights` is a file of tensors for a reference network or a `file.py:build`, or the name of a torchvision entry.
+    `mean` and `std` put a `Normalize` in front of a model that lacks one.
+    """
+    if (mean is None) != (std is None):
+        raise ConfigurationError("A normalisation needs both mean and std.", came=f"mean={mean}, std={std}")
+    normalize = None if mean is None or std is None else Normalize(mean, std)
+    if not isinstance(spec, str | Path):
+        if weights is not None:
+            raise _no_weights("a model already made")
+        return _finished(_checked(spec), device, normalize)
+    text, device = str(spec), device or "cpu"
+    if text in NETWORKS:
+        return _finished(_reference(text, weights, normalize), device)
+    if text == "demo" or text.startswith(("torchvision:", "timm:")):
+        if normalize is not None:
+            raise ConfigurationError(
+                f"Model {text!r} has its own normalisation.", instead="leave out mean and std: they are inside it"
+            )
+        return _finished(_pretrained(text, weights), device)
+    if is_python_file(text):
+        return _finished(_built(text, weights), device, normalize)
+    if weights is not None:
+        raise _no_weights(repr(text))
+    return _finished(_from_file(text, device), device, normalize)
+
+
+def _pretrained(spec: str, weights: str | Path | None) -> nn.Module:
+    """Return a model that knows its own weights and normalisation."""
+    from shiftproof.models.hubs import load_timm, load_torchvision
+
+    hub, _, name = spec.partition(":")
+    if hub == "torchvision":
+        return load_torchvision(name, weights=None if weights is None else str(weights))
+    if weights is not None:
+        raise _no_weights(repr(spec))
+    return load_timm(name) if hub == "timm" else _demo()
+
+
+def _built(spec: str, weights: str | Path | None) -> Model:
+    """Return what a user's own file builds, with the weights of another file in it."""
+    model = _checked(load_python_file(spec))
+    if weights is not None:
+        if not isinstance(model, nn.Module):
+            raise _no_weights(f"{spec!r}, which returns a function")
+        load_weights(model, weights)
+    return model
+
+
+def _from_file(spec: str, device: torch.device | str) -> Model:
+    from shiftproof.models.archives import kind_of, load_exported, load_torchscript
+
+    path = Path(spec)
+    if not path.exists():
+        if path.suffix or len(path.parts) > 1:
+            raise ModelError(f"There is no model file {spec!r}.", expected="; ".join(FORMS))
+        raise unknown("model", spec, FORMS)
+    if not path.is_file():
+        raise ModelError(f"{spec!r} is a folder, not a model file.", expected="; ".join(FORMS))
+    try:
+        kind = kind_of(path)
+    except OSError as error:
+        raise ModelError(f"Cannot read the model file {spec!r}.", came=str(error)) from error
+    match kind:
+        case "onnx":
+            from shiftproof.models.onnx_session import load_onnx
+
+            return load_onnx(path, device=device)
+        case "torchscript":
+            return load_torchscript(path, device=device)
+        case "exported":
+            return load_exported(path, device=device)
+        case "weights":
+            read_weights(path)  # refuses what would need code to load, with its own message
+            raise ModelError(
+                f"{spec!r} holds weights, not a model.",
+                expected="a model, or weights together with their architecture",
+                instead=f"--model resnet20 --weights {spec}, or your own architecture: --model file.py:build --weights"
+                f" {spec}",
+            )
+
+
+def _reference(name: str, weights: str | Path | None, normalize: Normalize | None) -> nn.Module:
+    """Return a reference network with the weights of a file, which also decide its classes and channels."""
+    if weights is None:
+        raise ModelError(
+            f"The reference network {name!r} needs weights.",
+            expected="weights= a safetensors file or a state dict",
+            instead="'demo' is a trained resnet20; shiftproof.models.build_network returns an untrained one",
+        )
+    stored = read_weights(weights)
+    mean, std = stored.constants("mean"), stored.constants("std")
+    if normalize is not None:
+        if mean is not None or std is not None:
+            raise ConfigurationError(
+                f"The weights {str(weights)!r} have their own normalisation.",
+                came=f"mean {mean}, std {std} in the file",
+                instead="leave out mean and std",
+            )
+        mean, std = normalize.mean.flatten().tolist(), normalize.std.flatten().tolist()
+    if mean is None or std is None:
+        raise ModelError(
+            f"The weights {str(weights)!r} do not say how their images were normalised.",
+            expected="normalize.mean and normalize.std among the tensors, or mean and std in a safetensors header",
+            instead="pass mean and std, on the [0, 1] scale, as the network was trained",
+        )
+    head = stored.tensors.get("linear.bias", torch.empty(10))  # where it is absent, the weights do not fit anyhow
+    network = build_network(name, classes=len(head), channels=len(mean), mean=mean, std=std)
+    load_weights(network, stored)
+    return network
+
+
+def _demo() -> nn.Module:
+    stored = files("shiftproof.models") / "demo.safetensors"
+    if not stored.is_file():
+        raise ModelError(
+            "The embedded demo model is missing from this installation.", instead="install shiftproof again"
+        )
+    network = build_network("resnet20")
+    with as_file(stored) as path:
+        load_weights(network, path)
+    return network
+
+
+def _checked(made: object) -> Model:
+    """Return a model already made as it is, a function as a black box, and refuse anything else."""
+    if isinstance(made, nn.Module | BlackBox):
+        return made
+    if callable(made) and not isinstance(made, type):
+        return BlackBox(made)
+    came = f"the class {made.__name__}, not an instance of it" if isinstance(made, type) else f"a {type(made).__name__}"
+    raise ModelError("This is not a model.", expected="an nn.Module, or a function from images to logits", came=came)
+
+
+def _finished(model: Model, device: Device, normalize: Normalize | None = None) -> Model:
+    """Return a model with its normalisation in front, modules in evaluation mode and on their device."""
+    if isinstance(model, BlackBox):
+        if normalize is None:
+            return model
+        return BlackBox(_Chain(normalize, model), name=model.name, device=model.device)
+    where = device_of(model) if device is None else device
+    if normalize is not None:
+        model = nn.Sequential(normalize, model)
+    with suppress(NotImplementedError):  # a torch.export program has no modes: it computes what was exported
+        model.eval()
+    return model.to(where)
+
+
+class _Chain:
+    """A normalisation, then a black box."""
+
+    def __init__(self, normalize: Normalize, box: BlackBox) -> None:
+        self.normalize = normalize.to(box.device)
+        self.box = box
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return self.box(self.normalize(images))
+
+
+def _no_weights(what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"weights= does not go with {what}.",
+        expected=f"weights with a reference network ({', '.join(NETWORKS)}) or with file.py:build",
+        instead=CONVERT,
+    )

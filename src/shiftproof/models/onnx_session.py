@@ -1,0 +1,132 @@
+"""ONNX files as black boxes, on onnxruntime."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shiftproof.errors import ModelError
+from shiftproof.models.blackbox import BlackBox
+
+_PRECISIONS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+
+
+class OnnxSession:
+    """A function over an ONNX file: images [N, C, H, W] in [0, 1] to its scores [N, K].
+
+    A file made for batches of one fixed size gets batches of that size; the last is filled up and cut again. The
+    session is opened anew where the object is unpickled.
+    """
+
+    def __init__(self, path: str | Path, *, device: torch.device | str = "cpu") -> None:
+        self.path = Path(path)
+        self.device = torch.device(device)
+        self._session = _open(self.path, self.device)
+        self._input = self._the_input()
+        self._output = self._the_output()
+        self._precision = _PRECISIONS[self._input.type]
+        self._batch = self._input.shape[0] if isinstance(self._input.shape[0], int) else None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (self.path, self.device)
+
+    def __call__(self, images: Tensor) -> NDArray[np.floating[Any]]:
+        """Return the scores of a batch."""
+        wanted = self._input.shape[1:]
+        came = tuple(images.shape[1:])
+        if any(isinstance(size, int) and size != have for size, have in zip(wanted, came, strict=True)):
+            raise ModelError(
+                f"The images do not fit the ONNX model {self.path.name!r}.",
+                expected=f"{' x '.join(map(str, wanted))} (channels, height, width)",
+                came=" x ".join(map(str, came)),
+                instead="resize and crop the images with size=: --size " + str(wanted[-1]),
+            )
+        array = images.numpy().astype(self._precision, copy=False)
+        if self._batch is None:
+            return self._run(array)
+        parts = []
+        for start in range(0, len(array), self._batch):
+            part = array[start : start + self._batch]
+            filled = np.concatenate([part, np.repeat(part[-1:], self._batch - len(part), axis=0)])
+            parts.append(self._run(filled)[: len(part)])
+        return np.concatenate(parts)
+
+    def _run(self, array: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        scores: NDArray[np.floating[Any]] = self._session.run([self._output], {self._input.name: array})[0]
+        return scores
+
+    def _the_input(self) -> Any:
+        inputs = self._session.get_inputs()
+        if len(inputs) == 1 and inputs[0].type in _PRECISIONS and len(inputs[0].shape) == 4:
+            return inputs[0]
+        raise ModelError(
+            f"The ONNX model {self.path.name!r} does not take a batch of images.",
+            expected="one float input N x C x H x W, for images in [0, 1]",
+            came=_listed(inputs),
+            instead="export it with that input, or call it from your own function in file.py:build",
+        )
+
+    def _the_output(self) -> str:
+        outputs = self._session.get_outputs()
+        scores = [output for output in outputs if output.type in _PRECISIONS and len(output.shape or (0, 0)) == 2]
+        if len(scores) == 1:
+            return str(scores[0].name)
+        raise ModelError(
+            f"The ONNX model {self.path.name!r} does not say which output is the logits.",
+            expected="one float output N x K",
+            came=_listed(outputs),
+            instead="export it with that output, or call it from your own function in file.py:build",
+        )
+
+
+def load_onnx(path: str | Path, *, device: torch.device | str = "cpu") -> BlackBox:
+    """Return an ONNX file as a black box; its fingerprint is that of the file's bytes."""
+    path = Path(path)
+    return BlackBox(OnnxSession(path, device=device), name=path.name, fingerprint=_digest(path))
+
+
+def _open(path: Path, device: torch.device) -> Any:
+    try:
+        import onnxruntime as runtime
+    except (ImportError, RuntimeError) as error:
+        raise ModelError(
+            f"Reading {path.name!r} needs onnxruntime.",
+            came=f"{type(error).__name__}: {error}",
+            instead="pip install 'shiftproof[onnx]'",
+        ) from error
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    providers = ["CPUExecutionProvider"]
+    if device.type == "cuda" and "CUDAExecutionProvider" in runtime.get_available_providers():
+        providers.insert(0, "CUDAExecutionProvider")
+    try:
+        return runtime.InferenceSession(str(path), options, providers=providers)
+    except Exception as error:  # onnxruntime's own exceptions share no base class but this
+        lines = str(error).splitlines() or ["no message"]
+        raise ModelError(
+            f"Cannot open the ONNX model {str(path)!r}.", came=f"{type(error).__name__}: {lines[0]}"
+        ) from error
+
+
+def _reopen(path: Path, device: torch.device) -> OnnxSession:
+    return OnnxSession(path, device=device)
+
+
+def _digest(path: Path) -> str:
+    """Digest the file, and the files of external data beside it that begin with its name."""
+    blake = hashlib.blake2b(digest_size=16)
+    for part in sorted(path.parent.glob(f"{path.name}*")):
+        with part.open("rb") as file:
+            blake.update(hashlib.file_digest(file, "blake2b").digest())
+    return blake.hexdigest()
+
+
+def _listed(values: list[Any]) -> str:
+    return "; ".join(f"{value.name}: {value.type} {list(value.shape or ())}" for value in values)

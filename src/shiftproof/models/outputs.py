@@ -1,0 +1,92 @@
+"""Calling a model: images in, checked logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import ModelError, ShiftproofError
+
+_EXPECTED = "one row of at least 2 finite scores per image: a float tensor [N, K]"
+_WRAP = "wrap it in a function that returns only the logits, in a file: --model file.py:build"
+
+
+def device_of(model: Callable[..., Any]) -> torch.device:
+    """Return where a model computes: the device of its first parameter or buffer, and the CPU without any."""
+    if isinstance(model, nn.Module):
+        for tensor in (*model.parameters(), *model.buffers()):
+            return tensor.device
+    device = getattr(model, "device", "cpu")
+    return torch.device(device)
+
+
+def logits(model: Callable[[Tensor], Any], images: Tensor) -> Tensor:
+    """Return the model's logits, [N, K] float32 on the CPU, for images [N, C, H, W] in [0, 1]; K is at least 2.
+
+    No gradients are kept. Images are moved to the model's device, and to its precision where that is not float32.
+    Anything but finite scores, one row per image, is a `ModelError`.
+    """
+    try:
+        with torch.no_grad():
+            out = model(images.to(device_of(model), _precision_of(model)))
+    except ShiftproofError:
+        raise
+    except torch.OutOfMemoryError as error:
+        raise ModelError(
+            "The model ran out of memory.", came=f"a batch of {len(images)} images", instead="use smaller batches"
+        ) from error
+    except Exception as error:  # whatever a user's model raises is told in one paragraph
+        raise ModelError(
+            "The model failed on a batch of images.",
+            expected="a model that takes float tensors N x C x H x W in [0, 1]",
+            came=f"{type(error).__name__} on shape {tuple(images.shape)}: {_first_line(error)}",
+            instead="check the number of channels and the image size (--size) the model was made for",
+        ) from error
+    return check_logits(out, len(images))
+
+
+def check_logits(out: object, images: int) -> Tensor:
+    """Return what a model put out as float32 on the CPU, or refuse what is not logits for that many images."""
+    if not isinstance(out, Tensor):
+        kind = f"a {type(out).__name__}"
+        raise ModelError("The model does not return a tensor.", expected=_EXPECTED, came=kind, instead=_WRAP)
+    shape = tuple(out.shape)
+    if out.ndim != 2 or shape[0] != images or shape[1] < 2:
+        fix = _WRAP
+        if shape in ((images,), (images, 1)):
+            fix = "a binary model with one output s: return torch.stack([-s, s], dim=1) / 2, the same probabilities"
+        raise ModelError(
+            "The model returns the wrong shape.",
+            expected=_EXPECTED,
+            came=f"shape {shape} for {images} images",
+            instead=fix,
+        )
+    if not out.is_floating_point():
+        kind = f"a tensor of {str(out.dtype).removeprefix('torch.')}"
+        raise ModelError("The model does not return scores.", expected=_EXPECTED, came=kind, instead=_WRAP)
+    scores = out.detach().to("cpu", torch.float32)
+    finite = scores.isfinite().all(dim=1)
+    if not bool(finite.all()):
+        found = "NaN" if bool(scores.isnan().any()) else "infinity"
+        raise ModelError(
+            f"The model returns {found}.",
+            expected=_EXPECTED,
+            came=f"{found} for {int((~finite).sum())} of {images} images",
+            instead="check its weights, and that its normalisation fits images in [0, 1]",
+        )
+    return scores
+
+
+def _precision_of(model: Callable[..., Any]) -> torch.dtype:
+    if isinstance(model, nn.Module):
+        for parameter in model.parameters():
+            if parameter.is_floating_point():
+                return parameter.dtype
+    return torch.float32
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "no message")

@@ -1,0 +1,103 @@
+"""A user's own model: a Python file with a function that builds it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from shiftproof.errors import ModelError
+from shiftproof.registry import unknown
+
+MODULE_PREFIX = "shiftproof_model_"
+"""What the names of modules made from users' files begin with."""
+
+_SPEC = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w+))?")
+
+
+def is_python_file(spec: str) -> bool:
+    """Whether a text has the form `file.py` or `file.py:function`."""
+    return _SPEC.fullmatch(spec) is not None
+
+
+def load_python_file(spec: str) -> Callable[..., Any]:
+    """Return what the function of `file.py:function` returns; the function is `build` where none is named.
+
+    The file is run as Python runs a script: it may import the files beside it.
+    """
+    match = _SPEC.fullmatch(spec)
+    if match is None:
+        raise ValueError(f"not of the form file.py:function: {spec!r}")
+    path, function = Path(match["path"]), match["function"] or "build"
+    if not path.is_file():
+        raise ModelError(f"There is no model file {str(path)!r}.", expected="a Python file with a function build()")
+    with _beside(path), _told(path, "running it"):
+        module = _run(path)
+    if not hasattr(module, function):
+        known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        raise ModelError(
+            f"{str(path)!r} has no function {function!r}.",
+            expected="a function without arguments that returns the model",
+            came=str(unknown("function", function, known)).replace("\n", ";"),
+        )
+    target = getattr(module, function)
+    if isinstance(target, nn.Module):
+        return target
+    with _beside(path), _told(path, f"calling {function}()"):
+        built = target()
+    if not callable(built):
+        raise ModelError(
+            f"{function}() in {str(path)!r} does not return a model.",
+            expected="an nn.Module, or a function from images to logits",
+            came=f"a {type(built).__name__}",
+        )
+    model: Callable[..., Any] = built
+    return model
+
+
+def _run(path: Path) -> Any:
+    # A name of its own, so that a file called `timm.py` hides nothing and two files called `model.py` can both be used.
+    name = MODULE_PREFIX + hashlib.blake2b(os.fsencode(path.resolve()), digest_size=8).hexdigest()
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ModelError(f"{str(path)!r} cannot be imported.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses, pickle and `inspect.getsource` look for it
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[None]:
+    """Let the file import its neighbours for a while."""
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the file may have changed the path itself
+            sys.path.remove(folder)
+
+
+@contextmanager
+def _told(path: Path, doing: str) -> Iterator[None]:
+    """Tell what a user's code raises in one paragraph; the traceback stays behind it."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except (Exception, SystemExit) as error:
+        lines = str(error).strip().splitlines() or ["no message"]
+        raise ModelError(
+            f"The model file {str(path)!r} failed.",
+            came=f"{type(error).__name__} while {doing}: {lines[0]}",
+            instead="run the file on its own to see where; --debug shows the traceback",
+        ) from error

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from shiftproof.errors import ModelError
+from shiftproof.models import BlackBox, fingerprint, load_model, logits
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+IMAGES = torch.rand(7, 3, 8, 8)
+WEIGHT = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+
+
+def save(
+    path: Path,
+    *,
+    shape: tuple[Any, ...] = ("N", 3, 8, 8),
+    weight: np.ndarray[Any, Any] = WEIGHT,
+    inputs: int = 1,
+    outputs: int = 1,
+    element: int = onnx.TensorProto.FLOAT,
+) -> Path:
+    """Write a model: the mean colour of an image times a matrix."""
+    helper = onnx.helper
+    dtype = helper.tensor_dtype_to_np_dtype(element)
+    images = [helper.make_tensor_value_info(f"images{number}", element, shape) for number in range(inputs)]
+    scores = [helper.make_tensor_value_info(f"scores{number}", element, [shape[0], 4]) for number in range(outputs)]
+    nodes = [
+        helper.make_node("ReduceMean", ["images0", "axes"], ["colour"], keepdims=0),
+        *(helper.make_node("MatMul", ["colour", "weight"], [f"scores{number}"]) for number in range(outputs)),
+    ]
+    constants = [
+        onnx.numpy_helper.from_array(np.array([2, 3]), "axes"),
+        onnx.numpy_helper.from_array(weight.astype(dtype), "weight"),
+    ]
+    graph = helper.make_graph(nodes, "colours", images, scores, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    return path
+
+
+def expected(images: torch.Tensor = IMAGES) -> torch.Tensor:
+    return images.mean((2, 3)) @ torch.from_numpy(WEIGHT)
+
+
+def test_is_a_black_box_that_answers_as_the_graph_does(tmp_path: Path) -> None:
+    model = load_model(save(tmp_path / "model.onnx"))
+    assert isinstance(model, BlackBox)
+    assert model.name == "model.onnx"
+    torch.testing.assert_close(logits(model, IMAGES), expected())
+
+
+def test_is_known_by_its_content(tmp_path: Path) -> None:
+    torch.testing.assert_close(logits(load_model(save(tmp_path / "model")), IMAGES), expected())
+
+
+@pytest.mark.parametrize("batch", [1, 3, 16])
+def test_a_fixed_batch_is_filled_up(batch: int, tmp_path: Path) -> None:
+    model = load_model(save(tmp_path / "model.onnx", shape=(batch, 3, 8, 8)))
+    torch.testing.assert_close(logits(model, IMAGES), expected())
+
+
+def test_half_precision(tmp_path: Path) -> None:
+    model = load_model(save(tmp_path / "model.onnx", element=onnx.TensorProto.FLOAT16))
+    torch.testing.assert_close(logits(model, IMAGES), expected(), rtol=1e-2, atol=1e-2)
+
+
+def test_a_normalisation_can_go_in_front(tmp_path: Path) -> None:
+    save(tmp_path / "model.onnx")
+    model = load_model(tmp_path / "model.onnx", mean=(0.5, 0.5, 0.5), std=(0.5, 0.25, 0.1))
+    by_hand = (IMAGES - 0.5) / torch.tensor([0.5, 0.25, 0.1])[:, None, None]
+    torch.testing.assert_close(logits(model, IMAGES), expected(by_hand))
+    assert fingerprint(model) != fingerprint(load_model(tmp_path / "model.onnx"))
+    other = load_model(tmp_path / "model.onnx", mean=(0.5, 0.5, 0.5), std=(0.5, 0.25, 0.2))
+    assert fingerprint(model) != fingerprint(other)
+
+
+def test_the_fingerprint_is_the_files(tmp_path: Path) -> None:
+    first, copy = save(tmp_path / "a.onnx"), save(tmp_path / "b.onnx")
+    other = save(tmp_path / "c.onnx", weight=np.nextafter(WEIGHT, np.float32(9)))
+    assert fingerprint(load_model(first)) == fingerprint(load_model(copy)) != fingerprint(load_model(other))
+
+
+def test_the_fingerprint_counts_external_data(tmp_path: Path) -> None:
+    save(tmp_path / "a.onnx")
+    before = fingerprint(load_model(tmp_path / "a.onnx"))
+    (tmp_path / "a.onnx.data").write_bytes(b"weights")
+    assert fingerprint(load_model(tmp_path / "a.onnx")) != before
+
+
+def test_travels_to_another_process(tmp_path: Path) -> None:
+    model = pickle.loads(pickle.dumps(load_model(save(tmp_path / "model.onnx"))))
+    torch.testing.assert_close(logits(model, IMAGES), expected())
+
+
+def test_images_of_another_size_name_the_fix(tmp_path: Path) -> None:
+    model = load_model(save(tmp_path / "model.onnx"))
+    with pytest.raises(ModelError, match="3 x 8 x 8") as caught:
+        logits(model, torch.rand(1, 3, 16, 16))
+    assert "--size 8" in caught.value.facts["instead"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inputs": 2}, "does not take a batch of images"),
+        ({"element": onnx.TensorProto.INT32}, "does not take a batch of images"),
+        ({"outputs": 2}, "which output is the logits"),
+    ],
+)
+def test_refuses_graphs_that_are_no_image_classifier(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=message):
+        load_model(save(tmp_path / "model.onnx", **options))
+
+
+def test_refuses_a_broken_file(tmp_path: Path) -> None:
+    path = save(tmp_path / "model.onnx")
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(ModelError, match="Cannot open the ONNX model"):
+        load_model(path)
+
+
+def test_without_onnxruntime_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "model.onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ModelError, match=r"shiftproof\[onnx\]"):
+        load_model(path)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import DataError, ModelError
+from shiftproof.models import BlackBox, build_network, device_of, logits
+
+IMAGES = torch.rand(4, 3, 16, 16)
+
+
+def test_calls_the_model_without_gradients() -> None:
+    network = build_network("convnet", classes=5).eval()
+    scores = logits(network, IMAGES)
+    assert scores.shape == (4, 5)
+    assert scores.dtype == torch.float32
+    assert not scores.requires_grad
+    assert torch.equal(scores, network(IMAGES).detach())
+
+
+def test_leaves_room_for_models_that_need_gradients_inside() -> None:
+    """An adapter is a model that learns while it answers."""
+    weight = nn.Parameter(torch.ones(3))
+
+    def model(images: Tensor) -> Tensor:
+        with torch.enable_grad():
+            out = images.mean((2, 3)) * weight
+            out.sum().backward()
+        return out
+
+    logits(model, IMAGES)
+    assert weight.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_gives_images_in_the_precision_of_the_model(dtype: torch.dtype) -> None:
+    network = build_network("convnet").eval()
+    expected = logits(network, IMAGES)
+    scores = logits(network.to(dtype), IMAGES)
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores, expected, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda x: (x.mean((2, 3)), None), "does not return a tensor"),
+        (lambda x: {"logits": x.mean((2, 3))}, "does not return a tensor"),
+        (lambda x: x.mean((1, 2, 3)), "binary model"),
+        (lambda x: x.mean((2, 3))[:, :1], "binary model"),
+        (lambda x: x.mean((2, 3))[:2], r"shape \(2, 3\) for 4 images"),
+        (lambda x: x, "wrong shape"),
+        (lambda x: x.mean((2, 3)).argmax(1, keepdim=True).expand(-1, 2), "does not return scores"),
+        (lambda x: x.mean((2, 3)) * float("nan"), "returns NaN"),
+        (lambda x: x.mean((2, 3)).log() * 0 - torch.inf, "returns infinity"),
+        (lambda x: x.view(4, -1) @ torch.rand(7, 2), "failed on a batch"),
+    ],
+)
+def test_refuses_what_is_not_logits(model: Callable[[Tensor], Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        logits(model, IMAGES)
+
+
+def test_counts_the_images_without_finite_scores() -> None:
+    def model(images: Tensor) -> Tensor:
+        scores = images.mean((2, 3)).clone()
+        scores[1, 2] = torch.nan
+        return scores
+
+    with pytest.raises(ModelError, match="1 of 4 images"):
+        logits(model, IMAGES)
+
+
+def test_says_which_channels_the_model_got() -> None:
+    with pytest.raises(ModelError, match=r"\(4, 1, 16, 16\)"):
+        logits(build_network("convnet").eval(), IMAGES[:, :1])
+
+
+def test_errors_of_our_own_pass_through() -> None:
+    def model(images: Tensor) -> Tensor:
+        raise DataError("The images are upside down.")
+
+    with pytest.raises(DataError, match="upside down"):
+        logits(model, IMAGES)
+
+
+def test_device_of() -> None:
+    assert device_of(build_network("convnet").to("meta")) == torch.device("meta")
+    assert device_of(nn.ReLU()) == torch.device("cpu")
+    assert device_of(lambda x: x) == torch.device("cpu")
+    assert device_of(BlackBox(lambda x: x, device="meta")) == torch.device("meta")
+
+
+def test_black_boxes_may_answer_with_arrays() -> None:
+    def service(images: Tensor) -> Any:
+        return images.numpy().mean((2, 3), dtype=np.float64)
+
+    box = BlackBox(service)
+    assert box.name == "service"
+    torch.testing.assert_close(logits(box, IMAGES), IMAGES.mean((2, 3)))

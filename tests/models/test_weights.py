@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from shiftproof.errors import ModelError
+from shiftproof.models import build_network, load_weights, read_weights
+
+
+class Hostile:
+    """A pickle that runs a command where it is opened."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.target),)
+
+
+def tensors(seed: int = 0) -> dict[str, torch.Tensor]:
+    torch.manual_seed(seed)
+    return build_network("convnet", classes=3).state_dict()
+
+
+def same(network: nn.Module, state: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(value, state[key]) for key, value in network.state_dict().items())
+
+
+@pytest.mark.parametrize("layout", ["safetensors", "zip", "before 1.6", "checkpoint", "DataParallel"])
+def test_reads_tensors_of_every_layout(layout: str, tmp_path: Path) -> None:
+    path, state = tmp_path / "weights", tensors()
+    match layout:
+        case "safetensors":
+            save_file(state, path)
+        case "zip":
+            torch.save(state, path)
+        case "before 1.6":
+            torch.save(state, path, _use_new_zipfile_serialization=False)
+        case "checkpoint":
+            torch.save({"epoch": 3, "state_dict": state}, path)
+        case "DataParallel":
+            torch.save({f"module.{key}": value for key, value in state.items()}, path)
+    network = build_network("convnet", classes=3)
+    assert not same(network, state)
+    load_weights(network, path)
+    assert same(network, state)
+
+
+def test_half_precision_becomes_the_networks_own(tmp_path: Path) -> None:
+    state = {key: value.half() if value.is_floating_point() else value for key, value in tensors().items()}
+    save_file(state, tmp_path / "half.safetensors")
+    network = build_network("convnet", classes=3)
+    load_weights(network, tmp_path / "half.safetensors")
+    weight = network.get_parameter("linear.weight")
+    assert weight.dtype == torch.float32
+    assert torch.equal(weight, state["linear.weight"].float())
+
+
+def test_constants_and_counters_may_be_absent(tmp_path: Path) -> None:
+    state = {key: value for key, value in tensors().items() if "normalize" not in key and "tracked" not in key}
+    save_file(state, tmp_path / "bare.safetensors")
+    network = build_network("convnet", classes=3, mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
+    load_weights(network, tmp_path / "bare.safetensors")
+    assert network.get_buffer("normalize.mean").flatten().tolist() == [0.1, 0.2, 0.3]
+
+
+def test_says_what_does_not_fit(tmp_path: Path) -> None:
+    state = tensors()
+    state["head.weight"] = state.pop("linear.weight")
+    state["bn1.weight"] = torch.ones(5)
+    save_file(state, tmp_path / "other.safetensors")
+    with pytest.raises(ModelError) as caught:
+        load_weights(build_network("convnet", classes=3), tmp_path / "other.safetensors")
+    assert caught.value.facts["missing"] == "linear.weight"
+    assert caught.value.facts["not in the network"] == "head.weight"
+    assert caught.value.facts["wrong shape"] == "bn1.weight (5,) instead of (32,)"
+
+
+@pytest.mark.parametrize("new", [True, False], ids=["zip", "before 1.6"])
+def test_never_runs_code_in_a_file(new: bool, tmp_path: Path) -> None:
+    path, target = tmp_path / "weights.pt", tmp_path / "made by the pickle"
+    torch.save({"weight": torch.ones(1), "hook": Hostile(target)}, path, _use_new_zipfile_serialization=new)
+    with pytest.raises(ModelError, match="arbitrary code") as caught:
+        read_weights(path)
+    assert "safetensors" in caught.value.facts["instead"]
+    assert not target.exists()
+
+
+def test_refuses_a_pickled_module(tmp_path: Path) -> None:
+    torch.save(build_network("convnet"), tmp_path / "whole.pt")
+    with pytest.raises(ModelError, match="arbitrary code"):
+        read_weights(tmp_path / "whole.pt")
+
+
+def test_refuses_files_that_hold_no_state_dict(tmp_path: Path) -> None:
+    torch.save([torch.ones(1)], tmp_path / "list.pt")
+    with pytest.raises(ModelError, match="holds no state dict"):
+        read_weights(tmp_path / "list.pt")
+    (tmp_path / "empty.pt").write_bytes(b"")
+    (tmp_path / "plain.pt").write_bytes(pickle.dumps({"a": 1}))
+    (tmp_path / "cut.safetensors").write_bytes((20).to_bytes(8, "little") + b'{"a": {"dtype": "F32"}}')
+    for name in ("empty.pt", "plain.pt", "cut.safetensors"):
+        with pytest.raises(ModelError):
+            read_weights(tmp_path / name)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ModelError, match=r"nowhere.safetensors"):
+        read_weights("nowhere.safetensors")
