@@ -1,0 +1,11 @@
+"""What it is tested on: sets of labelled images, and the embedded demo.
+
+A set streams: `load_data("photos/").batches(64)` yields float32 images [N, C, H, W] in [0, 1], labels and keys.
+"""
+
+from shiftproof.data.batch import Batch
+from shiftproof.data.imageset import ImageSet
+from shiftproof.data.loading import FORMS, load_data
+from shiftproof.data.source import BadFile
+
+__all__ = ["FORMS", "BadFile", "Batch", "ImageSet", "load_data"]

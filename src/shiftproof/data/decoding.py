@@ -1,0 +1,133 @@
+"""Files of every kind to plain pixels, by Pillow.
+
+* EXIF rotation is applied.
+* Transparent pixels are laid on white, as a browser shows them.
+* Palette, CMYK, YCbCr and black-and-white images become RGB.
+* 16-bit greyscale is scaled, 65535 to 255; numbers of more bits and floats have no known range, and are refused.
+* Of an animation, the first frame counts.
+* `size` resizes the short side (bilinear, antialiased) and crops the centre.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from shiftproof.errors import ConfigurationError, DataError
+
+Color = Literal["rgb", "grey"]
+Size = int | tuple[int, int]
+
+_ORIENTATION = 0x0112
+_DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+_GREY_MODES = ("1", "L", "LA", "La", *_DEEP_MODES)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """How files become pixels: RGB or grey, and the size they are brought to.
+
+    `size=224` resizes the short side to 224 and crops the centre to 224 x 224; `size=(256, 224)` resizes the short side
+    to 256 and crops the centre to 224 x 224; None leaves images as they are.
+    """
+
+    color: Color = "rgb"
+    size: Size | None = None
+
+    def __post_init__(self) -> None:
+        if self.color not in ("rgb", "grey"):
+            raise ConfigurationError(f"There is no color {self.color!r}.", expected="'rgb' or 'grey'")
+        parts = (self.size, self.size) if isinstance(self.size, int) else self.size
+        if parts is not None and (len(parts) != 2 or not 1 <= parts[1] <= parts[0]):
+            raise ConfigurationError(
+                f"Images cannot have the size {self.size}.",
+                expected="one number, or a short side and a crop that is not larger: (256, 224)",
+            )
+
+    @property
+    def channels(self) -> int:
+        """Channels of a decoded image."""
+        return 3 if self.color == "rgb" else 1
+
+    def __call__(self, file: str | IO[bytes]) -> NDArray[np.uint8]:
+        """Return the pixels of an encoded image, uint8 [H, W, C]."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about odd metadata; what cannot be decoded raises
+            with Image.open(file) as image:
+                return self.pixels(image)
+
+    def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
+        """Return the pixels of an open image, uint8 [H, W, C]."""
+        if self.color == "grey" and not is_grey(image):
+            raise DataError(f"This image has colours: its mode is {image.mode}.")
+        image.load()
+        upright = ImageOps.exif_transpose(image) if _orientation(image) > 1 else image
+        plain = self.fit(_flattened(upright).convert("RGB" if self.color == "rgb" else "L"))
+        array = np.array(plain)  # a copy, which may be written to
+        return array if array.ndim == 3 else array[:, :, None]
+
+    def fit(self, image: Image.Image) -> Image.Image:
+        """Return an image resized and cropped as `size` says."""
+        if self.size is None:
+            return image
+        short, crop = (self.size, self.size) if isinstance(self.size, int) else self.size
+        scale = short / min(image.size)
+        width, height = (max(short, round(side * scale)) for side in image.size)
+        if (width, height) != image.size:
+            image = image.resize((width, height), Image.Resampling.BILINEAR)
+        left, top = (width - crop) // 2, (height - crop) // 2
+        return image.crop((left, top, left + crop, top + crop))
+
+    def output_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the width and height of a decoded image from those of its file."""
+        if self.size is None:
+            return size
+        crop = self.size if isinstance(self.size, int) else self.size[1]
+        return crop, crop
+
+
+def header(file: str) -> tuple[tuple[int, int], bool]:
+    """Return width and height, as rotation leaves them, and whether an image is grey; its pixels are not decoded."""
+    with Image.open(file) as image:
+        width, height = image.size
+        # Pillow looks for the EXIF data of a PNG behind its pixels, and would decode those first.
+        turns = width != height and image.format != "PNG" and _orientation(image) >= 5
+        return ((height, width) if turns else (width, height)), is_grey(image)
+
+
+def is_grey(image: Image.Image) -> bool:
+    """Whether an image has one channel of brightness."""
+    return image.mode in _GREY_MODES
+
+
+def _orientation(image: Image.Image) -> int:
+    """Return how a camera was held, 1 to 8, by EXIF; 5 and more exchange width and height."""
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # damaged metadata fails in any way there is, and does no harm to the pixels
+        return 1
+
+
+def _flattened(image: Image.Image) -> Image.Image:
+    """Return an image without transparency and without values of more than 8 bits."""
+    if image.mode in _DEEP_MODES:
+        return _eight_bits(image)
+    if image.mode == "F":
+        raise DataError("Its pixels are floats, of which the range is not known.")
+    if not image.has_transparency_data:
+        return image
+    layer = image.convert("RGBA")
+    white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, layer).convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    values: NDArray[Any] = np.asarray(image).astype(np.int64)
+    if values.min() < 0 or values.max() > 65535:
+        raise DataError(f"Its pixels are {values.min()} to {values.max()}, of which the range is not known.")
+    return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))

@@ -1,0 +1,240 @@
+"""Image sets from folders of files: one sub-folder per class, a CSV of labels, or no labels at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from shiftproof.data.decoding import Color, Decoder, Size, header
+from shiftproof.data.imageset import ImageSet, OnBadFile, unreadable
+from shiftproof.data.labels import Naming, number_classes, read_table
+from shiftproof.data.source import BadFile, DecodedSource, describe, sizes_differ
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.keyed import key_of
+
+IMAGE_SUFFIXES = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"}
+    | {".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
+)
+SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
+
+_THREADS = 8  # for reading headers, which is mostly waiting
+_EDGE = 4096  # bytes at each end of a file that its digest covers
+
+
+class FolderSource(DecodedSource):
+    """Files under a folder, decoded when they are read."""
+
+    def __init__(self, root: Path, files: Sequence[str], decoder: Decoder, size: tuple[int, int]) -> None:
+        self._root = root
+        self._files = files
+        self._decoder = decoder
+        width, height = decoder.output_size(size)
+        self.shape = (decoder.channels, height, width)
+
+    def name(self, row: int) -> str:
+        """Name a file by its path in the folder."""
+        return self._files[row]
+
+    def decode(self, row: int) -> NDArray[np.uint8]:
+        """Return one image, [H, W, C]."""
+        return self._decoder(str(self._root / self._files[row]))
+
+    def make_digest(self) -> bytes:
+        """Digest every file's name, size and both ends, and how images are decoded."""
+        blake = hashlib.blake2b(repr(self._decoder).encode())
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for edges in pool.map(self._edges, self._files):
+                blake.update(edges)
+        return blake.digest()
+
+    def _edges(self, file: str) -> bytes:
+        with (self._root / file).open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            head = opened.read(_EDGE)
+            opened.seek(max(_EDGE, size - _EDGE))
+            content = head + opened.read(_EDGE)
+        return hashlib.blake2b(b"%s\0%d\0%s" % (os.fsencode(file), size, content)).digest()
+
+
+class _Listing(NamedTuple):
+    """Files of a folder in order, the class name of each where it is known, and every class name there is."""
+
+    files: list[str]
+    names: list[str] | None
+    classes: list[str]
+    notes: list[str]
+
+
+def load_folder(
+    root: Path,
+    *,
+    labels: str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
+    size: Size | None = None,
+    color: Color | None = None,
+    on_bad_file: OnBadFile = "fail",
+) -> ImageSet:
+    """Return the set of a folder; the key of an image is a digest of its path in the folder.
+
+    With `labels`, or a `labels.csv` inside, the table decides which files belong to the set. Otherwise every
+    sub-folder is a class; a folder that holds only images is a set without labels. All headers are read here, pixels
+    when they are wanted. Images are RGB; `color="grey"` keeps one channel where every image is grey.
+    """
+    decoder = Decoder(color or "rgb", size)
+    listing = _list(root, labels)
+    naming = Naming({}, ()) if listing.names is None else number_classes(listing.classes, classes)
+    headers, bad = _scan(root, listing.files, decoder)
+    if bad and on_bad_file == "fail":
+        raise unreadable(*bad[0])
+    good = [index for index, found in enumerate(headers) if found is not None]
+    if not good:
+        raise DataError(f"None of the {len(headers)} images in {str(root)!r} can be read.", came=f"{bad[0].reason}")
+    files = [listing.files[index] for index in good]
+    names = None if listing.names is None else [listing.names[index] for index in good]
+    return ImageSet(
+        FolderSource(root, files, decoder, _one_size(files, [headers[index] for index in good], decoder)),
+        name=root.resolve().name,
+        keys=torch.tensor([key_of(_printable(file)) for file in files]),
+        labels=None if names is None else torch.tensor([naming.numbers[name] for name in names]),
+        classes=naming.classes,
+        notes=[*naming.notes, *listing.notes],
+        on_bad_file=on_bad_file,
+        bad_files=bad,
+    )
+
+
+def _list(root: Path, labels: str | Path | None) -> _Listing:
+    """Find the images of a folder and their class names."""
+    if labels is not None and not isinstance(labels, str | Path):
+        fix = "write a CSV with the columns file,label"
+        raise ConfigurationError("The labels of a folder come from a table.", came=type(labels).__name__, instead=fix)
+    if labels is not None or (root / "labels.csv").is_file():
+        return _by_table(root, root / "labels.csv" if labels is None else Path(labels))
+    inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
+    folders = [name for name in inside if (root / name).is_dir()]
+    flat = [name for name in inside if _is_image(name) and (root / name).is_file()]
+    found = {folder: _images_under(root, folder) for folder in folders}
+    if any(found.values()):
+        return _by_class(root, found, len(flat))
+    if flat:
+        note = "The images have no labels: the folder has neither sub-folders of classes nor a labels.csv."
+        return _Listing(flat, None, [], [note])
+    raise DataError(
+        f"There are no images in the folder {str(root)!r}.",
+        expected="one sub-folder of images per class, or images with a labels.csv beside them",
+        came=f"{len(folders)} sub-folders, {len(inside) - len(folders)} other files" if inside else "an empty folder",
+        instead=f"image files end in {' '.join(sorted(IMAGE_SUFFIXES))}",
+    )
+
+
+def _by_class(root: Path, found: dict[str, list[str]], flat: int) -> _Listing:
+    if {folder.lower() for folder in found} <= SPLITS:
+        raise DataError(
+            f"The folder {str(root)!r} holds parts of a data set, not classes.",
+            expected="one sub-folder of images per class",
+            came=", ".join(found),
+            instead=f"split={max(found)!r}, or the folder {str(root / max(found))!r}",
+        )
+    if len(found) < 2:
+        (only,) = found
+        nested = any(entry.is_dir() for entry in (root / only).iterdir())
+        raise DataError(
+            f"The folder {str(root)!r} has one class.",
+            expected="one sub-folder of images for each of at least two classes",
+            came=f"only {only!r}",
+            instead=f"are the classes inside it? Then give {str(root / only)!r}" if nested else "add the other classes",
+        )
+    notes = []
+    if empty := [folder for folder, files in found.items() if not files]:
+        notes.append(f"Class folders without images: {', '.join(empty)}.")
+    if flat:
+        notes.append(f"{flat} images outside the class folders were left out.")
+    pairs = [(file, folder) for folder, files in found.items() for file in files]
+    return _Listing([file for file, _ in pairs], [folder for _, folder in pairs], list(found), notes)
+
+
+def _by_table(root: Path, path: Path) -> _Listing:
+    table = read_table(path)
+    missing = [file for file in table if not (root / file).is_file()]
+    if missing:
+        raise DataError(
+            f"{len(missing)} of {len(table)} files in {str(path)!r} do not exist.",
+            expected=f"paths within {str(root)!r}",
+            came=", ".join(missing[:3]) + (", ..." if len(missing) > 3 else ""),
+        )
+    files = sorted(table)
+    names = [table[file] for file in files]
+    if len(set(names)) < 2:
+        raise DataError(
+            f"The labels in {str(path)!r} are all of one class.", expected="at least two classes", came=names[0]
+        )
+    others = len(set(_images_under(root, "")) - table.keys())
+    notes = [f"{others} images that {path.name} does not name were left out."] if others else []
+    return _Listing(files, names, sorted(set(names)), notes)
+
+
+def _images_under(root: Path, folder: str) -> list[str]:
+    """Return the images in a folder and below, as sorted paths from the root."""
+    found = []
+    for path, folders, files in os.walk(root / folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inside = Path(path).relative_to(root)
+        found += [(inside / name).as_posix() for name in files if _is_image(name)]
+    return sorted(found)
+
+
+def _is_image(name: str) -> bool:
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122
+
+
+def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[tuple[int, int] | None], list[BadFile]]:
+    """Read every file's header: width and height, or None for what is no image and listed as bad."""
+    bad = []
+
+    def look(file: str) -> tuple[int, int] | BadFile:
+        try:
+            size, grey = header(str(root / file))
+        except Exception as error:  # what is no image fails in any way there is
+            return BadFile(file, describe(error))
+        if decoder.color == "grey" and not grey:
+            return BadFile(file, "it has colours, and color='grey' wants one channel")
+        return size
+
+    sizes: list[tuple[int, int] | None] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about odd metadata
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for found in pool.map(look, files):
+                if isinstance(found, BadFile):
+                    bad.append(found)
+                    sizes.append(None)
+                else:
+                    sizes.append(found)
+    return sizes, bad
+
+
+def _one_size(files: Sequence[str], sizes: Sequence[tuple[int, int] | None], decoder: Decoder) -> tuple[int, int]:
+    """Return the width and height of all files, which must agree unless they are brought to a size."""
+    first = sizes[0]
+    if first is None:
+        raise ValueError("the size of a bad file is not known")
+    if decoder.size is None:
+        for file, size in zip(files, sizes, strict=True):
+            if size is not None and size != first:
+                raise sizes_differ((files[0], first), (file, size))
+    return first
+
+
+def _printable(file: str) -> str:
+    """Return a path as text: bytes of a name that are not UTF-8 are written out."""
+    return os.fsencode(file).decode("utf-8", "backslashreplace")

@@ -1,0 +1,132 @@
+"""Labels: class names to the numbers of a model's outputs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.registry import unknown
+
+LARGEST_INDEX = 100_000
+"""Folder names that are whole numbers up to this are class indices; larger numbers are taken for names."""
+
+
+class Naming(NamedTuple):
+    """Which number each class name has, the names in the order of the numbers, and what a report should say."""
+
+    numbers: dict[str, int]
+    classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def number_classes(names: Sequence[str], classes: str | Path | Sequence[str] = "auto") -> Naming:
+    """Give class names the numbers of the model's outputs.
+
+    `auto`: names that are all whole numbers are the numbers themselves; other names are numbered in sorted order.
+    `sorted`: always sorted order, torchvision's. A sequence of names, or a text file with one name per line: their
+    places in it.
+    """
+    found = sorted(set(names))
+    listed = _listed(classes)
+    if listed is not None:
+        numbers = {name: number for number, name in enumerate(listed)}
+        for name in found:
+            if name not in numbers:
+                raise _as_data_error(name, listed)
+        return Naming(numbers, tuple(listed))
+    if classes == "auto" and all(name.isascii() and name.isdigit() and int(name) <= LARGEST_INDEX for name in found):
+        numbers = {name: int(name) for name in found}
+        if len(set(numbers.values())) < len(found):
+            raise DataError("Two class names stand for one number.", came=", ".join(found[:10]))
+        note = "Class names are whole numbers and were taken as the model's output indices"
+        fix = " (classes='sorted' numbers them in sorted order, as torchvision does)."
+        return Naming(numbers, tuple(map(str, range(max(numbers.values()) + 1))), (note + fix,))
+    return Naming({name: number for number, name in enumerate(found)}, tuple(found))
+
+
+def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
+    """Return one whole number of at least 0 per image as int64 [N], or refuse the labels."""
+    array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    expected = f"{images} whole numbers from 0, one per image"
+    came = f"{array.dtype} array of shape {array.shape}"
+    if array.ndim == 2 and array.shape == (images, 1):
+        array = array[:, 0]
+    if array.shape != (images,) or array.dtype.kind not in "iub":
+        fix = {"instead": "one-hot labels: pass labels.argmax(1)"} if array.ndim == 2 and len(array) == images else {}
+        raise DataError("The labels do not fit the images.", expected=expected, came=came, **fix)
+    if len(array) and array.min() < 0:
+        raise DataError("There are negative labels.", expected=expected, came=f"{array.min()}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def name_classes(labels: Tensor | None, classes: str | Path | Sequence[str]) -> tuple[str, ...]:
+    """Return names for labels that are numbers already: those given, or the numbers themselves."""
+    if labels is None:
+        return ()
+    largest = int(labels.max()) if len(labels) else -1
+    listed = _listed(classes)
+    if listed is None:
+        return tuple(map(str, range(largest + 1)))
+    if largest >= len(listed):
+        raise DataError(
+            "There are more classes than class names.", expected=f"{largest + 1} names", came=f"{len(listed)} names"
+        )
+    return tuple(listed)
+
+
+def read_table(path: str | Path) -> dict[str, str]:
+    """Return the label of each file that a CSV with the columns `file` and `label` names."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"There is no table of labels {str(path)!r}.", expected="a CSV with the columns file,label")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            columns = [column.strip().lower() for column in reader.fieldnames or ()]
+            reader.fieldnames = columns
+            if not {"file", "label"} <= set(columns):
+                raise DataError(
+                    f"Cannot read the table of labels {str(path)!r}.",
+                    expected="the columns file,label in its first line, separated by a comma",
+                    came=",".join(columns) or "an empty file",
+                )
+            rows = [(number, row["file"], row["label"]) for number, row in enumerate(reader, start=2)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"Cannot read the table of labels {str(path)!r}.", came=str(error)) from error
+    table: dict[str, str] = {}
+    for number, name, label in rows:
+        if not name or not label or name in table:
+            problem = "names a file twice" if name and name in table else "lacks a file or a label"
+            raise DataError(f"Line {number} of {str(path)!r} {problem}.", came=f"{name or ''},{label or ''}")
+        table[Path(name.strip()).as_posix()] = label.strip()
+    if not table:
+        raise DataError(f"The table of labels {str(path)!r} has no rows.")
+    return table
+
+
+def _listed(classes: str | Path | Sequence[str]) -> list[str] | None:
+    """Return the class names of a list or a file of them; None for `auto` and `sorted`."""
+    if classes in ("auto", "sorted"):
+        return None
+    if not isinstance(classes, str | Path):
+        return [str(name) for name in classes]
+    path = Path(classes)
+    if not path.is_file():
+        raise ConfigurationError(
+            f"There is no file of class names {str(path)!r}.",
+            expected="'auto', 'sorted', a list of names in the model's order, or a file with one name per line",
+        )
+    return [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+
+
+def _as_data_error(name: str, known: Sequence[str]) -> DataError:
+    error = unknown("class", name, known)
+    return DataError(error.headline, **error.facts)

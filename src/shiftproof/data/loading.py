@@ -1,0 +1,119 @@
+"""`load_data`: a set of images from a name, a folder, a file, or arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from shiftproof.data.arrays import from_arrays, load_array_file
+from shiftproof.data.cifar import find_layout, load_cifar
+from shiftproof.data.decoding import Color, Size
+from shiftproof.data.demo import DEMOS, load_demo
+from shiftproof.data.folders import load_folder
+from shiftproof.data.huggingface import from_huggingface, is_huggingface, is_saved, load_saved
+from shiftproof.data.imageset import ImageSet, OnBadFile
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.registry import unknown
+
+FORMS: Mapping[str, str] = {
+    "demo": "1,000 embedded CIFAR-10 test images, 100 per class",
+    "demo-source": "500 other CIFAR-10 test images: the demo's labelled source validation set",
+    "folder/": "images in one sub-folder per class, or with a labels.csv (file,label), or without labels",
+    "images.npz": "arrays images and labels (or x and y)",
+    "images.npy": "an array of images, memory-mapped, with labels.npy beside it",
+    "cifar-10-batches-py/": "CIFAR-10 or CIFAR-100 as published, pickled or binary",
+    "dataset/": "a Hugging Face data set saved to disk",
+}
+"""What `load_data` takes, for tables and messages."""
+
+_ARCHIVES = (".tar", ".tgz", ".gz", ".zip", ".bz2", ".xz", ".7z", ".rar")
+
+
+def load_data(
+    source: Any,
+    *,
+    size: Size | None = None,
+    labels: ArrayLike | Tensor | str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
+    split: str | None = None,
+    color: Color | None = None,
+    on_bad_file: OnBadFile = "fail",
+) -> ImageSet:
+    """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1].
+
+    `source` is one of `FORMS`, an array or tensor of images, a pair of images and labels, a Hugging Face data set, or
+    an `ImageSet`, which is returned as it is. `size` resizes the short side and crops the centre. `labels` is a CSV for
+    a folder, an array or `.npy` file for arrays. `classes` are the class names in the model's order (a list, or a file
+    with a name per line), `"auto"`, or `"sorted"` for torchvision's order. `split` chooses a part where there are
+    several. `color="rgb"` makes three channels of one, `"grey"` keeps one where a folder's images are all grey.
+    """
+    pixels: dict[str, Any] = {"size": size, "classes": classes, "color": color}
+    if isinstance(source, ImageSet):
+        _refuse("an ImageSet, which is already made", size=size, labels=labels, split=split, color=color)
+        return source
+    if is_huggingface(source):
+        _refuse("a Hugging Face data set", labels=labels)
+        return from_huggingface(source, split=split, on_bad_file=on_bad_file, **pixels)
+    if isinstance(source, str | Path):
+        return _from_path(str(source), labels=labels, split=split, on_bad_file=on_bad_file, **pixels)
+    if isinstance(source, tuple | list) and len(source) == 2 and labels is None:
+        return from_arrays(source[0], source[1], **pixels)
+    if isinstance(source, np.ndarray | Tensor):
+        if isinstance(labels, str | Path):
+            raise ConfigurationError("The labels of an array are an array.", came=repr(labels))
+        return from_arrays(source, labels, **pixels)
+    raise DataError(
+        "This is not a set of images.",
+        expected=f"a path or name ({'; '.join(FORMS)}), images, (images, labels), or a Hugging Face data set",
+        came=f"a {type(source).__name__}",
+    )
+
+
+def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> ImageSet:
+    if spec in DEMOS:
+        _refuse("the demo", labels=labels, split=split)
+        return load_demo(spec, **pixels)
+    path = Path(spec).expanduser()
+    if not path.exists():
+        if path.suffix or len(path.parts) > 1:
+            raise DataError(f"There is no data at {spec!r}.", expected="; ".join(FORMS))
+        raise unknown("data set or folder", spec, FORMS)
+    try:
+        if path.is_dir():
+            return _from_folder(path, labels=labels, split=split, on_bad_file=on_bad_file, **pixels)
+        if path.suffix in (".npz", ".npy"):
+            return load_array_file(path, labels=labels, split=split, **pixels)
+    except PermissionError as error:
+        raise DataError(f"Cannot read the data at {spec!r}.", came=str(error)) from error
+    packed = "unpack it, and give the folder" if path.suffix in _ARCHIVES else "give the folder it is in"
+    raise DataError(f"{spec!r} is not a set of images.", expected="; ".join(FORMS), came="one file", instead=packed)
+
+
+def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> ImageSet:
+    if is_saved(path):
+        _refuse("a Hugging Face data set", labels=labels)
+        return load_saved(path, split=split, on_bad_file=on_bad_file, **pixels)
+    if (layout := find_layout(path)) is not None:
+        _refuse(layout[0].name, labels=labels)
+        return load_cifar(*layout, split=split, **pixels)
+    if split is not None:
+        path = path / split
+        if not path.is_dir():
+            inside = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
+            raise DataError(
+                f"There is no split {split!r} in {str(path.parent)!r}.",
+                expected="one of its sub-folders",
+                came=", ".join(inside[:20]) or "no sub-folders",
+            )
+    return load_folder(path, labels=labels, on_bad_file=on_bad_file, **pixels)
+
+
+def _refuse(what: str, **options: object) -> None:
+    for name, option in options.items():
+        if option is not None:
+            raise ConfigurationError(f"{name}= does not go with {what}.")

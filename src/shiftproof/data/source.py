@@ -1,0 +1,183 @@
+"""Where the pixels of an image set are: rows that can be read in any order, one at a time or many."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shiftproof.errors import DataError, ShiftproofError
+
+
+class BadFile(NamedTuple):
+    """A file that cannot be decoded, and why."""
+
+    file: str
+    reason: str
+
+
+class Pixels(NamedTuple):
+    """What reading some rows gave: images [M, C, H, W], uint8 or float32 in [0, 1], of the `kept` of them."""
+
+    images: Tensor
+    kept: list[int]
+    bad: list[BadFile]
+
+
+class Source(ABC):
+    """The pixels of images of one shape, by row."""
+
+    shape: tuple[int, int, int]
+    """Channels, height and width of every image."""
+
+    decodes: ClassVar[bool] = False
+    """Whether reading takes so long that worker processes pay."""
+
+    value_bytes: int = 1
+    """Bytes of one value: 1 for uint8, 4 for float32."""
+
+    @abstractmethod
+    def read(self, rows: Sequence[int]) -> Pixels:
+        """Return the images of some rows; rows that cannot be decoded are left out and named."""
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What changes with the content and with how it is decoded."""
+        return self.make_digest()
+
+    @abstractmethod
+    def make_digest(self) -> bytes:
+        """Return the digest; it is asked for once."""
+
+
+class HeldSource(Source):
+    """Pixels in memory, [N, C, H, W] uint8 or float32 in [0, 1], that some other source decoded."""
+
+    def __init__(self, images: Tensor, digest: bytes) -> None:
+        self.shape = (images.shape[1], images.shape[2], images.shape[3])
+        self.value_bytes = images.element_size()
+        self._images = images
+        self._digest = digest
+
+    def read(self, rows: Sequence[int]) -> Pixels:
+        """Return copies of rows."""
+        return Pixels(self._images[torch.tensor(rows)], list(range(len(rows))), [])
+
+    def make_digest(self) -> bytes:
+        """Return the digest of where the pixels come from."""
+        return self._digest
+
+
+class DecodedSource(Source):
+    """Images that have to be decoded one by one: the author of a source writes `name` and `decode`."""
+
+    decodes = True
+
+    @abstractmethod
+    def name(self, row: int) -> str:
+        """Name the image of a row to the user."""
+
+    @abstractmethod
+    def decode(self, row: int) -> NDArray[np.uint8]:
+        """Return one image, [H, W, C]."""
+
+    def read(self, rows: Sequence[int]) -> Pixels:
+        """Decode rows; what cannot be decoded is left out and named."""
+        images: list[Tensor] = []
+        kept, bad = [], []
+        for position, row in enumerate(rows):
+            try:
+                image = self.decode(row)
+            except Exception as error:  # the decoders of damaged files fail in any way there is
+                bad.append(BadFile(self.name(row), describe(error)))
+                continue
+            channels, height, width = self.shape
+            if image.shape != (height, width, channels):
+                raise sizes_differ((self.name(0), (width, height)), (self.name(row), image.shape[1::-1]))
+            images.append(torch.from_numpy(image).permute(2, 0, 1))
+            kept.append(position)
+        stacked = torch.stack(images) if images else torch.empty(0, *self.shape, dtype=torch.uint8)
+        return Pixels(stacked, kept, bad)
+
+
+def read_all(source: Source, chunks: Sequence[list[int]], workers: int) -> Iterator[Pixels]:
+    """Read lists of rows in order, in worker processes where there are any and they pay."""
+    if workers == 0 or not source.decodes:
+        yield from map(source.read, chunks)
+        return
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(
+        _Chunks(source, chunks),
+        batch_size=None,
+        num_workers=min(workers, len(chunks), _cores()),
+        multiprocessing_context=_start_method(),
+        collate_fn=_as_it_is,  # type: ignore[arg-type]  # one item is one batch: batch_size is None
+        generator=torch.Generator(),  # its own, so that the user's stream of random numbers stays untouched
+    )
+    for pixels in loader:
+        if isinstance(pixels, ShiftproofError):
+            raise pixels
+        yield pixels
+
+
+def _start_method() -> multiprocessing.context.BaseContext:
+    """Return how workers start: from a clean server that has already imported this package, where there can be one.
+
+    Forking a process that runs threads can hang, and spawning imports torch anew for every worker.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Chunks(torch.utils.data.Dataset[Pixels | ShiftproofError]):
+    """Lists of rows as a data set whose items are what reading them gives."""
+
+    def __init__(self, source: Source, chunks: Sequence[list[int]]) -> None:
+        self.source = source
+        self.chunks = chunks
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __getitem__(self, index: int) -> Pixels | ShiftproofError:
+        try:
+            return self.source.read(self.chunks[index])
+        except ShiftproofError as error:
+            return error  # as a value, it arrives as it is
+
+
+def _as_it_is(pixels: Pixels | ShiftproofError) -> Pixels | ShiftproofError:
+    return pixels
+
+
+def describe(error: Exception) -> str:
+    """Return the first line of what an exception says, or its kind."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def sizes_differ(one: tuple[str, Sequence[int]], other: tuple[str, Sequence[int]]) -> DataError:
+    """Return the error for two images, each a name with width and height, that are not of one size."""
+    (first, (width, height)), (second, (other_width, other_height)) = one, other
+    return DataError(
+        "The images have different sizes.",
+        expected="images of one size, or a size to bring them to",
+        came=f"{first} is {width} x {height}, {second} is {other_width} x {other_height} pixels",
+        instead="--size 224 (size=224) resizes the short side to 224 and crops the centre",
+    )

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from shiftproof.data import ImageSet, load_data
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.keyed import key_of
+
+RNG = np.random.default_rng(0)
+
+
+def picture(path: Path, value: int = 0, size: tuple[int, int] = (8, 8), mode: str = "RGB") -> None:
+    """Write an image of one colour."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value if mode == "L" else (value,) * 3).save(path)
+
+
+def values(data: ImageSet, **options: Any) -> list[int]:
+    """Return the colour of every image, in order."""
+    return [round(255 * float(image[0, 0, 0])) for batch in data.batches(3, **options) for image in batch.images]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Six images of three classes; the colours say which is which."""
+    root = tmp_path / "photos"
+    for value, file in enumerate(("ant/a.png", "ant/deep/b.PNG", "bee/a.png", "bee/c.png", "cat/a.png", "cat/b.bmp")):
+        picture(root / file, value)
+    return root
+
+
+def truncated(path: Path) -> None:
+    """Write a JPEG whose header is whole and whose pixels are not."""
+    Image.fromarray(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)).resize((8, 8)).save(path, quality=100)
+    path.write_bytes(path.read_bytes()[:-90])
+
+
+class TestClasses:
+    def test_sub_folders_are_classes(self, folder: Path) -> None:
+        data = load_data(folder)
+        assert data.name == "photos"
+        assert data.classes == ("ant", "bee", "cat")
+        assert data.labels is not None
+        assert data.labels.tolist() == [0, 0, 1, 1, 2, 2]
+        assert values(data) == [0, 1, 2, 3, 4, 5]
+        assert data.shape == (3, 8, 8)
+        assert data.notes == ()
+
+    def test_keys_are_digests_of_paths(self, folder: Path) -> None:
+        data = load_data(folder)
+        assert data.keys.tolist()[:2] == [key_of("ant/a.png"), key_of("ant/deep/b.PNG")]
+        assert len(data.keys.unique()) == 6
+        shutil.rmtree(folder / "ant")
+        picture(folder / "dog" / "x.png")
+        assert load_data(folder).keys.tolist()[:4] == data.keys.tolist()[2:]
+
+    def test_whole_numbers_are_indices(self, tmp_path: Path) -> None:
+        for name in ("0", "2", "10"):
+            picture(tmp_path / name / "a.png", int(name))
+        data, torchvision = load_data(tmp_path), load_data(tmp_path, classes="sorted")
+        assert data.labels is not None
+        assert torchvision.labels is not None
+        assert data.labels.tolist() == [0, 10, 2]
+        assert values(data) == [0, 10, 2]
+        assert torchvision.labels.tolist() == [0, 1, 2]
+        assert any("output indices" in note for note in data.notes)
+
+    def test_a_given_order(self, folder: Path) -> None:
+        data = load_data(folder, classes=["dog", "cat", "bee", "ant"])
+        assert data.labels is not None
+        assert data.labels.tolist() == [3, 3, 2, 2, 1, 1]
+        assert data.classes == ("dog", "cat", "bee", "ant")
+
+    def test_other_files_are_no_images(self, folder: Path) -> None:
+        (folder / "ant" / "Thumbs.db").write_bytes(b"x")
+        (folder / "ant" / ".hidden.png").write_bytes(b"x")
+        (folder / ".git").mkdir()
+        (folder / "README.txt").write_text("hello")
+        assert len(load_data(folder)) == 6
+
+    def test_classes_without_images_and_images_without_class_are_noted(self, folder: Path) -> None:
+        (folder / "bat").mkdir()
+        picture(folder / "stray.png")
+        data = load_data(folder)
+        assert data.classes == ("ant", "bat", "bee", "cat")
+        assert data.labels is not None
+        assert data.labels.tolist() == [0, 0, 2, 2, 3, 3]
+        assert any("bat" in note for note in data.notes)
+        assert any("1 images outside" in note for note in data.notes)
+
+    def test_one_class_is_an_error(self, tmp_path: Path) -> None:
+        picture(tmp_path / "ant" / "a.png")
+        with pytest.raises(DataError, match="has one class"):
+            load_data(tmp_path)
+        picture(tmp_path / "ant" / "red" / "a.png")
+        with pytest.raises(DataError, match="has one class") as caught:
+            load_data(tmp_path)
+        assert str(tmp_path / "ant") in caught.value.facts["instead"]
+
+    def test_parts_of_a_data_set(self, folder: Path, tmp_path: Path) -> None:
+        shutil.copytree(folder, tmp_path / "set" / "train")
+        shutil.copytree(folder / "ant", tmp_path / "set" / "val" / "ant")
+        shutil.copytree(folder / "bee", tmp_path / "set" / "val" / "bee")
+        with pytest.raises(DataError, match="parts of a data set") as caught:
+            load_data(tmp_path / "set")
+        assert "split='val'" in caught.value.facts["instead"]
+        assert len(load_data(tmp_path / "set", split="val")) == 4
+        with pytest.raises(DataError, match="no split 'test'"):
+            load_data(tmp_path / "set", split="test")
+
+
+class TestTables:
+    @pytest.fixture
+    def table(self, folder: Path) -> Path:
+        (folder / "labels.csv").write_text("file,label\ncat/a.png,night\nant/a.png,day\nbee/a.png,night\n")
+        return folder / "labels.csv"
+
+    def test_a_table_inside_decides(self, folder: Path, table: Path) -> None:
+        data = load_data(folder)
+        assert data.classes == ("day", "night")
+        assert data.labels is not None
+        assert data.labels.tolist() == [0, 1, 1]
+        assert values(data) == [0, 2, 4]
+        assert "3 images that labels.csv does not name were left out." in data.notes
+
+    def test_a_table_elsewhere(self, folder: Path, table: Path, tmp_path: Path) -> None:
+        inside = load_data(folder)
+        table.rename(tmp_path / "elsewhere.csv")
+        assert load_data(folder, labels=tmp_path / "elsewhere.csv").fingerprint == inside.fingerprint
+
+    def test_numbers_are_indices(self, folder: Path, table: Path) -> None:
+        table.write_text("file,label\nant/a.png,7\nbee/a.png,12\n")
+        data = load_data(folder)
+        assert data.labels is not None
+        assert data.labels.tolist() == [7, 12]
+
+    def test_missing_files_are_named(self, folder: Path, table: Path) -> None:
+        table.write_text("file,label\nant/a.png,7\nant/z.png,12\n")
+        with pytest.raises(DataError, match=r"1 of 2 files(?s:.*)ant/z.png"):
+            load_data(folder)
+
+    def test_one_class_is_an_error(self, folder: Path, table: Path) -> None:
+        table.write_text("file,label\nant/a.png,7\nbee/a.png,7\n")
+        with pytest.raises(DataError, match="all of one class"):
+            load_data(folder)
+
+    def test_labels_are_no_array(self, folder: Path) -> None:
+        with pytest.raises(ConfigurationError, match="come from a table"):
+            load_data(folder, labels=[1, 2, 3])
+
+
+class TestWithoutLabels:
+    def test_a_flat_folder(self, tmp_path: Path) -> None:
+        for value in range(4):
+            picture(tmp_path / f"{value}.png", value)
+        data = load_data(tmp_path)
+        assert data.labels is None
+        assert values(data) == [0, 1, 2, 3]
+        assert any("no labels" in note for note in data.notes)
+
+    @pytest.mark.parametrize("inside", [None, "notes.txt", "empty"])
+    def test_no_images(self, inside: str | None, tmp_path: Path) -> None:
+        if inside == "empty":
+            (tmp_path / inside).mkdir()
+        elif inside is not None:
+            (tmp_path / inside).write_text("hello")
+        with pytest.raises(DataError, match="There are no images"):
+            load_data(tmp_path)
+
+
+class TestColours:
+    def test_are_three_channels_unless_asked(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            picture(tmp_path / name / "a.png", 7, mode="L")
+        assert load_data(tmp_path).shape == (3, 8, 8)
+        grey = load_data(tmp_path, color="grey")
+        assert grey.shape == (1, 8, 8)
+        assert values(grey) == [7, 7]
+        assert grey.fingerprint != load_data(tmp_path).fingerprint
+
+    def test_grey_needs_all_images_grey(self, tmp_path: Path) -> None:
+        picture(tmp_path / "a" / "a.png", mode="L")
+        picture(tmp_path / "b" / "b.png")
+        with pytest.raises(DataError, match=r"b/b.png(?s:.*)it has colours"):
+            load_data(tmp_path, color="grey")
+
+
+class TestSizes:
+    def test_different_sizes_name_two_files_and_the_fix(self, folder: Path) -> None:
+        picture(folder / "bee" / "b.png", size=(10, 12))
+        with pytest.raises(DataError, match="different sizes") as caught:
+            load_data(folder)
+        assert caught.value.facts["came"] == "ant/a.png is 8 x 8, bee/b.png is 10 x 12 pixels"
+        assert "size=224" in caught.value.facts["instead"]
+
+    def test_are_brought_to_one(self, folder: Path) -> None:
+        picture(folder / "bee" / "b.png", 9, size=(10, 12))
+        data = load_data(folder, size=4)
+        assert data.shape == (3, 4, 4)
+        assert values(data) == [0, 1, 2, 9, 3, 4, 5]
+
+    def test_rotation_counts(self, tmp_path: Path) -> None:
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        for name, size, options in (("a", (8, 6), {}), ("b", (6, 8), {"exif": exif})):
+            (tmp_path / name).mkdir()
+            Image.new("RGB", size).save(tmp_path / name / "a.jpg", **options)  # type: ignore[arg-type]
+        data = load_data(tmp_path)
+        assert data.shape == (3, 6, 8)
+        assert next(data.batches(2)).images.shape == (2, 3, 6, 8)
+
+    def test_a_size_that_shows_only_when_decoded(self, tmp_path: Path) -> None:
+        """A PNG may keep its rotation behind its pixels, where its header does not show it."""
+        picture(tmp_path / "a" / "a.png", size=(8, 6))
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        (tmp_path / "b").mkdir()
+        Image.new("RGB", (8, 6)).save(tmp_path / "b" / "b.png", exif=exif)
+        with pytest.raises(DataError, match="different sizes") as caught:
+            list(load_data(tmp_path).batches(2))
+        assert caught.value.facts["came"] == "a/a.png is 8 x 6, b/b.png is 6 x 8 pixels"
+
+
+class TestBadFiles:
+    def test_what_is_no_image_fails_by_name(self, folder: Path) -> None:
+        (folder / "bee" / "b.png").write_text("hello")
+        with pytest.raises(DataError, match=r"bee/b.png") as caught:
+            load_data(folder)
+        assert "--on-bad-file skip" in caught.value.facts["instead"]
+
+    def test_what_is_no_image_is_skipped_and_listed(self, folder: Path) -> None:
+        (folder / "bee" / "b.png").write_text("hello")
+        (folder / "bee" / "empty.png").write_bytes(b"")
+        data = load_data(folder, on_bad_file="skip")
+        assert values(data) == [0, 1, 2, 3, 4, 5]
+        assert [bad.file for bad in data.bad_files] == ["bee/b.png", "bee/empty.png"]
+        assert "cannot identify" in data.bad_files[0].reason
+        assert data.notes == ("2 unreadable files were left out: bee/b.png, bee/empty.png.",)
+
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_what_is_cut_fails_when_decoded(self, workers: int, folder: Path) -> None:
+        truncated(folder / "bee" / "b.jpg")
+        data = load_data(folder)
+        with pytest.raises(DataError, match=r"bee/b.jpg(?s:.*)truncated"):
+            list(data.batches(2, workers=workers))
+
+    @pytest.mark.parametrize("workers", [0, 1])
+    def test_what_is_cut_is_skipped_when_decoded(self, workers: int, folder: Path) -> None:
+        truncated(folder / "bee" / "b.jpg")
+        data = load_data(folder, on_bad_file="skip")
+        assert len(data) == 7
+        batches = list(data.batches(2, workers=workers))
+        assert [len(batch) for batch in batches] == [2, 1, 2, 1]
+        assert [batch.labels.tolist() for batch in batches if batch.labels is not None] == [[0, 0], [1], [1, 2], [2]]
+        assert torch.cat([batch.keys for batch in batches]).tolist() == [
+            key_of(file) for file in ("ant/a.png", "ant/deep/b.PNG", "bee/a.png", "bee/c.png", "cat/a.png", "cat/b.bmp")
+        ]
+        assert [bad.file for bad in data.bad_files] == ["bee/b.jpg"]
+        assert data.notes == ("1 file that cannot be read was left out: bee/b.jpg.",)
+
+    def test_a_batch_of_nothing_is_left_out(self, folder: Path) -> None:
+        truncated(folder / "bee" / "b.jpg")
+        data = load_data(folder, on_bad_file="skip")
+        assert [len(batch) for batch in data.batches(1)] == [1] * 6
+
+    def test_memory_holds_the_others(self, folder: Path) -> None:
+        truncated(folder / "bee" / "b.jpg")
+        data = load_data(folder, on_bad_file="skip")
+        held = data.in_memory()
+        assert len(held) == 6
+        assert values(held) == [0, 1, 2, 3, 4, 5]
+        assert held.labels is not None
+        assert held.labels.tolist() == [0, 0, 1, 1, 2, 2]
+        assert held.bad_files == data.bad_files != ()
+        with pytest.raises(DataError, match=r"bee/b.jpg"):
+            load_data(folder).in_memory()
+
+    def test_nothing_but_bad_files_is_an_error(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "a.png").write_text("hello")
+        with pytest.raises(DataError, match="None of the 2 images"):
+            load_data(tmp_path, on_bad_file="skip")
+
+    def test_there_are_two_ways(self, folder: Path) -> None:
+        with pytest.raises(ConfigurationError, match="'fail' or 'skip'"):
+            load_data(folder, on_bad_file="ignore")  # type: ignore[arg-type]
+
+
+class TestFingerprint:
+    def test_does_not_depend_on_where_the_folder_is(self, folder: Path, tmp_path: Path) -> None:
+        shutil.copytree(folder, tmp_path / "copy")
+        assert load_data(tmp_path / "copy").fingerprint == load_data(folder).fingerprint
+
+    def test_changes_with_names_content_labels_and_size(self, folder: Path) -> None:
+        found = [load_data(folder).fingerprint]
+        found.append(load_data(folder, size=4).fingerprint)
+        found.append(load_data(folder, classes=["cat", "bee", "ant"]).fingerprint)
+        (folder / "ant" / "a.png").rename(folder / "ant" / "z.png")
+        found.append(load_data(folder).fingerprint)
+        picture(folder / "ant" / "z.png", 77)
+        found.append(load_data(folder).fingerprint)
+        assert len(set(found)) == 5
+
+    def test_covers_both_ends_of_large_files(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            Image.fromarray(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(tmp_path / name / "a.bmp")
+        before = load_data(tmp_path).fingerprint
+        content = bytearray((tmp_path / "b" / "a.bmp").read_bytes())
+        content[-1] ^= 1
+        (tmp_path / "b" / "a.bmp").write_bytes(content)
+        assert load_data(tmp_path).fingerprint != before
+
+
+def test_names_that_are_no_utf_8(folder: Path) -> None:
+    strange = Path(str(folder / "bee") + "/\udcff.png")
+    try:
+        picture(strange, 6)
+    except (OSError, UnicodeEncodeError):
+        pytest.skip("this file system only takes UTF-8")
+    data = load_data(folder)
+    assert 6 in values(data)
+    assert len(data.keys.unique()) == 7
+    assert len(data.fingerprint) == 16
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_worker_processes_give_the_same_batches(workers: int, folder: Path) -> None:
+    data = load_data(folder)
+    state = torch.get_rng_state()
+    assert values(data, workers=workers) == [0, 1, 2, 3, 4, 5]
+    assert torch.equal(torch.get_rng_state(), state)
+    (batch,) = data.subset([4, 0]).batches(8, workers=workers)
+    assert batch.keys.tolist() == [key_of("cat/a.png"), key_of("ant/a.png")]

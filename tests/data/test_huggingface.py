@@ -1,0 +1,161 @@
+"""A small class of the same interface stands in for `datasets.Dataset`; the real one is used where it is installed."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as Pillow
+
+from shiftproof.data import load_data
+from shiftproof.errors import ConfigurationError, DataError
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (5, 8, 6, 3), dtype=np.uint8)
+LABELS = [0, 2, 1, 1, 0]
+EXPECTED = torch.from_numpy(PIXELS).permute(0, 3, 1, 2).float() / 255
+
+
+class Image:
+    def __init__(self, decode: bool = True) -> None:
+        self.decode = decode
+
+
+class ClassLabel:
+    names = ("ant", "bee", "cat")
+
+
+class Value:
+    pass
+
+
+class Dataset:
+    """Columns with features; images are stored encoded, and handed out so where decoding is off."""
+
+    def __init__(self, columns: dict[str, list[Any]], features: dict[str, Any]) -> None:
+        self.columns = columns
+        self.features = features
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, str):
+            return self.columns[place]
+        row = {name: column[place] for name, column in self.columns.items()}
+        assert not any(isinstance(feature, Image) and feature.decode for feature in self.features.values())
+        return row
+
+    def select_columns(self, names: list[str]) -> Dataset:
+        return Dataset({name: self.columns[name] for name in names}, {name: self.features[name] for name in names})
+
+    def cast_column(self, name: str, feature: Any) -> Dataset:
+        return Dataset(self.columns, {**self.features, name: feature})
+
+
+def encoded(pixels: Any = PIXELS) -> list[dict[str, Any]]:
+    entries = []
+    for image in pixels:
+        file = io.BytesIO()
+        Pillow.fromarray(image).save(file, "PNG")
+        entries.append({"bytes": file.getvalue(), "path": None})
+    return entries
+
+
+def make(label: str = "label", feature: Any = None) -> Dataset:
+    features = {"id": Value(), "img": Image(), label: feature or ClassLabel()}
+    return Dataset({"id": list(range(5)), "img": encoded(), label: LABELS}, features)
+
+
+def test_images_and_labels() -> None:
+    data = load_data(make("fine"))
+    assert torch.equal(next(data.batches(9)).images, EXPECTED)
+    assert data.labels is not None
+    assert data.labels.tolist() == LABELS
+    assert data.classes == ("ant", "bee", "cat")
+    assert data.keys.tolist() == [0, 1, 2, 3, 4]
+    assert data.shape == (3, 8, 6)
+
+
+def test_labels_without_names_and_no_labels() -> None:
+    assert load_data(make(feature=Value())).classes == ("0", "1", "2")
+    assert load_data(make("other", Value())).labels is None
+
+
+def test_images_in_files(tmp_path: Path) -> None:
+    Pillow.fromarray(PIXELS[0]).save(tmp_path / "a.png")
+    data = load_data(Dataset({"image": [{"bytes": None, "path": str(tmp_path / "a.png")}]}, {"image": Image()}))
+    assert torch.equal(next(data.batches(9)).images, EXPECTED[:1])
+
+
+def test_splits() -> None:
+    splits = {"train": make(), "test": make()}
+    assert load_data(splits, split="test").name == "dataset test"
+    assert load_data({"test": make()}).name == "dataset test"
+    with pytest.raises(DataError, match=r"several splits(?s:.*)train, test"):
+        load_data(splits)
+    with pytest.raises(DataError, match="no split 'val'"):
+        load_data(splits, split="val")
+
+
+def test_bad_rows() -> None:
+    dataset = make()
+    dataset.columns["img"][3] = {"bytes": b"hello", "path": None}
+    with pytest.raises(DataError, match="row 3"):
+        list(load_data(dataset).batches(2))
+    data = load_data(dataset, on_bad_file="skip")
+    assert [len(batch) for batch in data.batches(2)] == [2, 1, 1]
+    assert [bad.file for bad in data.bad_files] == ["row 3"]
+    dataset.columns["img"][0] = {"bytes": b"hello", "path": None}
+    with pytest.raises(DataError, match="row 0"):
+        load_data(dataset)
+
+
+def test_sizes() -> None:
+    dataset = make()
+    dataset.columns["img"][4] = encoded([PIXELS[0, :4]])[0]
+    with pytest.raises(DataError, match="row 0 is 6 x 8, row 4 is 6 x 4"):
+        list(load_data(dataset).batches(9))
+    assert next(load_data(dataset, size=4).batches(9)).images.shape == (5, 3, 4, 4)
+
+
+def test_the_fingerprint_covers_pixels_and_labels() -> None:
+    other, relabelled = make(), make()
+    other.columns["img"][4] = encoded([PIXELS[0]])[0]
+    relabelled.columns["label"] = [0, 2, 1, 1, 1]
+    assert load_data(make()).fingerprint == load_data(make()).fingerprint
+    assert len({load_data(dataset).fingerprint for dataset in (make(), other, relabelled)}) == 3
+
+
+def test_what_does_not_fit() -> None:
+    with pytest.raises(DataError, match="no column of images"):
+        load_data(Dataset({"id": [1]}, {"id": Value()}))
+    with pytest.raises(DataError, match="is empty"):
+        load_data(Dataset({"image": []}, {"image": Image()}))
+    with pytest.raises(ConfigurationError, match="labels= does not go with"):
+        load_data(make(), labels=LABELS)
+
+
+def test_without_the_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dataset_dict.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DataError, match=r"shiftproof\[huggingface\]"):
+        load_data(tmp_path)
+
+
+def test_the_real_package(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="needs the package datasets")
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["ant", "bee", "cat"])})
+    images = [Pillow.fromarray(image) for image in PIXELS]
+    dataset = datasets.Dataset.from_dict({"image": images, "label": LABELS}, features=features)
+    datasets.DatasetDict({"test": dataset}).save_to_disk(str(tmp_path / "saved"))
+    for data in (load_data(dataset), load_data(tmp_path / "saved")):
+        assert torch.equal(next(data.batches(9)).images, EXPECTED)
+        assert data.labels is not None
+        assert data.labels.tolist() == LABELS
+        assert data.classes == ("ant", "bee", "cat")
+    assert load_data(dataset).fingerprint == load_data(tmp_path / "saved").fingerprint

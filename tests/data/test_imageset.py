@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from shiftproof.data import Batch, ImageSet, load_data
+from shiftproof.errors import ConfigurationError
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (23, 8, 9, 3), dtype=np.uint8)
+LABELS = np.arange(23) % 4
+
+
+@pytest.fixture
+def data() -> ImageSet:
+    return load_data((IMAGES, LABELS))
+
+
+def joined(batches: object) -> tuple[Tensor, Tensor | None, Tensor]:
+    parts: list[Batch] = list(batches)  # type: ignore[call-overload]
+    labels = [part.labels for part in parts if part.labels is not None]
+    images, keys = torch.cat([part.images for part in parts]), torch.cat([part.keys for part in parts])
+    return images, torch.cat(labels) if labels else None, keys
+
+
+class TestBatches:
+    @pytest.mark.parametrize("size", [1, 7, 23, 100])
+    def test_hold_every_image_once_in_order(self, size: int, data: ImageSet) -> None:
+        batches = list(data.batches(size))
+        assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1)
+        images, labels, keys = joined(batches)
+        assert images.dtype == torch.float32
+        expected = torch.from_numpy(IMAGES).permute(0, 3, 1, 2).float() / 255
+        assert torch.equal(images, expected)
+        assert labels is not None
+        assert labels.tolist() == LABELS.tolist()
+        assert keys.tolist() == list(range(23))
+        assert {batch.shift for batch in batches} == {"clean"}
+
+    def test_do_not_share_memory_with_the_set(self, data: ImageSet) -> None:
+        next(data.batches(4)).images.zero_()
+        assert next(data.batches(4)).images.sum() > 0
+
+    def test_without_labels(self) -> None:
+        data = load_data(IMAGES)
+        assert data.labels is None
+        assert data.classes == ()
+        assert next(data.batches(4)).labels is None
+
+    @pytest.mark.parametrize(("size", "workers"), [(0, 0), (4, -1)])
+    def test_need_a_size(self, size: int, workers: int, data: ImageSet) -> None:
+        with pytest.raises(ConfigurationError, match="Batches cannot be made"):
+            data.batches(size, workers=workers)
+
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    def test_are_the_same_on_another_device(self, data: ImageSet) -> None:
+        batch, cuda = next(data.batches(23)), next(data.batches(23, device="cuda"))
+        assert cuda.images.is_cuda
+        assert cuda.keys.is_cuda
+        assert torch.equal(cuda.images.cpu(), batch.images)
+
+
+class TestSubset:
+    def test_is_in_the_order_given(self, data: ImageSet) -> None:
+        part = data.subset([20, 3, 4])
+        images, labels, keys = joined(part.batches(2))
+        whole, _, _ = joined(data.batches(23))
+        assert torch.equal(images, whole[[20, 3, 4]])
+        assert labels is not None
+        assert labels.tolist() == [0, 3, 0]
+        assert keys.tolist() == [20, 3, 4]
+        assert len(part) == 3
+
+    def test_of_a_subset(self, data: ImageSet) -> None:
+        assert data.subset(range(10, 20)).subset([0, 9]).keys.tolist() == [10, 19]
+
+    def test_has_its_own_fingerprint(self, data: ImageSet) -> None:
+        whole = data.fingerprint
+        assert data.subset(range(22)).fingerprint != whole
+        assert data.subset(range(23)).fingerprint == whole
+        assert data.subset(range(22, -1, -1)).fingerprint != whole
+
+
+class TestTake:
+    def test_balances_classes(self, data: ImageSet) -> None:
+        for n in (1, 4, 6, 8, 17):
+            labels = data.take(n).labels
+            assert labels is not None
+            counts = labels.bincount(minlength=4)
+            assert counts.sum() == n
+            assert counts.max() - counts.min() <= 1
+
+    def test_takes_all_of_a_class_that_has_few(self) -> None:
+        data = load_data((IMAGES, (np.arange(23) < 2).astype(int)))
+        labels = data.take(10).labels
+        assert labels is not None
+        assert labels.bincount().tolist() == [8, 2]
+
+    def test_keeps_the_order(self, data: ImageSet) -> None:
+        keys = data.take(9).keys
+        assert torch.equal(keys, keys.sort().values)
+
+    def test_grows(self, data: ImageSet) -> None:
+        chosen = [set(data.take(n).keys.tolist()) for n in range(1, 23)]
+        assert all(small < large for small, large in pairwise(chosen))
+
+    def test_depends_on_the_seed(self, data: ImageSet) -> None:
+        assert data.take(8, seed=1).keys.tolist() == data.take(8, seed=1).keys.tolist()
+        assert data.take(8, seed=1).keys.tolist() != data.take(8, seed=2).keys.tolist()
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.permutations(range(23)), st.integers(1, 22))
+    def test_does_not_depend_on_the_order_of_images(self, order: list[int], n: int) -> None:
+        data = load_data((IMAGES, LABELS))
+        assert set(data.subset(order).take(n).keys.tolist()) == set(data.take(n).keys.tolist())
+
+    def test_every_image_has_the_same_chance(self) -> None:
+        data = load_data(np.zeros((10, 1, 1, 3), np.uint8))
+        taken = torch.cat([data.take(3, seed=seed).keys for seed in range(1000)]).bincount(minlength=10)
+        assert taken.min() > 300 - 5 * 14.5  # five standard deviations of Binomial(1000, 0.3)
+        assert taken.max() < 300 + 5 * 14.5
+
+    def test_more_than_there_are_is_all(self, data: ImageSet) -> None:
+        assert data.take(23) is data
+        assert len(data.take(1000)) == 23
+        with pytest.raises(ConfigurationError):
+            data.take(0)
+
+
+class TestInMemory:
+    def test_is_the_same_set(self, data: ImageSet) -> None:
+        part = data.subset([5, 1, 22])
+        held = part.in_memory()
+        assert torch.equal(joined(held.batches(2))[0], joined(part.batches(2))[0])
+        assert held.fingerprint == part.fingerprint
+        assert held.subset([2, 0]).fingerprint == part.subset([2, 0]).fingerprint
+        assert held.keys.tolist() == [5, 1, 22]
+
+    def test_takes_as_much_as_it_says(self, data: ImageSet) -> None:
+        assert data.nbytes == 23 * 8 * 9 * 3
+        floats = load_data((IMAGES / 255.0).astype(np.float32))
+        assert floats.nbytes == 4 * data.nbytes
+        assert torch.equal(joined(floats.in_memory().batches(9))[0], joined(floats.batches(9))[0])
+
+
+class TestFingerprint:
+    def test_is_sixteen_hexadecimal_digits(self, data: ImageSet) -> None:
+        assert len(data.fingerprint) == 16
+        int(data.fingerprint, 16)
+
+    def test_is_the_same_for_the_same_images(self, data: ImageSet) -> None:
+        assert load_data((IMAGES.copy(), LABELS.tolist())).fingerprint == data.fingerprint
+
+    def test_changes_with_pixels_labels_names_and_size(self, data: ImageSet) -> None:
+        pixels, labels = IMAGES.copy(), LABELS.copy()
+        pixels[22, 7, 8, 2] ^= 1
+        labels[22] = 0
+        others = [
+            load_data((pixels, LABELS)),
+            load_data((IMAGES, labels)),
+            load_data((IMAGES, LABELS), classes=["a", "b", "c", "d"]),
+            load_data((IMAGES, LABELS), size=4),
+            load_data(IMAGES),
+        ]
+        assert len({data.fingerprint, *(other.fingerprint for other in others)}) == 6
+
+
+def test_shape_and_side(data: ImageSet) -> None:
+    assert data.shape == (3, 8, 9)
+    assert data.side == 8
+    assert "23 images" in repr(data)

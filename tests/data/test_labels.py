@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shiftproof.data.labels import LARGEST_INDEX, number_classes, read_table
+from shiftproof.errors import ConfigurationError, DataError
+
+
+def test_names_are_numbered_in_sorted_order() -> None:
+    naming = number_classes(["cat", "ant", "bee", "cat"])
+    assert naming.numbers == {"ant": 0, "bee": 1, "cat": 2}
+    assert naming.classes == ("ant", "bee", "cat")
+    assert naming.notes == ()
+
+
+def test_whole_numbers_are_the_numbers() -> None:
+    naming = number_classes(["10", "2", "003"])
+    assert naming.numbers == {"10": 10, "2": 2, "003": 3}
+    assert naming.classes == tuple(map(str, range(11)))
+    assert "output indices" in naming.notes[0]
+
+
+def test_whole_numbers_in_torchvisions_order() -> None:
+    naming = number_classes(["10", "2", "0"], "sorted")
+    assert naming.numbers == {"0": 0, "10": 1, "2": 2}
+    assert naming.notes == ()
+
+
+@pytest.mark.parametrize("names", [["1", "2", "x"], ["-1", "2"], ["1", str(LARGEST_INDEX + 1)], ["1", "\u0662"]])
+def test_other_numbers_are_names(names: list[str]) -> None:
+    assert number_classes(names).classes == tuple(sorted(names))
+
+
+def test_a_given_order(tmp_path: Path) -> None:
+    naming = number_classes(["bee", "ant"], ["dog", "bee", "ant"])
+    assert naming.numbers["ant"] == 2
+    assert naming.classes == ("dog", "bee", "ant")
+    (tmp_path / "names.txt").write_text("dog\nbee\n\nant\n")
+    assert number_classes(["bee", "ant"], tmp_path / "names.txt") == naming
+
+
+def test_a_class_that_is_not_in_the_given_order() -> None:
+    with pytest.raises(DataError, match="no class named 'beee'") as caught:
+        number_classes(["beee"], ["ant", "bee"])
+    assert caught.value.facts["did you mean"] == "bee"
+
+
+def test_two_names_for_one_number() -> None:
+    with pytest.raises(DataError, match="one number"):
+        number_classes(["7", "07"])
+
+
+def test_an_order_that_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="no file of class names"):
+        number_classes(["a"], "alphabetical")
+
+
+class TestTable:
+    def write(self, folder: Path, text: str) -> Path:
+        (folder / "labels.csv").write_text(text, "utf-8")
+        return folder / "labels.csv"
+
+    def test_reads_files_and_labels(self, tmp_path: Path) -> None:
+        table = read_table(self.write(tmp_path, '\ufeffLabel,who, File\ncat,me,a.png\n"bird, small",me,b/c.png\n'))
+        assert table == {"a.png": "cat", "b/c.png": "bird, small"}
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "an empty file"),
+            ("name,class\na.png,cat\n", "name,class"),
+            ("file;label\na.png;cat\n", "file;label"),
+            ("file,label\n", "has no rows"),
+            ("file,label\na.png,cat\na.png,dog\n", "Line 3 .* twice"),
+            ("file,label\na.png\n", "Line 2 .* lacks"),
+            ("file,label\n,cat\n", "Line 2 .* lacks"),
+        ],
+    )
+    def test_refuses_other_tables(self, text: str, message: str, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=message):
+            read_table(self.write(tmp_path, text))
+
+    def test_refuses_what_is_no_text(self, tmp_path: Path) -> None:
+        (tmp_path / "labels.csv").write_bytes(b"file,label\n\xff\xfe,cat\n")
+        with pytest.raises(DataError, match="Cannot read the table"):
+            read_table(tmp_path / "labels.csv")
+
+    def test_a_missing_table(self) -> None:
+        with pytest.raises(DataError, match="no table of labels"):
+            read_table("nowhere.csv")

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shiftproof.data import FORMS, load_data
+from shiftproof.errors import ConfigurationError, DataError
+
+IMAGES = np.zeros((2, 8, 8, 3), np.uint8)
+
+
+def test_a_set_passes_through() -> None:
+    data = load_data(IMAGES)
+    assert load_data(data) is data
+    with pytest.raises(ConfigurationError, match="size= does not go with an ImageSet"):
+        load_data(data, size=4)
+
+
+def test_a_missing_path_is_named() -> None:
+    for path in ("nowhere/photos", "photos.npz"):
+        with pytest.raises(DataError, match=f"no data at '{path}'"):
+            load_data(path)
+
+
+def test_an_unknown_name_answers_with_the_nearest() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_data("demo-sauce")
+    assert caught.value.facts["did you mean"].startswith("demo-source")
+
+
+@pytest.mark.parametrize(("name", "fix"), [("photos.tar.gz", "unpack it"), ("photo.png", "the folder it is in")])
+def test_one_file_is_no_set(name: str, fix: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(DataError, match="is not a set of images") as caught:
+        load_data(tmp_path / name)
+    assert fix in caught.value.facts["instead"]
+
+
+@pytest.mark.parametrize("source", [None, 7, {"images": IMAGES}, (IMAGES, None, None)])
+def test_other_things_are_no_set(source: Any) -> None:
+    with pytest.raises(DataError, match="This is not a set of images"):
+        load_data(source)
+
+
+@pytest.mark.parametrize("options", [{"labels": "labels.csv"}, {"split": "test"}])
+def test_the_demo_has_its_own_labels(options: Any) -> None:
+    with pytest.raises(ConfigurationError, match="does not go with the demo"):
+        load_data("demo", **options)
+
+
+def test_labels_of_arrays_are_arrays() -> None:
+    with pytest.raises(ConfigurationError, match="are an array"):
+        load_data(IMAGES, labels="labels.npy")
+
+
+def test_every_form_has_a_line() -> None:
+    assert {"demo", "demo-source", "folder/", "images.npz"} <= FORMS.keys()
+    assert all(FORMS.values())
