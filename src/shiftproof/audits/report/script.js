@@ -1,0 +1,136 @@
+// What the report gains where JavaScript runs: charts, sorting, and a switch between light and dark.
+"use strict";
+(() => {
+  const root = document.documentElement;
+
+  // Colours in charts may be variables of the style sheet; a hidden element finds what they stand for now.
+  const probe = document.body.appendChild(document.createElement("i"));
+  probe.hidden = true;
+  const colour = (variable) => {
+    probe.style.color = variable;
+    return getComputedStyle(probe).color;
+  };
+  const resolved = (value, key = "") => {
+    if (typeof value === "string") return /color/.test(key) && value.startsWith("var(") ? colour(value) : value;
+    if (Array.isArray(value)) return value.map((item) => resolved(item, key));
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, resolved(item, name)]));
+  };
+
+  // Charts: drawn when they come near the window, and again when colours or paper change.
+  const charts = [...document.querySelectorAll(".chart")];
+  const template = JSON.parse(document.getElementById("chart-template").textContent);
+  template.layout.font.family = getComputedStyle(document.body).fontFamily;
+  // Buttons are named one by one: among Plotly's own is one that sends the chart's data to a server.
+  const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]], plotlyServerURL: "" };
+  const drawn = new Set();
+  const draw = (chart, width) => {
+    const figure = chart.parentElement;
+    const { data, layout } = resolved(JSON.parse(figure.querySelector(".plot").textContent));
+    Object.assign(layout, { template: resolved(template), width, autosize: width === undefined });
+    if (matchMedia("(pointer: coarse)").matches) layout.dragmode = false; // a finger scrolls the page
+    drawn.add(chart);
+    Plotly.react(chart, data, layout, config).then(
+      () => chart.querySelectorAll(".main-svg").forEach((svg) => svg.setAttribute("aria-hidden", "true")),
+      (error) => {
+        figure.querySelector("details").open = true;
+        throw error;
+      },
+    );
+  };
+  const redraw = () => drawn.forEach((chart) => draw(chart));
+
+  // The tables behind charts are open in the file, for readers without scripts.
+  for (const details of document.querySelectorAll("figure > details")) details.open = false;
+
+  addEventListener("DOMContentLoaded", () => {
+    const near = new IntersectionObserver(
+      (entries) => {
+        for (const { isIntersecting, target } of entries) {
+          if (!isIntersecting) continue;
+          near.unobserve(target);
+          if (!drawn.has(target)) draw(target);
+        }
+      },
+      { rootMargin: "800px" },
+    );
+    charts.forEach((chart) => near.observe(chart));
+  });
+
+  // The navigation marks the section being read, and keeps its link in sight.
+  const list = document.querySelector("nav ul");
+  const here = new IntersectionObserver(
+    (entries) => {
+      for (const { isIntersecting, target } of entries) {
+        const link = list.querySelector(`a[href="#${target.id}"]`); // none for the masthead and the verdict
+        link?.removeAttribute("aria-current");
+        if (!isIntersecting) continue;
+        link?.setAttribute("aria-current", "true");
+        list.scrollTo({ left: link ? link.offsetLeft - list.offsetLeft - list.clientWidth / 3 : 0 });
+      }
+    },
+    { rootMargin: "-20% 0px -79% 0px" },
+  );
+  document.querySelectorAll("header, main > section").forEach((part) => here.observe(part));
+
+  // Light and dark: the system's choice until the button is pressed; remembered nowhere.
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.style.colorScheme || (system.matches ? "dark" : "light")) === "dark";
+  const button = document.getElementById("theme");
+  const label = () => {
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", `Show in ${isDark() ? "light" : "dark"} colours`);
+  };
+  button.hidden = false;
+  label();
+  button.addEventListener("click", () => {
+    root.style.colorScheme = isDark() ? "light" : "dark";
+    label();
+    redraw();
+  });
+  system.addEventListener("change", () => {
+    label();
+    redraw();
+  });
+
+  // Paper is light, and as wide as A4 less its margins.
+  let screenScheme = "";
+  addEventListener("beforeprint", () => {
+    screenScheme = root.style.colorScheme;
+    root.style.colorScheme = "light";
+    charts.forEach((chart) => draw(chart, 672));
+  });
+  addEventListener("afterprint", () => {
+    root.style.colorScheme = screenScheme;
+    redraw();
+  });
+
+  // Tables: a header becomes a button that sorts by its column. Numbers come before words, empty cells last.
+  const rank = (cell) => ("value" in cell.dataset ? 0 : cell.textContent ? 1 : 2);
+  const compare = (one, other) =>
+    rank(one) === 0
+      ? one.dataset.value - other.dataset.value
+      : one.textContent.localeCompare(other.textContent, undefined, { numeric: true });
+  const sort = (table, header) => {
+    const index = header.cellIndex;
+    const direction = header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+    table.querySelectorAll("th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
+    header.setAttribute("aria-sort", direction);
+    const sign = direction === "ascending" ? 1 : -1;
+    const body = table.tBodies[0];
+    const rows = [...body.rows].sort((one, other) => {
+      const [a, b] = [one.cells[index], other.cells[index]];
+      return rank(a) - rank(b) || sign * compare(a, b);
+    });
+    body.append(...rows);
+  };
+  for (const table of document.querySelectorAll("table")) {
+    for (const header of table.tHead.rows[0].cells) {
+      const sorter = document.createElement("button");
+      sorter.type = "button";
+      sorter.append(...header.childNodes);
+      header.append(sorter);
+      sorter.addEventListener("click", () => sort(table, header));
+    }
+  }
+})();

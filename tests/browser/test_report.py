@@ -1,0 +1,214 @@
+"""The report as a reader meets it: drawn, sorted, tabbed through, narrow, dark, printed, and without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Locator, Page, expect
+
+from shiftproof.audits import report
+from shiftproof.audits.view import Figure
+from tests.audits.sample_views import CORRUPTIONS, masthead, views
+from tests.browser.conftest import Opener, Visit
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<script>alert(1)</script>"
+FIGURES = [block for view in views() for block in view.blocks if isinstance(block, Figure)]
+LIGHT_PAPER, DARK_PAPER = "rgb(253, 253, 251)", "rgb(20, 23, 26)"
+LIGHT_MUTED, DARK_MUTED = "rgb(89, 98, 107)", "rgb(163, 171, 179)"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    report.write(path, masthead(), views())
+    return path
+
+
+# Reading Plotly takes a page a second or two, so tests share pages; each leaves alone what the others look at.
+
+
+@pytest.fixture(scope="module")
+def desk(chromium: Browser, sample: Path) -> Iterator[Page]:
+    """Return the sample in a wide window."""
+    with closing(Visit(chromium, sample)) as opened:
+        yield opened.page
+
+
+@pytest.fixture(scope="module")
+def night(chromium: Browser, sample: Path) -> Iterator[Page]:
+    """Return the sample where the system asks for dark colours."""
+    with closing(Visit(chromium, sample, color_scheme="dark")) as opened:
+        yield opened.page
+
+
+@pytest.fixture(scope="module")
+def hostile(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
+    """Return a report with a class whose name is a script and has no place to break a line."""
+    path = tmp_path_factory.mktemp("report") / "hostile.html"
+    report.write(path, masthead(), views(class_name=HOSTILE + "W" * 150))
+    with closing(Visit(chromium, path)) as opened:
+        yield opened
+
+
+def test_draws_every_chart_when_it_comes_near_and_asks_for_nothing(visit: Opener, sample: Path) -> None:
+    opened = visit(sample)
+    charts = opened.page.locator(".chart")
+    expect(charts).to_have_count(len(FIGURES))
+    assert _marks(charts.last) == 0
+    for chart in charts.all():
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator(".modebar-btn")).to_have_count(1)  # no button sends the data anywhere
+        assert _marks(chart) > 0
+    assert opened.errors == []
+    assert opened.outside() == []
+
+
+def test_the_first_window_holds_the_verdict(desk: Page) -> None:
+    desk.evaluate("scrollTo(0, 0)")
+    expect(desk.locator(".verdict li")).to_have_count(6)
+    expect(desk.locator(".tiles li")).to_have_count(6)
+    expect(desk.locator(".verdict .level")).to_have_text(["good", "bad", "bad", "watch", "good", "watch"])
+    for sentence in desk.locator(".verdict a").all():
+        expect(sentence).to_be_in_viewport()
+    desk.get_by_role("link", name="A chain of five colour edits").click()
+    expect(desk.get_by_role("heading", name="The worst case")).to_be_in_viewport()
+    expect(desk.locator("nav a[aria-current]")).to_have_text("The worst case")
+
+
+def test_tables_behind_charts_open(desk: Page) -> None:
+    table = desk.get_by_role("table", name="Accuracy by class")
+    expect(table).to_be_hidden()
+    desk.get_by_text("Table: Accuracy by class").click()
+    expect(table).to_be_visible()
+    expect(table.get_by_role("row")).to_have_count(11)
+
+
+def test_tables_sort_by_any_column_with_mouse_or_keys(desk: Page) -> None:
+    table = desk.locator("table.heat")
+    header = table.get_by_role("columnheader", name="5", exact=True)
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    assert (_first_column(table)[0], _first_column(table)[-1]) == ("contrast", "frost")  # frost's cell is empty
+    header.get_by_role("button").focus()
+    desk.keyboard.press("Enter")
+    expect(header).to_have_attribute("aria-sort", "descending")
+    assert (_first_column(table)[0], _first_column(table)[-1]) == ("brightness", "frost")
+    table.get_by_role("button", name="Corruption").click()
+    assert _first_column(table) == sorted(name.replace("_", " ") for name in CORRUPTIONS)
+    expect(table.locator("[aria-sort]")).to_have_count(1)
+
+
+def test_focus_is_seen_wherever_it_goes(desk: Page) -> None:
+    skip = desk.get_by_role("link", name="Skip to the verdict")
+    desk.keyboard.press("Tab")  # from here on the reader uses keys
+    skip.focus()
+    expect(skip).to_be_in_viewport()
+    seen = set()
+    for _ in range(45):
+        tag, ring = desk.evaluate(
+            """() => {
+                const rings = ["", "::after"].map((part) => getComputedStyle(document.activeElement, part || null));
+                const ringed = rings.some((ring) => ring.outlineStyle === "solid" && ring.outlineWidth === "3px");
+                return [document.activeElement.tagName, ringed];
+            }"""
+        )
+        assert ring, tag
+        seen.add(tag)
+        desk.keyboard.press("Tab")
+    assert seen >= {
+        "A",
+        "BUTTON",
+        "SUMMARY",
+        "DIV",
+    }  # links, headers that sort, a table behind a chart, a table that scrolls
+
+
+def test_light_and_dark(night: Page) -> None:
+    night.locator(".chart").first.scroll_into_view_if_needed()
+    tick, button = night.locator(".xtick text").first, night.locator("#theme")
+    expect(night.locator("body")).to_have_css("background-color", DARK_PAPER)
+    expect(tick).to_have_css("fill", DARK_MUTED)
+    button.click()
+    expect(night.locator("body")).to_have_css("background-color", LIGHT_PAPER)
+    expect(tick).to_have_css("fill", LIGHT_MUTED)
+    button.click()
+    expect(night.locator("body")).to_have_css("background-color", DARK_PAPER)
+    assert night.evaluate("localStorage.length + sessionStorage.length") == 0
+
+
+def test_paper_gets_every_chart_in_light(night: Page) -> None:
+    night.evaluate("dispatchEvent(new Event('beforeprint'))")
+    for chart in night.locator(".chart").all():
+        assert _marks(chart) > 0
+        assert _width(chart) == 672
+        expect(chart.locator(".xtick text").first).to_have_css("fill", LIGHT_MUTED)
+    night.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(night.locator(".xtick text").first).to_have_css("fill", DARK_MUTED)
+    assert _width(night.locator(".chart").first) == night.evaluate("document.querySelector('.chart').clientWidth")
+
+
+def test_reads_without_scripts(visit: Opener, sample: Path) -> None:
+    page = visit(sample, java_script_enabled=False).page
+    expect(page.locator(".verdict")).to_contain_text("Breaks first under contrast loss")
+    expect(page.locator(".tiles")).to_contain_text("91.5%")
+    for table in page.locator("table").all():
+        expect(table).to_be_visible()
+    for picture in page.locator(".pictures li").all():
+        expect(picture.locator("img, svg:not(.icon)")).to_be_visible()
+    for thing in page.locator(".chart, button").all():
+        expect(thing).to_be_hidden()
+
+
+def test_hostile_names_are_text(hostile: Visit) -> None:
+    page, dialogs = hostile.page, []
+
+    def dismiss(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    page.set_viewport_size({"width": 1400, "height": 900})
+    expect(page.locator(".verdict")).to_contain_text(HOSTILE)
+    expect(page.locator(".pictures").first).to_contain_text(HOSTILE)
+    chart = page.locator("#clean .chart")
+    chart.scroll_into_view_if_needed()
+    expect(chart.locator(".ytick text", has_text=HOSTILE)).to_have_count(1)
+    chart.locator(".points path").nth(8).hover(force=True)
+    expect(chart.locator(".hovertext")).to_contain_text(HOSTILE)
+    expect(chart.locator(".hovertext")).to_contain_text("96.0%")
+    assert dialogs == []
+    assert hostile.errors == []
+
+
+def test_a_narrow_window_scrolls_tables_and_not_the_page(hostile: Visit) -> None:
+    page = hostile.page
+    page.set_viewport_size({"width": 400, "height": 900})
+    for chart in page.locator(".chart").all():
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator(".main-svg").first).to_be_visible()
+    page.wait_for_function("document.querySelector('.chart .main-svg').clientWidth < 400")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.locator("table.heat").evaluate("table => table.offsetWidth > table.parentElement.clientWidth")
+
+
+def _marks(chart: Locator) -> int:
+    """Return how many bars and lines of some extent a chart shows."""
+    count: int = chart.evaluate(
+        """chart => [...chart.querySelectorAll(".points path, path.js-line")]
+            .filter((mark) => mark.getBBox().width > 0 && mark.getBBox().height > 0).length"""
+    )
+    return count
+
+
+def _width(chart: Locator) -> float:
+    width: float = chart.locator(".main-svg").first.evaluate("drawing => drawing.getBoundingClientRect().width")
+    return width
+
+
+def _first_column(table: Locator) -> list[str]:
+    return table.locator("tbody th").all_text_contents()
