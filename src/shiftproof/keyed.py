@@ -79,14 +79,14 @@ class Keyed:
         return Keyed(self.seed, self.keys, path=f"{self.path}/{name}")
 
     def uniform(self, low: float = 0.0, high: float = 1.0, shape: Sequence[int] = ()) -> Tensor:
-        """Draw float32 numbers uniform in [low, high), [N, *shape]."""
+        """Draw float32 numbers uniform in [low, high), `[N, *shape]`."""
         unit = self._unit(math.prod(shape)).view(len(self), *shape)
         if (low, high) == (0.0, 1.0):
             return unit
         return unit.mul_(high - low).add_(low)
 
     def normal(self, mean: float = 0.0, std: float = 1.0, shape: Sequence[int] = ()) -> Tensor:
-        """Draw float32 numbers from a normal distribution, [N, *shape], by the Box-Muller transform."""
+        """Draw float32 numbers from a normal distribution, `[N, *shape]`, by the Box-Muller transform."""
         count = math.prod(shape)
         half = (count + 1) // 2
         unit = self._unit(2 * half)
@@ -97,7 +97,7 @@ class Keyed:
         return drawn.mul_(std).add_(mean).reshape(len(self), *shape)
 
     def integers(self, low: int, high: int, shape: Sequence[int] = ()) -> Tensor:
-        """Draw whole numbers uniform in [low, high), [N, *shape] int64; the range must be under 2**24."""
+        """Draw whole numbers uniform in [low, high), `[N, *shape]` int64; the range must be under 2**24."""
         if not 0 < high - low <= 2**24:
             raise ValueError(f"integers needs low < high <= low + 2**24; got low={low}, high={high}")
         # Two streams of 24 bits would remove the bias of at most (high - low) / 2**24; no use here needs it.
@@ -183,8 +183,8 @@ def philox_unit(stream: int, keys: Tensor, draw: int, count: int) -> Tensor:
 def poisson_quantile(rate: Tensor, probability: Tensor) -> Tensor:
     """Return the smallest k with P(Poisson(rate) <= k) > probability, elementwise, as float32."""
     rate, probability = rate.double(), probability.double()
-    z = torch.special.ndtri(probability.clamp(1e-9, 1 - 1e-9))
-    k = (rate + z * rate.sqrt() + (z * z - 1) / 6).floor().clamp_min(0)
+    z: Tensor = torch.special.ndtri(probability.clamp(1e-9, 1 - 1e-9))
+    k: Tensor = (rate + z * rate.sqrt() + (z * z - 1) / 6).floor().clamp_min(0)
 
     def below(count: Tensor) -> Tensor:
         """P(Poisson(rate) <= count), 0 for negative counts."""

@@ -80,7 +80,7 @@ def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadF
         return load_demo(spec, **pixels)
     path = Path(spec).expanduser()
     if not path.exists():
-        if path.suffix or len(path.parts) > 1:
+        if path.suffix or "/" in str(spec) or "\\" in str(spec):
             raise DataError(f"There is no data at {spec!r}.", expected="; ".join(FORMS))
         raise unknown("data set or folder", spec, FORMS)
     try:

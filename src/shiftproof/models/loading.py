@@ -100,7 +100,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
 
     path = Path(spec)
     if not path.exists():
-        if path.suffix or len(path.parts) > 1:
+        if path.suffix or "/" in str(spec) or "\\" in str(spec):
             raise ModelError(f"There is no model file {spec!r}.", expected="; ".join(FORMS))
         raise unknown("model", spec, FORMS)
     if not path.is_file():

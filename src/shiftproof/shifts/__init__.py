@@ -1,0 +1,19 @@
+"""What can change in an input: corruptions, operations, spectral noise and policies, keyed by image."""
+
+from shiftproof.shifts.base import Shift
+from shiftproof.shifts.catalogue import corruption, facts, families, names, parse
+from shiftproof.shifts.chain import Chain
+from shiftproof.shifts.corruption import Corruption
+from shiftproof.shifts.operation import Operation
+
+__all__ = [
+    "Chain",
+    "Corruption",
+    "Operation",
+    "Shift",
+    "corruption",
+    "facts",
+    "families",
+    "names",
+    "parse",
+]

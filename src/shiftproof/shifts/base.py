@@ -1,0 +1,131 @@
+"""What every image shift is: a frozen dataclass, called as `shift(images, keys, seed=0) -> images`.
+
+The author of a shift writes `draw` and `transform`; the base class owns the outside: checks, the keyed generator,
+clipping, truncation to the 256 levels of stored images, and the identity at severity 0.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.keyed import Keyed
+
+SMALLEST_SIDE = 8
+LARGEST_SEVERITY = 5.0
+CACHED = 2**20
+"""On a CPU images are shifted so many values at a time, which stay in its cache over a recipe's passes."""
+
+
+class Shape(NamedTuple):
+    """The shape of one image."""
+
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def spatial(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.height, self.width
+
+
+@dataclass(frozen=True)
+class Shift(ABC):
+    """A change of the input: a `name`, a `severity` in [0, 5], and a call that keeps shape, dtype, device and range."""
+
+    name: str
+    severity: float
+
+    def __post_init__(self) -> None:
+        check_severity(self.name, self.severity)
+
+    @property
+    def label(self) -> str:
+        """The name for tables, which `shifts.parse` reads back."""
+        return f"{self.name}@{self.severity:g}"
+
+    def __str__(self) -> str:
+        return self.label
+
+    @final
+    def __call__(self, images: Tensor, keys: Tensor | Sequence[int], *, seed: int = 0) -> Tensor:
+        """Return shifted copies of float32 images in [0, 1], N x C x H x W, with values on the 256 levels of uint8."""
+        check_images(images)
+        keys = torch.as_tensor(keys, dtype=torch.int64)
+        if keys.shape != images.shape[:1]:
+            raise DataError(
+                "Every image needs a key.",
+                expected=f"{len(images)} keys, one per image",
+                came=f"keys of shape {tuple(keys.shape)}",
+            )
+        if self.severity == 0 or len(images) == 0:
+            return images.clone()
+        with torch.no_grad():
+            shifted = torch.empty_like(images, memory_format=torch.contiguous_format)
+            part = max(1, CACHED // images[0].numel()) if images.device.type == "cpu" else len(images)
+            for start in range(0, len(images), part):
+                some = images[start : start + part].contiguous()
+                rng = Keyed(seed, keys[start : start + part], device=images.device).fork(self.name)
+                drawn = self.draw(rng, Shape(*images.shape[1:]))
+                shifted[start : start + part] = quantize(self.transform(some, drawn))
+            return shifted
+
+    @abstractmethod
+    def draw(self, rng: Keyed, shape: Shape) -> Any:
+        """Draw every random quantity the batch needs; each has one row per image."""
+
+    @abstractmethod
+    def transform(self, images: Tensor, drawn: Any) -> Tensor:
+        """Apply the shift deterministically; the result may leave [0, 1] and is clipped by the caller."""
+
+
+def quantize(images: Tensor) -> Tensor:
+    """Clip to [0, 1] and truncate to the 256 levels of uint8, as every published generator does.
+
+    A level k held as the float32 nearest to k / 255 must stay k, so a little under one level's rounding is added first.
+    """
+    return images.clamp(0.0, 1.0).mul_(255.0).add_(2.0**-10).floor_().div_(255.0)
+
+
+def check_severity(name: str, severity: float) -> None:
+    """Refuse a severity outside [0, 5]."""
+    if not 0.0 <= severity <= LARGEST_SEVERITY:
+        raise ConfigurationError(
+            f"Shift {name!r} has no severity {severity:g}.",
+            expected="a number from 0 (the input unchanged) to 5 (strongest); fractions are allowed",
+            came=f"{severity:g}",
+        )
+
+
+def check_images(images: Tensor) -> None:
+    """Refuse what is not a batch of float32 images in [0, 1], with 1 or 3 channels and sides of at least 8 pixels."""
+    expected = "a float32 tensor N x C x H x W with values in [0, 1], C = 1 or 3"
+    if not isinstance(images, Tensor):
+        raise DataError("Shifts act on tensors.", expected=expected, came=type(images).__name__)
+    came = f"{str(images.dtype).removeprefix('torch.')} tensor of shape {tuple(images.shape)}"
+    if images.dtype == torch.uint8:
+        fix = "divide by 255: images.float() / 255, or use shiftproof.corrupt, which takes uint8"
+        raise DataError("Images are 0..255 instead of 0..1.", expected=expected, came=came, instead=fix)
+    if images.ndim != 4 or images.dtype != torch.float32:
+        raise DataError("This is not a batch of images.", expected=expected, came=came)
+    if images.shape[1] not in (1, 3):
+        fix = "drop an alpha channel with images[:, :3]; N x H x W x C arrays need images.permute(0, 3, 1, 2)"
+        raise DataError("Images need 1 or 3 channels.", expected=expected, came=came, instead=fix)
+    if min(images.shape[2:]) < SMALLEST_SIDE:
+        raise DataError(
+            "Images are too small to corrupt.", expected=f"sides of at least {SMALLEST_SIDE} pixels", came=came
+        )
+    if images.numel():
+        low, high = (bound.item() for bound in torch.aminmax(images))
+        if not (low >= 0.0 and high <= 1.0):  # also catches NaN
+            values = "NaN" if math.isnan(low) else f"{low:.4g} to {high:.4g}"
+            fix = "keep normalisation inside the model (shiftproof.models.Normalize) and pass images in [0, 1]"
+            raise DataError("Image values leave [0, 1].", expected=expected, came=f"values {values}", instead=fix)

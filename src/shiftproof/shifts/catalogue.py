@@ -1,0 +1,153 @@
+"""Every shift by name: families, facts for tables, and the text form that names a shift anywhere.
+
+fog@3.5                                  a corruption at a severity
+contrast=0.8, grayscale                  an operation at a level
+power_law[eps=8,center=4,alpha=1]        a shift with parameters of its own
+fog@3 + jpeg_compression@2               a chain
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.registry import unknown
+from shiftproof.shifts import operation, parametric, tables
+from shiftproof.shifts.base import Shift
+from shiftproof.shifts.chain import Chain
+from shiftproof.shifts.corruption import Corruption
+
+RECIPES: Mapping[str, Mapping[str, str]] = {
+    "common": {
+        "gaussian_noise": "shiftproof.shifts.noise:GaussianNoise",
+        "shot_noise": "shiftproof.shifts.noise:ShotNoise",
+        "impulse_noise": "shiftproof.shifts.noise:ImpulseNoise",
+        "speckle_noise": "shiftproof.shifts.noise:SpeckleNoise",
+        "gaussian_blur": "shiftproof.shifts.blur:GaussianBlur",
+        "defocus_blur": "shiftproof.shifts.blur:DefocusBlur",
+        "glass_blur": "shiftproof.shifts.blur:GlassBlur",
+        "motion_blur": "shiftproof.shifts.blur:MotionBlur",
+        "zoom_blur": "shiftproof.shifts.blur:ZoomBlur",
+        "snow": "shiftproof.shifts.weather:Snow",
+        "frost": "shiftproof.shifts.weather:Frost",
+        "fog": "shiftproof.shifts.weather:Fog",
+        "spatter": "shiftproof.shifts.weather:Spatter",
+        "brightness": "shiftproof.shifts.digital:Brightness",
+        "contrast": "shiftproof.shifts.digital:Contrast",
+        "elastic_transform": "shiftproof.shifts.digital:ElasticTransform",
+        "pixelate": "shiftproof.shifts.digital:Pixelate",
+        "jpeg_compression": "shiftproof.shifts.digital:JpegCompression",
+        "saturate": "shiftproof.shifts.digital:Saturate",
+    },
+    "bar": {
+        "blue_noise_sample": "shiftproof.shifts.bar_overlay:BlueNoiseSample",
+        "brownish_noise": "shiftproof.shifts.bar_noise:BrownishNoise",
+        "caustic_refraction": "shiftproof.shifts.bar_warp:CausticRefraction",
+        "checkerboard_cutout": "shiftproof.shifts.bar_overlay:CheckerboardCutout",
+        "circular_motion_blur": "shiftproof.shifts.bar_blur:CircularMotionBlur",
+        "cocentric_sine_waves": "shiftproof.shifts.bar_noise:CocentricSineWaves",
+        "inverse_sparkles": "shiftproof.shifts.bar_overlay:InverseSparkles",
+        "lines": "shiftproof.shifts.bar_overlay:Lines",
+        "perlin_noise": "shiftproof.shifts.bar_noise:PerlinNoise",
+        "pinch_and_twirl": "shiftproof.shifts.bar_warp:PinchAndTwirl",
+        "plasma_noise": "shiftproof.shifts.bar_noise:PlasmaNoise",
+        "ripple": "shiftproof.shifts.bar_warp:Ripple",
+        "single_frequency_greyscale": "shiftproof.shifts.bar_noise:SingleFrequencyGreyscale",
+        "sparkles": "shiftproof.shifts.bar_overlay:Sparkles",
+        "transverse_chromatic_abberation": "shiftproof.shifts.bar_blur:TransverseChromaticAbberation",
+    },
+}
+"""Table -> corruption -> lazy target, in the order listings show them."""
+
+FAMILIES: Mapping[str, str] = {
+    "common": "the fifteen corruptions of the benchmark (Hendrycks & Dietterich 2019), fog@3",
+    "holdout": "the four kept for choosing hyper-parameters, speckle_noise@3",
+    "bar": "corruptions unlike the common ones (Mintun et al. 2021), ripple@3",
+    "spectral": "noise of a chosen frequency, power_law[eps=8,center=4,alpha=1]",
+    "enhance": "Pillow's enhancement operations at a level, contrast=0.8",
+    "geometric": "moves of the image at a level, rotate=15",
+    "augment": "random policies of training and neighbourhoods, augmix",
+}
+"""Family -> what it is, with an example of its text form."""
+
+
+TABLED = ("common", "holdout", "bar")
+"""The families of corruptions, whose severities come from tables."""
+
+
+def families() -> tuple[str, ...]:
+    """Return the names of the families of shifts."""
+    return tuple(FAMILIES)
+
+
+def names(family: str = "common") -> tuple[str, ...]:
+    """Return the names of a family's shifts.
+
+    >>> names("holdout")
+    ('speckle_noise', 'gaussian_blur', 'spatter', 'saturate')
+    """
+    if family not in FAMILIES:
+        raise unknown("family of shifts", family, FAMILIES)
+    if family in TABLED:
+        return tuple(name for name in _corruptions() if facts(name)["family"] == family)
+    if family in ("enhance", "geometric"):
+        return tuple(operation.ENHANCE if family == "enhance" else operation.GEOMETRIC)
+    spectral = family == "spectral"
+    return tuple(name for name, target in parametric.FORMS.items() if ("shifts.spectral:" in target) == spectral)
+
+
+def corruption(name: str, severity: float, preset: str | None = None) -> Corruption:
+    """Return a corruption by name: `corruption("fog", 3.5)`."""
+    known = _corruptions()
+    if name not in known:
+        raise unknown("corruption", name, known)
+    return Corruption(name=name, severity=severity, preset=preset, family=known[name])
+
+
+def facts(name: str) -> Mapping[str, Any]:
+    """Return what the tables say of a corruption: family, category, frequency, monotone."""
+    return tables.table(corruption(name, 0).family)[name]
+
+
+def parse(text: str) -> Shift:
+    """Return the shift a text stands for, such as `fog@3.5`, `contrast=0.8`, `augmix` or `fog@3 + contrast=0.8`.
+
+    >>> parse("fog@3.5").severity
+    3.5
+    """
+    parts = re.split(r"\s*\+\s*(?=[a-z])", text.strip())  # a plus before a digit belongs to a number
+    if len(parts) > 1:
+        return Chain(steps=[_single(part) for part in parts])
+    return _single(parts[0])
+
+
+def _single(text: str) -> Shift:
+    name, at, severity = text.partition("@")
+    bare = name.partition("[")[0].partition("=")[0].strip()
+    if at:
+        try:
+            return corruption(name.strip(), float(severity))
+        except ValueError:
+            raise _unreadable(text, repr(severity)) from None
+    if bare in parametric.FORMS:
+        return parametric.parse(text)
+    if bare in operation.KINDS and (bare not in _corruptions() or "=" in text):
+        return operation.parse(text)
+    if bare in _corruptions():
+        raise _unreadable(text, "no severity")
+    raise unknown("shift", bare, [*_corruptions(), *operation.KINDS, *parametric.FORMS])
+
+
+def _corruptions() -> dict[str, str]:
+    """Return every corruption's table, by corruption."""
+    return {name: table for table, recipes in RECIPES.items() for name in recipes}
+
+
+def _unreadable(text: str, came: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"Cannot read the shift {text!r}.",
+        expected="a corruption's name, @ and a severity from 0 to 5, such as fog@3 or fog@3.5",
+        came=came,
+    )

@@ -1,0 +1,62 @@
+"""Corruptions: shifts whose strength comes from a severity table.
+
+A corruption's recipe is a small class with two methods: `sample(rng, shape, p)` draws the random quantities and
+`apply(images, drawn, p)` is deterministic maths. `p` holds the table's parameters at the wanted severity and size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from shiftproof.keyed import Keyed
+from shiftproof.registry import resolve
+from shiftproof.shifts import tables
+from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.tables import Parameters
+
+
+class Recipe(Protocol):
+    """How a corruption is made."""
+
+    def sample(self, rng: Keyed, shape: Shape, p: Parameters) -> Any:
+        """Draw the random quantities, one row per image."""
+
+    def apply(self, images: Tensor, drawn: Any, p: Parameters) -> Tensor:
+        """Return the corrupted images; values may leave [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Corruption(Shift):
+    """A named corruption at a severity; `preset` fixes the table (`imagenet`, `cifar`), None chooses by image size."""
+
+    preset: str | None = None
+    family: str = "common"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.preset is not None:
+            tables.check_preset(self.preset)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The sampling and the maths behind the name."""
+        from shiftproof.shifts.catalogue import RECIPES
+
+        recipe: Recipe = resolve(RECIPES[self.family], self.name, "corruption")()
+        return recipe
+
+    def parameters(self, height: int, width: int) -> Parameters:
+        """Return the numbers this severity stands for at an image size."""
+        row = tables.table(self.family)[self.name]
+        return tables.parameters(row, self.severity, height=height, width=width, preset=self.preset)
+
+    def draw(self, rng: Keyed, shape: Shape) -> Any:
+        """Draw what the recipe needs."""
+        return self.recipe.sample(rng, shape, self.parameters(*shape.spatial))
+
+    def transform(self, images: Tensor, drawn: Any) -> Tensor:
+        """Apply the recipe."""
+        return self.recipe.apply(images, drawn, self.parameters(*images.shape[2:]))
