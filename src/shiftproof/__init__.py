@@ -1,0 +1,36 @@
+"""Shiftproof: where a classifier breaks under distribution shift, how badly, what helps, and what is guaranteed.
+
+The public verbs are loaded when they are first used, so that `import shiftproof` is quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shiftproof.registry import resolve
+from shiftproof.version import __version__
+
+if TYPE_CHECKING:
+    from shiftproof.audits import audit
+    from shiftproof.data import load_data
+    from shiftproof.errors import ShiftproofError
+    from shiftproof.models import load_model
+
+__all__ = ["ShiftproofError", "__version__", "audit", "load_data", "load_model"]
+
+_VERBS = {
+    "audit": "shiftproof.audits:audit",
+    "load_data": "shiftproof.data:load_data",
+    "load_model": "shiftproof.models:load_model",
+    "ShiftproofError": "shiftproof.errors:ShiftproofError",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _VERBS:
+        return resolve(_VERBS, name, "function")
+    raise AttributeError(f"module 'shiftproof' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,7 @@
+"""The main job: one section per question, and the report."""
+
+from shiftproof.audits.audit import audit, reopen
+from shiftproof.audits.outcome import Audit
+from shiftproof.audits.view import View
+
+__all__ = ["Audit", "View", "audit", "reopen"]

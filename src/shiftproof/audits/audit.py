@@ -1,0 +1,129 @@
+"""The main job: a model and images in; a report a person can decide from, and numbers a pipeline can gate on, out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from shiftproof.audits.bench import Bench, check_subject, choose_device
+from shiftproof.audits.outcome import Audit, conclude
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.settings import make_settings
+from shiftproof.data import load_data
+from shiftproof.errors import ConfigurationError
+from shiftproof.models import fingerprint
+from shiftproof.runs import Executor, Inline, Plan, Processes, Result, Store, drive
+from shiftproof.version import __version__
+
+OUT = "shiftproof-audit"
+BATCH_SIZE = 128
+
+
+def audit(
+    model: Any = "demo",
+    data: Any = "demo",
+    *,
+    out: str | Path = OUT,
+    budget: str = "quick",
+    sections: Sequence[str] | None = None,
+    shifts: Sequence[str] | None = None,
+    severities: Sequence[float] | None = None,
+    images: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    batch_size: int = BATCH_SIZE,
+    weights: str | Path | None = None,
+    size: int | None = None,
+    labels: str | Path | None = None,
+    on_bad_file: Literal["fail", "skip"] = "fail",
+    executor: Literal["inline", "processes"] = "inline",
+    workers: int | None = None,
+    command: str | None = None,
+    watch: Callable[[int, int, Result | None], None] | None = None,
+) -> Audit:
+    """Audit a classifier under distribution shift and write `report.html`, `results.json` and `results.csv` to `out`.
+
+    `model` and `data` are what `load_model` and `load_data` take. The run directory `out` resumes: a second call with
+    the same arguments goes on where the first stopped. `budget` sets how many images are used, `sections` which
+    questions are asked, `shifts` which corruptions (or families) at which `severities`. `executor="processes"` spreads
+    the work over `workers` processes; the numbers are the same. `watch(done, all, result)` hears of progress.
+
+    >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], severities=[5])
+    >>> sorted(result.numbers)[:2]
+    ['accuracy.contrast', 'clean_accuracy']
+    """
+    settings = make_settings(
+        budget=budget, sections=sections, shifts=shifts, severities=severities, images=images, seed=seed
+    )
+    if batch_size < 1:
+        raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
+    count = workers if workers is not None else os.cpu_count() or 1
+    bench = Bench(
+        model=model,
+        data=data,
+        images=settings.images,
+        seed=seed,
+        device=choose_device(device),
+        batch_size=batch_size,
+        data_options={"size": size, "labels": labels, "on_bad_file": on_bad_file},
+        model_options={"weights": weights},
+        threads=max(1, (os.cpu_count() or 1) // count) if executor == "processes" else None,
+    )
+    whole = load_data(data, **bench.data_options)
+    subject = bench.subject(whole)
+    check_subject(subject)
+    scope = Scope(settings, len(subject.data), subject.data.side)
+    identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
+    fingerprints = {**identity, "sample": subject.data.fingerprint}
+    about = {
+        "model": _name(model, subject.model),
+        "data": subject.data.name,
+        "data_notes": list(subject.data.notes),
+        "settings": settings.to_row(),
+        "budget": budget,
+        "scope": {"images": scope.images, "side": scope.side},
+        "fingerprints": fingerprints,
+        "device": bench.device,
+        "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
+    }
+    cells = [cell for name in settings.sections for cell in section(name).plan(scope)]
+    plan = Plan(tuple(cells), fingerprints)
+    with Store(Path(out), identity) as store:
+        store.note({"audit": json.dumps(about)})
+        _drive(plan, store, bench, Inline() if executor == "inline" else Processes(count), watch)
+        return conclude(store)
+
+
+def reopen(out: str | Path) -> Audit:
+    """Return the audit of a run directory and write its report and result files again, from what its store holds."""
+    with Store(Path(out)) as store:
+        return conclude(store)
+
+
+def _drive(
+    plan: Plan,
+    store: Store,
+    bench: Bench,
+    executor: Executor,
+    watch: Callable[[int, int, Result | None], None] | None,
+) -> None:
+    identities = plan.identities()
+    done = len(store.done() & identities.keys())
+
+    def heard(result: Result | None) -> None:
+        nonlocal done
+        done += result is not None
+        if watch is not None:
+            watch(done, len(identities), result)
+
+    heard(None)
+    drive(plan, store, bench, executor=executor, watch=heard)
+
+
+def _name(given: Any, model: Any) -> str:
+    """Return what to call the model: the text it was given as, its own name, or its class."""
+    return str(given) if isinstance(given, str | Path) else getattr(model, "name", type(model).__name__)

@@ -1,0 +1,23 @@
+"""The questions of an audit, one module each, in the order a report tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from shiftproof.registry import resolve
+
+if TYPE_CHECKING:
+    from shiftproof.audits.sections.base import Section
+
+SECTIONS: Mapping[str, str] = {
+    "clean": "shiftproof.audits.sections.clean:Clean",
+    "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
+}
+"""Name -> lazy target."""
+
+
+def section(name: str) -> Section:
+    """Return a section by name."""
+    made: Section = resolve(SECTIONS, name, "section")()
+    return made

@@ -1,0 +1,112 @@
+"""What several sections measure: right and wrong predictions on a slice of the images, under a shift or none."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof.audits.sections.base import Subject
+from shiftproof.errors import DataError
+from shiftproof.measures import Accuracy
+from shiftproof.models import logits
+from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.shifts import Shift
+
+PICTURE_SIDE = 128
+
+
+def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, seed: int) -> tuple[Tensor, ...]:
+    """Return labels, predicted classes and confidences of a slice, each [n], after the shift."""
+    labels, predicted, confidences = [], [], []
+    for batch in subject.data.subset(range(start, stop)).batches(subject.batch_size, device=subject.device):
+        images = batch.images if shift is None else shift(batch.images, batch.keys, seed=seed)
+        scores = logits(subject.model, images)
+        confidence, classes = scores.softmax(1).max(1)
+        labels.append(check_labels(batch.labels, scores.shape[1]))
+        predicted.append(classes.cpu())
+        confidences.append(confidence.cpu())
+    if not labels:
+        return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), torch.empty(0)
+    return torch.cat(labels), torch.cat(predicted), torch.cat(confidences)
+
+
+def check_labels(labels: Tensor | None, classes: int) -> Tensor:
+    """Return the labels on the CPU; refuse a set without labels, or with labels the model cannot give."""
+    if labels is None:
+        raise DataError(
+            "The images have no labels.",
+            expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
+            instead="shiftproof audit measures accuracy and needs labels",
+        )
+    labels = labels.cpu()
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise DataError(
+            "Labels and model outputs do not fit.",
+            expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
+            came=f"labels from {low} to {high}",
+            instead="check that the data belongs to this model and that its classes are in the model's order",
+        )
+    return labels
+
+
+def tally(labels: Tensor, predicted: Tensor, confidences: Tensor) -> dict[str, Json]:
+    """Return counts, the mean confidence, and who was right as a string of hexadecimal digits, first image first."""
+    right = predicted == labels
+    return {
+        "images": len(labels),
+        "right": int(right.sum()),
+        "confidence": round(float(confidences.double().mean()), 6) if len(labels) else 0.0,
+        "hits": np.packbits(right.numpy()).tobytes().hex(),
+    }
+
+
+def rows(results: Iterable[Result], task: str) -> list[tuple[Cell, Row]]:
+    """Return the cells of a task that have a row."""
+    return [(result.cell, result.row) for result in results if result.cell.task == task and result.row is not None]
+
+
+def accuracy(found: Sequence[Row]) -> Accuracy | None:
+    """Return the accuracy over rows of `tally`; None where there is no image."""
+    images = sum(_whole(row["images"]) for row in found)
+    return Accuracy(sum(_whole(row["right"]) for row in found), images) if images else None
+
+
+def mean_confidence(found: Sequence[Row]) -> float:
+    """Return the mean confidence over the images of several rows."""
+    weighted = [(float(str(row["confidence"])), _whole(row["images"])) for row in found]
+    return sum(value * images for value, images in weighted) / sum(images for _, images in weighted)
+
+
+def picture(image: Tensor) -> str:
+    """Return one image, [C, H, W] in [0, 1], as a PNG of at most 128 pixels a side, in base64."""
+    from PIL import Image
+
+    array = (image.cpu().permute(1, 2, 0) * 255).round().to(torch.uint8).numpy()
+    made = Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
+    made.thumbnail((PICTURE_SIDE, PICTURE_SIDE), Image.Resampling.BOX)
+    buffer = io.BytesIO()
+    made.save(buffer, "PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def percent(value: float) -> str:
+    """Write a share in percent with one decimal."""
+    return f"{100 * value:.1f}%"
+
+
+def interval(value: Accuracy) -> str:
+    """Write the 95% interval of an accuracy."""
+    low, high = value.interval()
+    return f"{100 * low:.1f} to {100 * high:.1f}%"
+
+
+def _whole(value: Json) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"a count is a whole number; got {value!r}")
+    return value

@@ -1,0 +1,82 @@
+"""What an audit is asked to do, checked once, and how much of it a budget allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeAlias, get_args
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.registry import unknown
+from shiftproof.runs import Json
+from shiftproof.shifts import catalogue
+from shiftproof.shifts.base import check_severity
+
+BudgetName: TypeAlias = Literal["quick", "standard", "full"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many images each measurement may use; None is all of them."""
+
+    images: int | None
+
+
+BUDGETS: Mapping[str, Budget] = {"quick": Budget(1_000), "standard": Budget(5_000), "full": Budget(None)}
+SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The choices that decide an audit's numbers; everything else only decides how fast they come."""
+
+    sections: tuple[str, ...]
+    shifts: tuple[str, ...]
+    severities: tuple[float, ...]
+    images: int | None
+    seed: int
+
+    def to_row(self) -> dict[str, Json]:
+        """Return the settings as JSON values."""
+        return asdict(self)
+
+
+def make_settings(
+    *,
+    budget: str = "quick",
+    sections: Sequence[str] | None = None,
+    shifts: Sequence[str] | None = None,
+    severities: Sequence[float] | None = None,
+    images: int | None = None,
+    seed: int = 0,
+) -> Settings:
+    """Check the options of an audit and fill in what the budget leaves open.
+
+    `shifts` names corruptions or families of them; None is the family `common`.
+    """
+    from shiftproof.audits.sections import SECTIONS
+
+    if budget not in get_args(BudgetName):
+        raise unknown("budget", budget, BUDGETS)
+    for name in sections or ():
+        if name not in SECTIONS:
+            raise unknown("section", name, SECTIONS)
+    if images is not None and images < 1:
+        raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", came=str(images))
+    chosen: list[str] = []
+    for name in shifts or ("common",):
+        chosen.extend(catalogue.names(name) if name in catalogue.TABLED else [catalogue.corruption(name, 1).name])
+    levels = tuple(sorted({float(severity) for severity in severities or SEVERITIES}))
+    for severity in levels:
+        check_severity("of the audit", severity)
+        if severity == 0:
+            raise ConfigurationError(
+                "Severity 0 is the clean image.", instead="leave it out; the section `clean` measures it"
+            )
+    return Settings(
+        sections=tuple(name for name in SECTIONS if not sections or name in sections),
+        shifts=tuple(dict.fromkeys(chosen)),
+        severities=levels,
+        images=images if images is not None else BUDGETS[budget].images,
+        seed=seed,
+    )

@@ -1,0 +1,109 @@
+"""The command line as a user meets it: a process, its output and its exit status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def shiftproof(*arguments, cwd=None):
+    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
+    command = [sys.executable, "-W", "error", "-m", "shiftproof", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+
+
+def test_help_does_not_import_torch():
+    command = [sys.executable, "-X", "importtime", "-m", "shiftproof", "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "audit" in result.stdout
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "typer" in imported
+    assert not imported & {"torch", "numpy", "scipy", "plotly", "PIL"}
+
+
+def test_version():
+    from shiftproof import __version__
+
+    assert shiftproof("--version").stdout == f"shiftproof {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("shifts", "gaussian_noise"), ("sections", "corruptions"), ("models", "demo"), ("data", "demo")]
+)
+def test_list(kind, name):
+    result = shiftproof("list", kind)
+    assert result.returncode == 0, result.stderr
+    assert name in result.stdout
+
+
+def test_audit_and_report(tmp_path):
+    options = ("--images", 20, "--shifts", "contrast,gaussian_noise", "--severities", "5", "--out", "run dir")
+    result = shiftproof("audit", *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "run dir/report.html" in result.stdout
+    assert "contrast" in result.stdout
+    numbers = json.loads((tmp_path / "run dir" / "results.json").read_text())["numbers"]
+    assert {"clean_accuracy", "corruption_accuracy", "mce", "accuracy.contrast"} <= set(numbers)
+    again = shiftproof("report", "run dir", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert result.stdout.splitlines()[-2:] == again.stdout.splitlines()[-2:]
+
+
+ERRORS = {
+    "missing model": (["audit", "--model", "nowhere.py:build"], 1, "nowhere.py"),
+    "unknown shift": (["audit", "--shifts", "fogg"], 1, "did you mean"),
+    "unknown list": (["list", "shift"], 1, "shifts"),
+    "no run": (["report", "."], 1, "no run in"),
+    "bad severities": (["audit", "--severities", "a,b"], 2, "numbers separated by commas"),
+    "bad choice": (["audit", "--executor", "cloud"], 2, "inline"),
+    "unknown option": (["audit", "--modle", "demo"], 2, "--model"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "status", "says"), ERRORS.values(), ids=ERRORS.keys())
+def test_errors_are_a_paragraph_and_a_status(tmp_path, arguments, status, says):
+    result = shiftproof(*arguments, cwd=tmp_path)
+    assert result.returncode == status
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    for arguments in (["--debug", "report", "."], ["report", ".", "--debug"]):
+        assert "Traceback" in shiftproof(*arguments, cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_an_interrupt_keeps_what_was_measured(tmp_path, number):
+    command = [sys.executable, "-m", "shiftproof", "audit", "--out", str(tmp_path), "--images", "100"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        deadline = time.monotonic() + 60
+        while _cells(tmp_path) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait() == 130
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    assert _cells(tmp_path) >= 3
+    assert shiftproof("report", tmp_path).returncode == 0
+
+
+def _cells(folder) -> int:
+    import sqlite3
+
+    if not (folder / "run.sqlite").exists():
+        return 0
+    database = sqlite3.connect(folder / "run.sqlite")
+    try:
+        return int(database.execute("SELECT count(*) FROM cells").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+    finally:
+        database.close()
