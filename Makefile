@@ -1,0 +1,60 @@
+# Two commands on a fresh machine: `make audit` and `make test`. Each makes its own virtual environment first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OUT ?= shiftproof-audit
+PYTEST_OPTIONS ?= -n 2
+
+.PHONY: audit test lint docs readme pytest test-slow browser bench clean help
+
+help:
+	@echo "make audit      install, audit the embedded demo, print where the report is"
+	@echo "make test       install, then linters, types, architecture, docs and all tests"
+	@echo "make test-slow  the checks that take minutes"
+	@echo "make clean      remove the virtual environment and everything built"
+
+audit: $(VENV)/installed
+	$(BIN)/shiftproof audit --model demo --data demo --out $(OUT)
+
+test: lint docs browser pytest
+
+lint: $(VENV)/developing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports
+
+docs: $(VENV)/developing
+	$(BIN)/sphinx-build --fail-on-warning --fresh-env --quiet docs docs/_build/html
+
+# Browser tests need Chromium. Where it is missing, root on a Debian system installs it; elsewhere they are skipped.
+browser:
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing chromium for the browser tests"; \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null \
+		|| echo "chromium could not be installed; the browser tests will be skipped"; \
+	else echo "no chromium, and no way to install it; the browser tests will be skipped"; fi
+
+pytest: $(VENV)/developing
+	$(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
+
+test-slow: $(VENV)/developing
+	$(BIN)/pytest $(PYTEST_OPTIONS) -m slow
+
+clean:
+	rm -rf $(VENV) docs/_build build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed; say which with: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/developing: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/installed

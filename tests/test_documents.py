@@ -1,0 +1,59 @@
+"""What the documents say works: Python blocks of the README and the guide run, and docstring examples hold."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import shiftproof
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{path.relative_to(ROOT)}:{number}")
+    for path in DOCUMENTS
+    if "_build" not in path.parts
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", path.read_text(), re.M | re.S))
+]
+OPTIONAL = {"keyed_triton", "__main__"}
+MODULES = sorted(
+    found.name
+    for found in pkgutil.walk_packages(shiftproof.__path__, "shiftproof.")
+    if found.name.rpartition(".")[2] not in OPTIONAL
+)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_blocks_run(block, tmp_path):
+    command = [sys.executable, "-W", "error", "-c", block]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_hold(name, tmp_path):
+    module = importlib.import_module(name)
+    result = doctest.testmod(module, extraglobs={"folder": tmp_path}, optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
+
+
+def test_every_command_the_readme_names_exists():
+    from typer.main import get_command
+
+    from shiftproof.cli import app
+
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    text = (ROOT / "README.md").read_text()
+    named = set(re.findall(r"(?:\$ |`)shiftproof ([a-z]+)", text)) | {"list"}
+    assert named <= set(commands)
+    for option in re.findall(r"(--[a-z][a-z-]*)", text):
+        known = {flag for command in commands.values() for parameter in command.params for flag in parameter.opts}
+        assert option in known | {"--help"}
+    targets = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M))
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
