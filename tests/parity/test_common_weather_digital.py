@@ -14,9 +14,10 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
-from shiftproof.shifts.base import Shape, quantize
+from shiftproof.shifts.base import Shape
 from shiftproof.shifts.frost import Frost
 from shiftproof.shifts.jpeg import compress_tensor
+from shiftproof.shifts.levels import quantize
 
 pytestmark = pytest.mark.parity
 

@@ -11,7 +11,8 @@ from shiftproof.keyed import Keyed
 from shiftproof.shifts import tables
 from shiftproof.shifts.augment import AugMix, AutoAugment, RandAugment, menu
 from shiftproof.shifts.base import Shape, Shift
-from shiftproof.shifts.operation import float_levels, operation
+from shiftproof.shifts.levels import to_levels
+from shiftproof.shifts.operation import operation
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
 
 SHAPE = Shape(3, 32, 32)
@@ -141,11 +142,11 @@ def test_augmix_mixes_what_it_drew() -> None:
     images, keys = random_images(12, 3, 16, 16), torch.arange(12)
     shift = AugMix(width=2)
     drawn = shift.draw(Keyed(5, keys).fork(shift.name), Shape(3, 16, 16))
-    result = float_levels(shift(images, keys, seed=5))
+    result = to_levels(shift(images, keys, seed=5))
     for index, image in enumerate(images):
-        mixed = drawn.kept[index] * float_levels(image)
+        mixed = drawn.kept[index] * to_levels(image)
         for chain in range(2):
             alone = one_at_a_time(image, menu("augmix").names, drawn.which[index, chain], drawn.level[index, chain])
-            mixed += drawn.weights[index, chain] * float_levels(alone)
-        assert (result[index] - (mixed + 1e-3).floor()).abs().max() <= 1
-        assert (result[index] != (mixed + 1e-3).floor()).float().mean() < 0.001
+            mixed += drawn.weights[index, chain] * to_levels(alone)
+        assert (result[index] - (mixed + 2**-12).floor()).abs().max() <= 1
+        assert (result[index] != (mixed + 2**-12).floor()).float().mean() < 0.001

@@ -131,6 +131,21 @@ def test_the_label_reads_back(text):
     assert shifts.parse(shift.label) == shift
 
 
+def test_a_recipe_takes_its_own_options_and_no_other(tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (64, 64), "white").save(tmp_path / "ice.png")
+    frost = shifts.parse(f"frost@3[textures={tmp_path}]")
+    assert shifts.parse(frost.label) == frost == shifts.corruption("frost", 3, textures=str(tmp_path))
+    images = photographs()
+    factor, weight = frost.parameters(32, 32).image, frost.parameters(32, 32).frost
+    assert torch.allclose(frost(images, KEYS), (images * factor + weight).clamp(max=1), atol=1.01 / 255)
+    with pytest.raises(ConfigurationError, match="textures"):
+        shifts.parse("frost@3[texture=x]")
+    with pytest.raises(ConfigurationError, match="no option of 'fog'"):
+        shifts.parse("fog@3[textures=x]")
+
+
 BAD = {
     "NaN": (torch.full((1, 3, 8, 8), float("nan")), "NaN"),
     "above 1": (torch.full((1, 3, 8, 8), 1.5), "1.5"),

@@ -11,7 +11,7 @@ from scipy.stats import kstest
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.base import Shape, Shift
 from shiftproof.shifts.crop import FlipCrop, RandomErase, RandomTranslate
-from shiftproof.shifts.operation import float_levels
+from shiftproof.shifts.levels import to_levels
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
 from tests.shifts.test_enhance import to_pixels
 
@@ -65,14 +65,14 @@ def test_crops_equal_pillow() -> None:
     images, keys = random_images(20, 3, 40, 52), torch.arange(20)
     shift = FlipCrop()
     mirrored, crop = shift.draw(Keyed(3, keys).fork(shift.name), Shape(3, 40, 52))
-    result = float_levels(shift(images, keys, seed=3))
+    result = to_levels(shift(images, keys, seed=3))
     assert 3 < int(mirrored.sum()) < 17
     for index in range(20):
         top, left, height, width = (int(each[index]) for each in crop)
         assert 0 <= top <= top + height <= 40
         assert 0 <= left <= left + width <= 52
         # Cropping first keeps pixels outside the rectangle out of its border; ours samples the whole image there.
-        image = Image.fromarray(to_pixels(float_levels(images)[index]).astype(np.uint8))
+        image = Image.fromarray(to_pixels(to_levels(images)[index]).astype(np.uint8))
         matrix = (width / 52, 0, left, 0, height / 40, top)
         if mirrored[index]:
             matrix = (-width / 52, 0, left + width, 0, height / 40, top)

@@ -91,20 +91,21 @@ def test_contrast_shrinks_about_the_mean_of_each_channel(channels: int) -> None:
 
 class TestElasticTransform:
     def test_lengths_follow_the_image_side(self) -> None:
-        assert ElasticTransform.unit(32, 32) == pytest.approx(32)
-        assert ElasticTransform.unit(224, 224) == pytest.approx(244)
-        assert ElasticTransform.unit(448, 448) == pytest.approx(488)
-        assert 64 < ElasticTransform.unit(64, 64) < 64 * 244 / 224
+        units = {side: corruption("elastic_transform", 3).parameters(side, side).unit for side in (32, 64, 224, 448)}
+        assert units[32] * 32 == pytest.approx(32)
+        assert units[224] * 224 == pytest.approx(244)
+        assert units[448] * 448 == pytest.approx(488)
+        assert 1 < units[64] < 244 / 224
 
     def test_moves_stay_within_reach_and_fill_it(self) -> None:
-        p = Parameters(alpha=0.1, sigma=0.05, affine=0.1)
+        p = Parameters(alpha=0.1, sigma=0.05, affine=0.1, unit=1.0)
         moves = ElasticTransform().sample(Keyed(0, range(500)), Shape(3, 32, 32), p).moves
         assert moves.shape == (500, 3, 2)
         assert 3.1 < moves.abs().max() <= 3.2
         assert moves.mean().abs() < 0.15
 
     def test_a_still_field_leaves_the_image_as_it_is(self) -> None:
-        p = Parameters(alpha=0.1, sigma=0.05, affine=0.0)
+        p = Parameters(alpha=0.1, sigma=0.05, affine=0.0, unit=1.0)
         images = pictures(2, 3, 20, 32)
         drawn = ElasticTransform().sample(Keyed(0, [1, 2]), Shape(3, 20, 32), p)
         still = drawn._replace(coefficients=torch.zeros_like(drawn.coefficients))

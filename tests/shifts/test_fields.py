@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.bar_noise import PerlinNoise
+from shiftproof.shifts.base import Shape
 from shiftproof.shifts.fields import (
     Gradients,
     direction,
@@ -80,7 +80,9 @@ class TestRandomPhaseField:
     def test_is_the_real_part_of_the_transform_for_odd_sides(self, height: int, width: int) -> None:
         half = phases(1, height, width)
         full = torch.cat([half, torch.zeros(1, height * width % 2), half.flip(1)], dim=1).view(height, width)
-        down, across = (torch.fft.fftfreq(side, 1 / math.sqrt(height * width), dtype=torch.float64) for side in full.shape)
+        down, across = (
+            torch.fft.fftfreq(side, 1 / math.sqrt(height * width), dtype=torch.float64) for side in full.shape
+        )
         radius = torch.hypot(down[:, None], across)
         expected = torch.fft.ifft2(torch.polar(radius, full.double())).real
         field = random_phase_field(half, radial_frequency(height, width, torch.device("cpu")), height, width)

@@ -15,7 +15,7 @@ from shiftproof.shifts.base import Shape
 from shiftproof.shifts.frost import RELEASED, Atlas, Frost, photographs
 from shiftproof.shifts.tables import Parameters
 
-P = Parameters(image=0.8, frost=0.6)
+P = Parameters(image=0.8, frost=0.6, scale=0.2)
 CPU = torch.device("cpu")
 
 

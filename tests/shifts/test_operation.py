@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operation import (
     KINDS,
     Operation,
     apply_each_,
-    float_levels,
     operation,
     operation_set,
     operation_sets,
@@ -122,9 +122,9 @@ def test_severity_zero_is_the_identity() -> None:
 
 def test_values_between_levels_are_truncated() -> None:
     images = torch.full((1, 1, 8, 8), 100.7 / 255)
-    assert torch.equal(float_levels(images), torch.full((1, 1, 8, 8), 100.0))
+    assert torch.equal(to_levels(images), torch.full((1, 1, 8, 8), 100.0))
     every = torch.arange(256).float() / 255
-    assert torch.equal(float_levels(every), torch.arange(256).float())
+    assert torch.equal(to_levels(every), torch.arange(256).float())
 
 
 def test_a_batch_of_different_operations_equals_one_at_a_time() -> None:
@@ -133,9 +133,9 @@ def test_a_batch_of_different_operations_equals_one_at_a_time() -> None:
     generator = torch.Generator().manual_seed(2)
     which = torch.randint(0, len(names), (60,), generator=generator)
     level = torch.tensor([LEVELS.get(names[each]) or 0.0 for each in which], dtype=torch.float64)
-    together = apply_each_(names, float_levels(images), which, level)
+    together = apply_each_(names, to_levels(images), which, level)
     assert len(which.unique()) > 15
     for image, each, result in zip(images, which.tolist(), together, strict=True):
         name = names[each]
         alone = image[None] if name == "identity" else operation(name, LEVELS[name])(image[None], [0])
-        assert torch.equal(result, float_levels(alone)[0]), name
+        assert torch.equal(result, to_levels(alone)[0]), name

@@ -18,7 +18,8 @@ from shiftproof.registry import unknown
 from shiftproof.shifts import tables
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.geometric import Fill, check_fill
-from shiftproof.shifts.operation import apply_each_, float_levels
+from shiftproof.shifts.levels import to_levels
+from shiftproof.shifts.operation import apply_each_
 from shiftproof.shifts.parametric import Parametric
 
 RAND_AUGMENT_BINS = 30
@@ -107,7 +108,7 @@ class RandAugment(Parametric):
 
     def transform(self, images: Tensor, drawn: Steps) -> Tensor:
         """Apply the operations in turn."""
-        return _apply_steps_(menu("magnitudes"), float_levels(images), drawn, self.fill).div_(255.0)
+        return _apply_steps_(menu("magnitudes"), to_levels(images), drawn, self.fill).div_(255.0)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class AutoAugment(Parametric):
 
     def transform(self, images: Tensor, drawn: Steps) -> Tensor:
         """Apply the operations in turn."""
-        return _apply_steps_(menu("magnitudes"), float_levels(images), drawn, self.fill).div_(255.0)
+        return _apply_steps_(menu("magnitudes"), to_levels(images), drawn, self.fill).div_(255.0)
 
 
 class Mixture(NamedTuple):
@@ -189,7 +190,7 @@ class AugMix(Parametric):
 
     def transform(self, images: Tensor, drawn: Mixture) -> Tensor:
         """Run all chains as one batch, one after the other in memory, and mix them."""
-        levels = float_levels(images)
+        levels = to_levels(images)
         steps = Steps(*(each.transpose(0, 1).flatten(0, 1) for each in drawn[:2]))
         chains = _apply_steps_(menu("augmix"), levels.repeat(self.width, 1, 1, 1), steps, self.fill)
         weights, kept = (each.to(images.device, non_blocking=True) for each in drawn[2:])

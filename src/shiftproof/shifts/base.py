@@ -17,6 +17,7 @@ from torch import Tensor
 
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
+from shiftproof.shifts.levels import quantize_
 
 SMALLEST_SIDE = 8
 LARGEST_SEVERITY = 5.0
@@ -75,7 +76,7 @@ class Shift(ABC):
                 some = images[start : start + part].contiguous()
                 rng = Keyed(seed, keys[start : start + part], device=images.device).fork(self.name)
                 drawn = self.draw(rng, Shape(*images.shape[1:]))
-                shifted[start : start + part] = quantize(self.transform(some, drawn))
+                shifted[start : start + part] = quantize_(self.transform(some, drawn))
             return shifted
 
     @abstractmethod
@@ -84,15 +85,7 @@ class Shift(ABC):
 
     @abstractmethod
     def transform(self, images: Tensor, drawn: Any) -> Tensor:
-        """Apply the shift deterministically; the result may leave [0, 1] and is clipped by the caller."""
-
-
-def quantize(images: Tensor) -> Tensor:
-    """Clip to [0, 1] and truncate to the 256 levels of uint8, as every published generator does.
-
-    A level k held as the float32 nearest to k / 255 must stay k, so a little under one level's rounding is added first.
-    """
-    return images.clamp(0.0, 1.0).mul_(255.0).add_(2.0**-10).floor_().div_(255.0)
+        """Apply the shift deterministically and return a new tensor, which may leave [0, 1]; the caller clips it."""
 
 
 def check_severity(name: str, severity: float) -> None:

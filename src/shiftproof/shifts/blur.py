@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape, quantize
+from shiftproof.shifts.base import Shape
 from shiftproof.shifts.filters import border_index, correlate, gaussian_blur, motion_blur, weighted_rows
+from shiftproof.shifts.levels import quantize_
 from shiftproof.shifts.tables import Parameters
 
 _BAND = 2**18
@@ -76,7 +77,7 @@ class GlassBlur:
 
     def apply(self, images: Tensor, unit: Tensor, p: Parameters) -> Tensor:
         """Blur, truncate as the published generator does, exchange and blur."""
-        blurred = quantize(gaussian_blur(images, p.sigma)).flatten(2)
+        blurred = quantize_(gaussian_blur(images, p.sigma)).flatten(2)
         source = exchange_sources(unit, round(p.delta))
         glass = blurred.gather(2, source[:, None].expand(blurred.shape))
         return gaussian_blur(glass.view(images.shape), p.sigma)

@@ -98,12 +98,12 @@ def names(family: str = "common") -> tuple[str, ...]:
     return tuple(name for name, target in parametric.FORMS.items() if ("shifts.spectral:" in target) == spectral)
 
 
-def corruption(name: str, severity: float, preset: str | None = None) -> Corruption:
-    """Return a corruption by name: `corruption("fog", 3.5)`."""
+def corruption(name: str, severity: float, preset: str | None = None, **options: str) -> Corruption:
+    """Return a corruption by name: `corruption("fog", 3.5)`, `corruption("frost", 3, textures="photographs/")`."""
     known = _corruptions()
     if name not in known:
         raise unknown("corruption", name, known)
-    return Corruption(name=name, severity=severity, preset=preset, family=known[name])
+    return Corruption(name=name, severity=severity, preset=preset, family=known[name], options=tuple(options.items()))
 
 
 def facts(name: str) -> Mapping[str, Any]:
@@ -124,13 +124,15 @@ def parse(text: str) -> Shift:
 
 
 def _single(text: str) -> Shift:
-    name, at, severity = text.partition("@")
-    bare = name.partition("[")[0].partition("=")[0].strip()
-    if at:
+    corrupted = re.fullmatch(r"(\w+)\s*@([^\[\]]*)(?:\[(.*)\])?", text)
+    if corrupted:
+        name, severity, options = corrupted.groups()
+        pairs = (pair.partition("=") for pair in (options or "").split(",") if pair)
         try:
-            return corruption(name.strip(), float(severity))
+            return corruption(name, float(severity), **{key.strip(): value.strip() for key, _, value in pairs})
         except ValueError:
             raise _unreadable(text, repr(severity)) from None
+    bare = re.split(r"[\[=]", text)[0].strip()
     if bare in parametric.FORMS:
         return parametric.parse(text)
     if bare in operation.KINDS and (bare not in _corruptions() or "=" in text):

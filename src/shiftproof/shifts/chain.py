@@ -10,7 +10,8 @@ from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape, Shift, quantize
+from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.levels import quantize_
 
 JOINT = " + "
 
@@ -54,5 +55,5 @@ class Chain(Shift):
         """Apply the steps; the caller settles the last one on levels as it does for any shift."""
         for step, quantities in zip(self.steps, drawn, strict=True):
             if step.severity:
-                images = quantize(step.transform(images, quantities))
+                images = quantize_(step.transform(images, quantities))
         return images

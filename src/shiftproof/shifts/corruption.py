@@ -6,13 +6,13 @@ A corruption's recipe is a small class with two methods: `sample(rng, shape, p)`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.registry import resolve
+from shiftproof.registry import resolve, unknown
 from shiftproof.shifts import tables
 from shiftproof.shifts.base import Shape, Shift
 from shiftproof.shifts.tables import Parameters
@@ -30,22 +30,40 @@ class Recipe(Protocol):
 
 @dataclass(frozen=True)
 class Corruption(Shift):
-    """A named corruption at a severity; `preset` fixes the table (`imagenet`, `cifar`), None chooses by image size."""
+    """A named corruption at a severity, written `fog@3`.
+
+    `preset` fixes the table (`imagenet`, `cifar`); None chooses by image size. `options` are the recipe's own, written
+    `frost@3[textures=photographs/]`.
+    """
 
     preset: str | None = None
     family: str = "common"
+    options: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.preset is not None:
             tables.check_preset(self.preset)
+        if self.options:
+            self.recipe  # noqa: B018  (making it checks the options)
+
+    @property
+    def label(self) -> str:
+        """The text form: name, severity, options. A preset is not part of it: the image size chooses one."""
+        told = ",".join(f"{name}={value}" for name, value in self.options)
+        return f"{super().label}[{told}]" if told else super().label
 
     @property
     def recipe(self) -> Recipe:
         """The sampling and the maths behind the name."""
         from shiftproof.shifts.catalogue import RECIPES
 
-        recipe: Recipe = resolve(RECIPES[self.family], self.name, "corruption")()
+        make = resolve(RECIPES[self.family], self.name, "corruption")
+        taken = [each.name for each in fields(make)] if is_dataclass(make) else []
+        for name, _ in self.options:
+            if name not in taken:
+                raise unknown(f"option of {self.name!r}", name, taken)
+        recipe: Recipe = make(**dict(self.options))
         return recipe
 
     def parameters(self, height: int, width: int) -> Parameters:

@@ -12,7 +12,7 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.geometric import Affine, Fill, affine, check_fill, translate
-from shiftproof.shifts.operation import float_levels
+from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.parametric import Parametric
 
 TRIES = 10
@@ -47,7 +47,7 @@ class RandomTranslate(Parametric):
 
     def transform(self, images: Tensor, drawn: Tensor) -> Tensor:
         """Move the images."""
-        return translate(float_levels(images), drawn[:, 0], drawn[:, 1], self.fill).div_(255.0)
+        return translate(to_levels(images), drawn[:, 0], drawn[:, 1], self.fill).div_(255.0)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class FlipCrop(Parametric):
             e=height / rows,
             f=top / rows,
         )
-        return affine(float_levels(images), source, "edge").div_(255.0)
+        return affine(to_levels(images), source, "edge").div_(255.0)
 
 
 def _rectangles(rng: Keyed, shape: Shape, area: tuple[float, float], ratio: tuple[float, float]) -> Rectangles:

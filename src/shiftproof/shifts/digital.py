@@ -11,9 +11,8 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import elastic, jpeg
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.levels import from_levels, to_levels
+from shiftproof.shifts.levels import from_levels, to_bytes
 from shiftproof.shifts.pixelate import pixelate
-from shiftproof.shifts.sizes import between_presets
 from shiftproof.shifts.tables import Parameters
 
 _TINY = 2.0**-60
@@ -81,7 +80,7 @@ class Pixelate:
     def apply(self, images: Tensor, drawn: None, p: Parameters) -> Tensor:
         """Resample the uint8 levels, at least one square in each direction."""
         height, width = (max(1, int(side * p.factor)) for side in images.shape[2:])
-        return from_levels(pixelate(to_levels(images), height, width))
+        return from_levels(pixelate(to_bytes(images), height, width))
 
 
 class JpegCompression:
@@ -96,7 +95,7 @@ class JpegCompression:
     def apply(self, images: Tensor, drawn: None, p: Parameters) -> Tensor:
         """Compress the uint8 levels."""
         compress = jpeg.compress_pillow if images.device.type == "cpu" else jpeg.compress_tensor
-        return from_levels(compress(to_levels(images), round(p.quality)))
+        return from_levels(compress(to_bytes(images), round(p.quality)))
 
 
 class Distortion(NamedTuple):
@@ -114,7 +113,7 @@ class ElasticTransform:
 
     def sample(self, rng: Keyed, shape: Shape, p: Parameters) -> Distortion:
         """Draw the moves in pixels, [N, 3, 2], and standard normal coefficients, [N, 2, modes, modes]."""
-        unit = self.unit(shape.height, shape.width)
+        unit = p.unit * math.sqrt(shape.height * shape.width)
         reach = p.affine * unit
         across, down = (elastic.modes(side, p.sigma * unit) for side in (shape.width, shape.height))
         return Distortion(rng.uniform(-reach, reach, (3, 2)), rng.normal(shape=(2, across, down)))
@@ -122,14 +121,9 @@ class ElasticTransform:
     def apply(self, images: Tensor, drawn: Distortion, p: Parameters) -> Tensor:
         """Warp twice, bilinearly."""
         height, width = images.shape[2:]
-        unit = self.unit(height, width)
+        unit = p.unit * math.sqrt(height * width)
         images = elastic.affine_warp(images, drawn.moves)
         if p.alpha == 0:  # the published 32-pixel severity 1 is affine alone
             return images
         field = elastic.smooth_field(drawn.coefficients, height, width, p.sigma * unit)
         return elastic.displace(images, field.mul_(p.alpha * unit))
-
-    @staticmethod
-    def unit(height: int, width: int) -> float:
-        """Return the table's unit of length in pixels: the side; at 224 pixels the published 244."""
-        return math.sqrt(height * width) * between_presets(1.0, 244 / 224, height, width)

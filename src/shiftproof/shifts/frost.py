@@ -23,7 +23,6 @@ from shiftproof.keyed import Keyed
 from shiftproof.shifts import crystals
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.color import luma
-from shiftproof.shifts.sizes import between_presets
 from shiftproof.shifts.tables import Parameters
 
 DISTRIBUTION = "imagecorruptions"
@@ -49,7 +48,7 @@ class Frost:
 
     def apply(self, images: Tensor, unit: Tensor, p: Parameters) -> Tensor:
         """Add a crop to the dimmed images."""
-        atlas = _atlas(self.textures, *images.shape[1:], device=images.device)
+        atlas = _atlas(self.textures, p.scale, *images.shape[1:], device=images.device)
         return torch.add(images * p.image, atlas.crops(unit, *images.shape[2:]), alpha=p.frost)
 
 
@@ -87,12 +86,13 @@ class Atlas(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _atlas(textures: str | None, channels: int, height: int, width: int, *, device: torch.device) -> Atlas:
-    """Return textures at the scale for an image size, one fifth for 32 pixels, large enough to crop from."""
+def _atlas(
+    textures: str | None, scale: float, channels: int, height: int, width: int, *, device: torch.device
+) -> Atlas:
+    """Return textures at a scale, or larger where a crop would not fit."""
     planes = list(crystals.textures()) if textures is None else [_read(path) for path in photographs(textures)]
     if channels == 1:
         planes = [luma(plane[None])[0] for plane in planes]
-    scale = between_presets(0.2, 1.0, height, width)
     return Atlas.of([_resized(plane, scale, height, width) for plane in planes], device)
 
 

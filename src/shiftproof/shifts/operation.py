@@ -23,6 +23,7 @@ from shiftproof.registry import unknown
 from shiftproof.shifts import enhance, geometric, tables
 from shiftproof.shifts.base import Shape, Shift
 from shiftproof.shifts.geometric import Fill
+from shiftproof.shifts.levels import to_levels
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Operation(Shift):
     def transform(self, images: Tensor, drawn: None) -> Tensor:
         """Apply the operation to the levels of the images."""
         level = torch.full(images.shape[:1], self.level or 0.0, dtype=torch.float64, device=images.device)
-        return apply(self.name, float_levels(images), level, self.fill).div_(255.0)
+        return apply(self.name, to_levels(images), level, self.fill).div_(255.0)
 
 
 def operation(name: str, level: float | None = None, *, fill: Fill = "black") -> Operation:
@@ -161,11 +162,6 @@ def operation_set(name: str) -> tuple[Operation, ...]:
     if name not in sets:
         raise unknown("set of operations", name, sets)
     return tuple(operation(each, level) for each, row in sets[name].items() for level in _levels(row))
-
-
-def float_levels(images: Tensor) -> Tensor:
-    """Return the levels 0..255 of images in [0, 1], as float32; values between two levels are truncated."""
-    return images.mul(255.0).add_(2.0**-10).floor_()
 
 
 def apply(name: str, levels: Tensor, level: Tensor, fill: Fill = "black") -> Tensor:

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape, quantize
+from shiftproof.shifts.base import Shape
 from shiftproof.shifts.color import luma
 from shiftproof.shifts.filters import motion_blur
 from shiftproof.shifts.frost import Frost
+from shiftproof.shifts.levels import quantize_
 from shiftproof.shifts.plasma import plasma, plasma_side
 from shiftproof.shifts.spatter import Spatter
 from shiftproof.shifts.tables import Parameters
@@ -55,7 +56,7 @@ class Snow:
     def apply(self, images: Tensor, drawn: Flakes, p: Parameters) -> Tensor:
         """Make the layer and lay it over the whitened image."""
         layer = _zoomed(drawn.field, images.shape[2], images.shape[3], p.zoom)
-        layer = quantize(F.threshold(layer, p.threshold, 0.0))
+        layer = quantize_(F.threshold(layer, p.threshold, 0.0))
         # The published generator stores the blurred layer as an 8-bit image, rounded.
         layer = motion_blur(layer, drawn.angle, p.radius, p.sigma).mul_(255.0).round_().div_(255.0)
         snow = layer + layer.flip(2, 3)
