@@ -72,7 +72,9 @@ def audit(
     images: Annotated[int | None, typer.Option(help="Use this many images instead of the budget's.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    batch_size: Annotated[int, typer.Option(help="Images per forward pass; does not change the numbers.")] = 128,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images per forward pass. Default: 64 on a CPU, 256 on a GPU.")
+    ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Weights for a reference network (safetensors or state dict).")
     ] = None,

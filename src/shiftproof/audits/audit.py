@@ -20,7 +20,8 @@ from shiftproof.runs import Executor, Inline, Plan, Processes, Result, Store, dr
 from shiftproof.version import __version__
 
 OUT = "shiftproof-audit"
-BATCH_SIZE = 128
+BATCH_SIZES = {"cpu": 64, "cuda": 256}
+"""Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
 
 
 def audit(
@@ -35,7 +36,7 @@ def audit(
     images: int | None = None,
     seed: int = 0,
     device: str = "auto",
-    batch_size: int = BATCH_SIZE,
+    batch_size: int | None = None,
     weights: str | Path | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
@@ -59,16 +60,17 @@ def audit(
     settings = make_settings(
         budget=budget, sections=sections, shifts=shifts, severities=severities, images=images, seed=seed
     )
-    if batch_size < 1:
+    if batch_size is not None and batch_size < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
     count = workers if workers is not None else os.cpu_count() or 1
+    device = choose_device(device)
     bench = Bench(
         model=model,
         data=data,
         images=settings.images,
         seed=seed,
-        device=choose_device(device),
-        batch_size=batch_size,
+        device=device,
+        batch_size=batch_size or BATCH_SIZES.get(device.partition(":")[0], 64),
         data_options={"size": size, "labels": labels, "on_bad_file": on_bad_file},
         model_options={"weights": weights},
         threads=max(1, (os.cpu_count() or 1) // count) if executor == "processes" else None,

@@ -17,6 +17,7 @@ from shiftproof.runs import Cell, Json, Result, Row
 EXAMPLES = 4
 WORST = 3
 GOOD, WATCH = 0.10, 0.25
+HARMLESS = 0.05
 LEVEL_RULE = "points lost to corruption on average: good under 10, bad over 25"
 
 Grid = Mapping[str, Mapping[float, Accuracy]]
@@ -132,17 +133,20 @@ def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float,
     )
     _, name, severity, cell = worst
     first = " and ".join(title(other) for other in ranked[:2])
+    lost = 100 * (clean.value - overall)
+    kept = f"Over {len(grid)} corruptions it keeps" if len(grid) > 1 else f"Under {title(name)} it keeps"
+    keeps = Sentence(f"{kept} {percent(overall)} on average, {lost:.1f} points less than clean.", level)
+    if clean.value - cell.value < HARMLESS:
+        drop = 100 * (clean.value - cell.value)
+        most = f"No corruption costs more than {drop:.1f} points, not even at its strongest ({title(name)})."
+        return Sentence(most, level), keeps
     return (
         Sentence(
             f"Breaks first under {first}: from {percent(clean.value)} clean to {percent(cell.value)} "
             f"({interval(cell)}) at its worst ({title(name)}, severity {severity:g}).",
             level,
         ),
-        Sentence(
-            f"Over all {len(grid)} corruptions it keeps {percent(overall)}, {100 * (clean.value - overall):.1f} points "
-            "less than clean.",
-            level,
-        ),
+        keeps,
     )
 
 

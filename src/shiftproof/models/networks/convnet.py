@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.models.networks.parts import conv3x3, he_initialise
+from shiftproof.models.networks.parts import channels_last, conv3x3, he_initialise
 from shiftproof.models.normalize import Normalize
 
 
@@ -25,7 +25,7 @@ class ConvNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [N, classes] of images [N, C, H, W], H and W at least 4."""
-        x = F.max_pool2d(F.relu(self.bn1(self.conv1(self.normalize(images)))), 2)
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(channels_last(self.normalize(images))))), 2)
         x = F.max_pool2d(F.relu(self.bn2(self.conv2(x))), 2)
         x = F.relu(self.bn3(self.conv3(x)))
         logits: Tensor = self.linear(x.mean((2, 3)))

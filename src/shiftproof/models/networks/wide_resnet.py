@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.models.networks.parts import conv3x3, he_initialise
+from shiftproof.models.networks.parts import channels_last, conv3x3, he_initialise
 from shiftproof.models.normalize import Normalize
 
 
@@ -49,7 +49,7 @@ class WideResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [N, classes] of images [N, C, H, W]."""
-        x = self.conv1(self.normalize(images))
+        x = self.conv1(channels_last(self.normalize(images)))
         x = F.relu(self.bn(self.layer3(self.layer2(self.layer1(x)))))
         logits: Tensor = self.linear(x.mean((2, 3)))
         return logits
