@@ -1,0 +1,62 @@
+"""The anchor of EATA: parameters that mattered for earlier predictions are held near their start (Niu et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from shiftproof.adapters.method import Options, Step
+from shiftproof.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from shiftproof.adapters.adapter import Adapter
+
+PREFIX = "fisher/"
+
+
+def fisher_anchor(o: Options) -> Callable[[Step, Adapter], Tensor]:
+    """Return the term fisher_weight * sum F (theta - theta_start)^2.
+
+    `fisher` says where F comes from: "stream", the first `fisher_images` images of the stream, or images given (a
+    tensor, or batches of them). F is the mean over batches of the squared gradient of the batch's mean cross-entropy
+    against the model's own arg max.
+    """
+    given = o.fisher
+    if isinstance(given, str) and given != "stream":
+        raise ConfigurationError("Where the Fisher information comes from is unclear.", expected="stream, or images")
+
+    def term(step: Step, adapter: Adapter) -> Tensor:
+        if "fisher_batches" not in step.memory:
+            step.memory["fisher_batches"] = step.memory["fisher_images"] = torch.tensor(0.0)
+            if not isinstance(given, str):
+                for images in _batches(given):
+                    _add(adapter, adapter.run(images), step)
+        if isinstance(given, str) and step.memory["fisher_images"] < o.fisher_images:
+            _add(adapter, step.logits, step, keep_graph=True)
+        total: Tensor = step.logits.new_zeros(())
+        batches = step.memory["fisher_batches"]
+        for name, parameter in adapter.trained.items():
+            squares = step.memory[PREFIX + name] / batches
+            total = total + (squares * (parameter - adapter.start(name)).square()).sum()
+        return total * float(o.fisher_weight)
+
+    return term
+
+
+def _add(adapter: Adapter, logits: Tensor, step: Step, *, keep_graph: bool = False) -> None:
+    """Add one batch's squared gradients."""
+    loss = F.cross_entropy(logits, logits.argmax(1))
+    gradients = torch.autograd.grad(loss, list(adapter.trained.values()), retain_graph=keep_graph)
+    for name, gradient in zip(adapter.trained, gradients, strict=True):
+        known = step.memory.get(PREFIX + name)
+        step.memory[PREFIX + name] = gradient.square() if known is None else known + gradient.square()
+    step.memory["fisher_batches"] = step.memory["fisher_batches"] + 1
+    step.memory["fisher_images"] = step.memory["fisher_images"] + len(logits)
+
+
+def _batches(given: Any) -> Iterable[Tensor]:
+    return torch.split(given, 64) if isinstance(given, Tensor) else given

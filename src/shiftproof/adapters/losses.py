@@ -1,0 +1,74 @@
+"""Unsupervised losses on logits, one number per image: pure functions that methods compose.
+
+`logits` are [N, C]; every function returns [N] and lets gradients through unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Shannon entropy of the softmax, in nats (Wang et al. 2021, Tent)."""
+    logs = logits.log_softmax(1)
+    return -(logs.exp() * logs).sum(1)
+
+
+def robust_pseudo_label(logits: Tensor, q: float = 0.8) -> Tensor:
+    """Generalised cross-entropy of the own arg max, (1 - p_y^q) / q (Rusak et al. 2022, RPL)."""
+    return (1 - logits.softmax(1).amax(1) ** q) / q
+
+
+def conjugate_poly(logits: Tensor, epsilon: float) -> Tensor:
+    """Conjugate of the PolyLoss cross-entropy + epsilon (1 - p) (Goyal et al. 2022, CPL).
+
+    The conjugate label solves (I + epsilon diag(p) - epsilon p p^T) y = p. By the Sherman-Morrison formula y is
+    proportional to p / (1 + epsilon p), and sums to one. Gradients flow through y; epsilon = 0 is the entropy.
+    """
+    p = logits.softmax(1)
+    y = p / (1 + epsilon * p)
+    y = y / y.sum(1, keepdim=True)
+    return logits.logsumexp(1) - (y * (logits - epsilon * (1 - p))).sum(1)
+
+
+def soft_likelihood_ratio(logits: Tensor) -> Tensor:
+    """Negative mean log odds, -sum_c p_c (log p_c - log(1 - p_c)) (Mummadi et al. 2021, SLR).
+
+    log(1 - p_c) is the log-sum-exp of all other logits, so that it is exact where p_c is next to 1.
+    """
+    logs = logits.log_softmax(1)
+    return -(logs.exp() * (logs - log_complement(logs))).sum(1)
+
+
+def log_complement(logs: Tensor) -> Tensor:
+    """Return log(1 - exp(logs)) for log probabilities, stably at both ends (Maechler 2012)."""
+    # The branch not taken is fed a harmless value, so that its gradient is no NaN.
+    near_one = logs > -math.log(2)
+    small = torch.where(near_one, logs, -1.0).clamp(max=-torch.finfo(logs.dtype).tiny)
+    large = torch.where(near_one, -1.0, logs)
+    return torch.where(near_one, torch.log(-torch.expm1(small)), torch.log1p(-large.exp()))
+
+
+def clipped_likelihood_ratio(logits: Tensor, clip: float = 0.99, slack: float = 1e-5) -> Tensor:
+    """Soft likelihood ratio with probabilities clipped at `clip` (Marsden et al. 2024, ROID)."""
+    p = logits.softmax(1).clamp(0.0, clip)
+    return -(p * torch.log(p / (1 - p) + slack)).sum(1)
+
+
+def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """Cross-entropy against other logits' softmax, -sum_c softmax(target)_c log softmax(logits)_c."""
+    return -(target.softmax(1) * logits.log_softmax(1)).sum(1)
+
+
+def symmetric_cross_entropy(logits: Tensor, target: Tensor, share: float = 0.5) -> Tensor:
+    """Cross-entropy both ways, weighted (1 - share) and share (Wang et al. 2019)."""
+    return (1 - share) * cross_entropy(logits, target) + share * cross_entropy(target, logits)
+
+
+def divergence_from_uniform(probabilities: Tensor) -> Tensor:
+    """KL(p || uniform) of one distribution [C]: how far predictions are from using all classes alike."""
+    p = probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny)
+    return (p * p.log()).sum() + math.log(len(p))

@@ -1,0 +1,140 @@
+"""A method is a composition of parts, with the facts that tables, errors and the report need on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.adapters import losses
+from shiftproof.adapters.norms import BatchStatistics, NormPolicy
+from shiftproof.registry import unknown
+
+if TYPE_CHECKING:
+    from shiftproof.adapters.adapter import Adapter
+
+Named: TypeAlias = Mapping[str, nn.Parameter]
+Memory: TypeAlias = dict[str, Tensor]
+
+
+@dataclass
+class Step:
+    """One batch on its way through a method: what its parts read, and which images are kept, with what weights.
+
+    `memory` holds what a method remembers between batches, as tensors by name; it is saved, loaded and reset with the
+    adapter.
+    """
+
+    images: Tensor
+    logits: Tensor
+    memory: Memory
+    kept: Tensor = field(init=False)
+    entropy: Tensor = field(init=False)
+    weights: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = torch.arange(len(self.images), device=self.images.device)
+        self.entropy = losses.entropy(self.logits)
+        self.weights = torch.ones_like(self.entropy, requires_grad=False)
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Predicted probabilities of all images, without gradients, [N, C]."""
+        return self.logits.detach().softmax(1)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.logits.shape[1]
+
+    def keep(self, mask: Tensor) -> None:
+        """Drop kept images where the mask over them, [kept], is false."""
+        self.kept = self.kept[mask]
+
+
+Loss: TypeAlias = Callable[[Step], Tensor]
+Filter: TypeAlias = Callable[[Step, "Adapter"], None]
+Weight: TypeAlias = Callable[[Step], Tensor]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a method is made of.
+
+    norm        the statistics batch normalisation uses
+    trains      the parameters that learn, by name
+    keep        filters that narrow `step.kept`, in order
+    loss        one number per kept image, or for the whole batch
+    weigh       factors of the kept images' losses, without gradients
+    divide_by   what the sum of weighted losses is divided by (by default the number of kept images)
+    regularise  a term added to the loss
+    optimizer   makes the optimiser of the parameters
+    learn       the whole step, where it is not the common one
+    after       what happens after an update
+    answer      the logits returned (by default those computed before the update)
+    """
+
+    norm: NormPolicy = field(default_factory=BatchStatistics)
+    trains: Callable[[nn.Module], Named] | None = None
+    keep: tuple[Filter, ...] = ()
+    loss: Loss | None = None
+    weigh: Weight | None = None
+    divide_by: Callable[[Step], float] | None = None
+    regularise: Callable[[Step, Adapter], Tensor] | None = None
+    optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None
+    learn: Callable[[Adapter, Tensor], Tensor] | None = None
+    after: tuple[Callable[[Step, Adapter], None], ...] = ()
+    answer: Callable[[Step, Adapter], Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """A named method: how its parts are made from its options, its defaults, and what is known of it.
+
+    Options have the same names in every method. `presets` are changes of the defaults by kind of model; `release`
+    those of the released code where it differs from the paper, chosen by `variant="release"`.
+    """
+
+    name: str
+    paper: str
+    parts: Callable[[Options], Parts]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    release: Mapping[str, Any] = field(default_factory=dict)
+    needs_gradients: bool = True
+    needs_norm_layers: bool = True
+    min_batch: int = 1
+    departures: str = ""
+
+    def options(self, preset: str | None, variant: str, given: Mapping[str, Any]) -> Options:
+        """Return the defaults with the preset's, the variant's and the given values over them."""
+        if preset is not None and preset not in self.presets and preset not in PRESETS:
+            raise unknown("preset", preset, PRESETS)
+        if variant not in ("paper", "release"):
+            raise unknown("variant", variant, ("paper", "release"))
+        chosen = {**COMMON, **self.defaults, **self.presets.get(preset or "", {})}
+        if variant == "release":
+            chosen |= self.release
+        for name in given:
+            if name not in chosen:
+                raise unknown(f"option of {self.name!r}", name, chosen)
+        return Options({**chosen, **given})
+
+
+PRESETS = ("imagenet", "imagenet_vit", "cifar")
+COMMON: Mapping[str, Any] = MappingProxyType({"reset": "never", "amp": None, "window": 0})
+"""Options every method has: when to go back, reduced precision, and how many recent images join a small batch."""
+
+
+class Options(dict[str, Any]):
+    """The options of a method, read as attributes: `o.lr`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no option {name!r}; there are: {', '.join(self)}") from None

@@ -1,0 +1,91 @@
+"""The parts methods are put together from: what learns, which images count and for how much, and optimisers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shiftproof.adapters.method import Filter, Named, Options, Step, Weight
+from shiftproof.adapters.norms import AdaptiveBatchNorm
+from shiftproof.registry import unknown
+
+if TYPE_CHECKING:
+    from shiftproof.adapters.adapter import Adapter
+
+NORMS = (AdaptiveBatchNorm, nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+
+
+def norm_affine(model: nn.Module) -> Named:
+    """Return the scale and shift of every normalisation layer, by name."""
+    return {
+        f"{name}.{part}": parameter
+        for name, module in model.named_modules()
+        if isinstance(module, NORMS)
+        for part, parameter in module.named_parameters(recurse=False)
+    }
+
+
+def all_parameters(model: nn.Module) -> Named:
+    """Return every parameter, by name."""
+    return dict(model.named_parameters())
+
+
+def reliable(margin: float) -> Filter:
+    """Keep images whose entropy is under a share of the largest possible, margin * ln C (Niu et al. 2022)."""
+
+    def narrow(step: Step, adapter: Adapter) -> None:
+        step.keep(step.entropy.detach()[step.kept] < margin * math.log(step.classes))
+
+    return narrow
+
+
+def novel(similarity: float, momentum: float = 0.9) -> Filter:
+    """Keep images whose prediction has |cosine| < similarity with the running mean prediction (Niu et al. 2022).
+
+    The mean is that of kept images; the first batch that has any starts it and is kept whole.
+    """
+
+    def narrow(step: Step, adapter: Adapter) -> None:
+        if not len(step.kept):
+            return
+        mean = step.memory.get("mean_prediction")
+        if mean is not None:
+            alike = F.cosine_similarity(mean[None], step.probabilities[step.kept], dim=1)
+            step.keep(alike.abs() < similarity)
+        if len(step.kept):
+            new = step.probabilities[step.kept].mean(0)
+            step.memory["mean_prediction"] = new if mean is None else momentum * mean + (1 - momentum) * new
+
+    return narrow
+
+
+def by_entropy(margin: float) -> Weight:
+    """Weigh an image by exp(margin * ln C - entropy): the surer, the more (Niu et al. 2022)."""
+
+    def weigh(step: Step) -> Tensor:
+        return torch.exp(margin * math.log(step.classes) - step.entropy.detach()[step.kept])
+
+    return weigh
+
+
+def optimizer(o: Options) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
+    """Return what makes the optimiser that the options `optimizer`, `lr`, `momentum`, `nesterov` name."""
+    if o.optimizer not in ("sgd", "adam"):
+        raise unknown("optimizer", str(o.optimizer), ("sgd", "adam"))
+
+    def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        if o.optimizer == "sgd":
+            return torch.optim.SGD(parameters, lr=o.lr, momentum=o.momentum, nesterov=o.get("nesterov", False))
+        return torch.optim.Adam(parameters, lr=o.lr, betas=(o.momentum, 0.999))
+
+    return make
+
+
+def kept_entropy(step: Step) -> Tensor:
+    """Return the entropies of the kept images."""
+    return step.entropy[step.kept]
