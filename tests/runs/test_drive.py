@@ -81,6 +81,17 @@ def test_an_unexpected_error_is_kept_with_its_trace(tmp_path, marks):
     assert "AssertionError" in (result.error or "")
 
 
+def test_a_row_that_cannot_be_stored_is_its_cells_failure(tmp_path):
+    class Broken:
+        def measure(self, cell: Cell) -> Row:
+            return {"value": float("nan") if cell["n"] == 1 else 1.0}
+
+    with Store(tmp_path / "run", SUBJECT) as store:
+        results = drive(plan_of(0, 1, 2), store, Broken)
+    assert [result.row for result in results] == [{"value": 1.0}, None, {"value": 1.0}]
+    assert "JSON" in (results[1].error or "")
+
+
 def test_a_dying_process_costs_only_the_cell_that_kills_it(tmp_path, marks):
     with Store(tmp_path / "run", SUBJECT) as store:
         results = drive(plan_of(1, -1, 2, 3, 4), store, Squares(marks), executor=Processes(1))

@@ -35,6 +35,7 @@ def audit(
     severities: Sequence[float] | None = None,
     images: int | None = None,
     seed: int = 0,
+    methods: Sequence[str] | None = None,
     device: str = "auto",
     batch_size: int | None = None,
     weights: str | Path | None = None,
@@ -50,7 +51,8 @@ def audit(
 
     `model` and `data` are what `load_model` and `load_data` take. The run directory `out` resumes: a second call with
     the same arguments goes on where the first stopped. `budget` sets how many images are used, `sections` which
-    questions are asked, `shifts` which corruptions (or families) at which `severities`. `executor="processes"` spreads
+    questions are asked, `shifts` which corruptions (or families) at which `severities`, `methods` which ways of
+    adapting while serving. `executor="processes"` spreads
     the work over `workers` processes; the numbers are the same. `watch(done, all, result)` hears of progress.
 
     >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], severities=[5])
@@ -58,7 +60,13 @@ def audit(
     ['accuracy.contrast', 'clean_accuracy']
     """
     settings = make_settings(
-        budget=budget, sections=sections, shifts=shifts, severities=severities, images=images, seed=seed
+        budget=budget,
+        sections=sections,
+        shifts=shifts,
+        severities=severities,
+        images=images,
+        seed=seed,
+        methods=methods,
     )
     if batch_size is not None and batch_size < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))

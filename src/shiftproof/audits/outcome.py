@@ -18,8 +18,8 @@ from shiftproof.audits.view import Masthead, View
 from shiftproof.errors import RunError
 from shiftproof.runs import Json, Plan, Result, Store, write_atomically
 
-BULKY = ("pictures", "hits")
-"""Fields of a row that stay in the store and out of the exported files."""
+BULKY = ("pictures", "hits", "milliseconds")
+"""Fields of a row that stay in the store and out of the exported files: large ones, and times."""
 
 
 @dataclass(frozen=True)

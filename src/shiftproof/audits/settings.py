@@ -17,12 +17,20 @@ BudgetName: TypeAlias = Literal["quick", "standard", "full"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How many images each measurement may use; None is all of them."""
+    """How many images each measurement may use (None is all), and which methods of adaptation are tried on how many."""
 
     images: int | None
+    methods: tuple[str, ...]
+    adaptation_images: int
 
 
-BUDGETS: Mapping[str, Budget] = {"quick": Budget(1_000), "standard": Budget(5_000), "full": Budget(None)}
+BUDGETS: Mapping[str, Budget] = {
+    "quick": Budget(1_000, ("bn", "tent", "rdumb"), 256),
+    "standard": Budget(5_000, ("bn", "tent", "eta", "eata", "rdumb", "sar", "roid"), 2_000),
+    "full": Budget(
+        None, ("bn", "tent", "rpl", "cpl", "slr", "eta", "eata", "rdumb", "sar", "roid", "deyo", "lame"), 10_000
+    ),
+}
 SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
@@ -35,6 +43,8 @@ class Settings:
     severities: tuple[float, ...]
     images: int | None
     seed: int
+    methods: tuple[str, ...]
+    adaptation_images: int
 
     def to_row(self) -> dict[str, Json]:
         """Return the settings as JSON values."""
@@ -49,11 +59,13 @@ def make_settings(
     severities: Sequence[float] | None = None,
     images: int | None = None,
     seed: int = 0,
+    methods: Sequence[str] | None = None,
 ) -> Settings:
     """Check the options of an audit and fill in what the budget leaves open.
 
-    `shifts` names corruptions or families of them; None is the family `common`.
+    `shifts` names corruptions or families of them; None is the family `common`. `methods` names those of adaptation.
     """
+    from shiftproof.adapters import METHODS
     from shiftproof.audits.sections import SECTIONS
 
     if budget not in get_args(BudgetName):
@@ -73,10 +85,15 @@ def make_settings(
             raise ConfigurationError(
                 "Severity 0 is the clean image.", instead="leave it out; the section `clean` measures it"
             )
+    for name in methods or ():
+        if name not in METHODS:
+            raise unknown("method of adaptation", name, METHODS)
     return Settings(
         sections=tuple(name for name in SECTIONS if not sections or name in sections),
         shifts=tuple(dict.fromkeys(chosen)),
         severities=levels,
         images=images if images is not None else BUDGETS[budget].images,
         seed=seed,
+        methods=tuple(name for name in methods or BUDGETS[budget].methods if name != "source"),
+        adaptation_images=BUDGETS[budget].adaptation_images if images is None else images,
     )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from shiftproof.errors import ConfigurationError, ShiftproofError
-from shiftproof.runs.plan import Cell, Result, Row
+from shiftproof.runs.plan import Cell, Result, Row, canonical
 
 
 class Worker(Protocol):
@@ -114,6 +114,7 @@ def _measure(worker: Worker, cell: Cell) -> Result:
     start = time.perf_counter()
     try:
         row, error = worker.measure(cell), None
+        canonical(row)  # what cannot be stored, such as NaN, is this cell's failure and nobody else's
     except ShiftproofError as problem:
         row, error = None, str(problem)
     except Exception:  # one cell's failure must not cost the others; its trace is kept with it

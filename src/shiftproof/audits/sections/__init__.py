@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 SECTIONS: Mapping[str, str] = {
     "clean": "shiftproof.audits.sections.clean:Clean",
     "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
+    "adaptation": "shiftproof.audits.sections.adaptation:Adaptation",
 }
 """Name -> lazy target."""
 

@@ -7,15 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from shiftproof.audits.sections.base import Scope, Section, Subject
-from shiftproof.audits.sections.measuring import (
-    accuracy,
-    interval,
-    mean_confidence,
-    percent,
-    predictions,
-    rows,
-    tally,
-)
+from shiftproof.audits.sections.measuring import accuracy, mean_confidence, predictions, rows, tally
+from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.view import Column, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
 from shiftproof.runs import Cell, Result, Row

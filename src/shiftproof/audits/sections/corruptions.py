@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from shiftproof import shifts
 from shiftproof.audits.sections.base import Scope, Section, Subject
-from shiftproof.audits.sections.measuring import accuracy, interval, percent, picture, predictions, rows, tally
+from shiftproof.audits.sections.measuring import accuracy, picture, predictions, rows, tally
+from shiftproof.audits.sections.wording import interval, percent, title
 from shiftproof.audits.view import Column, Figure, Gallery, Level, Picture, Sentence, Table, Tile, View
 from shiftproof.measures import ALEXNET, Accuracy, mce
 from shiftproof.models import logits
@@ -224,8 +225,3 @@ def _notes(grid: Grid) -> tuple[str, ...]:
     if uneven:
         notes.append(f"Published parameters do not grow steadily with severity for: {', '.join(uneven)}.")
     return tuple(notes)
-
-
-def title(name: str) -> str:
-    """Write a shift's name as words."""
-    return name.replace("_", " ").replace("jpeg", "JPEG")

@@ -95,17 +95,6 @@ def picture(image: Tensor) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-def percent(value: float) -> str:
-    """Write a share in percent with one decimal."""
-    return f"{100 * value:.1f}%"
-
-
-def interval(value: Accuracy) -> str:
-    """Write the 95% interval of an accuracy."""
-    low, high = value.interval()
-    return f"{100 * low:.1f} to {100 * high:.1f}%"
-
-
 def _whole(value: Json) -> int:
     if not isinstance(value, int):
         raise TypeError(f"a count is a whole number; got {value!r}")

@@ -1,0 +1,223 @@
+"""Can it be helped while serving: accuracy of adaptation methods under corruption, and what they cost."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import nn
+
+from shiftproof import shifts
+from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.sections.measuring import accuracy, check_labels, rows, tally
+from shiftproof.audits.sections.wording import percent, title
+from shiftproof.audits.view import Column, Figure, Sentence, Table, Tile, View
+from shiftproof.errors import ModelError
+from shiftproof.measures import Accuracy
+from shiftproof.models.outputs import check_logits
+from shiftproof.runs import Cell, Result, Row
+
+BATCH = 64
+GRID_BATCHES = (1, 8, 64)
+GRID_PRIORS = (0, 4, 16, 64, 256)
+HELPS = 0.02
+
+
+class Adaptation(Section):
+    """Accuracy gained by adapting to the shifted images themselves, without labels."""
+
+    name = "adaptation"
+    title = "Can it be helped while serving"
+    question = "How much accuracy do methods win back by adapting to the incoming images, without labels?"
+
+    def plan(self, scope: Scope) -> Iterator[Cell]:
+        """Plan a stream per method and corruption at the highest severity, and batch sizes against priors."""
+        settings = scope.settings
+        severity = settings.severities[-1]
+        images = min(scope.images, settings.adaptation_images)
+        for method in ("source", *settings.methods):
+            for name in settings.shifts:
+                label = f"{name}@{severity:g}"
+                yield Cell("adaptation", method=method, shift=label, images=images, seed=settings.seed)
+        if "bn" in settings.methods:
+            for name in _one_per_category(settings.shifts):
+                for batch in GRID_BATCHES:
+                    for prior in GRID_PRIORS:
+                        yield Cell(
+                            "adaptation.prior",
+                            shift=f"{name}@{severity:g}",
+                            batch=batch,
+                            prior=prior,
+                            images=min(images, 2 * BATCH),
+                            seed=settings.seed,
+                        )
+
+    def measure(self, cell: Cell, subject: Subject) -> Row:
+        """Stream shifted images through a fresh adapter and tally its answers."""
+        try:
+            adapter = _adapter(cell, subject)
+        except ModelError as error:
+            return {"applies": False, "reason": error.headline}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
+            return _streamed(adapter, cell, subject, cast(int, cell.parameters.get("batch", BATCH)))
+
+    def view(self, results: Sequence[Result]) -> View:
+        """Tell which method wins back most, and what it costs."""
+        found = [(cell, row) for cell, row in rows(results, "adaptation") if row.get("applies", True)]
+        if not found:
+            reasons = {str(row["reason"]) for _, row in rows(results, "adaptation") if "reason" in row}
+            return View(self.name, self.title, self.question, notes=tuple(reasons) or ("Nothing was measured.",))
+        grid: dict[str, dict[str, Accuracy]] = defaultdict(dict)
+        pace: dict[str, list[float]] = defaultdict(list)
+        for cell, row in found:
+            value = accuracy([row])
+            if value is not None:
+                method = cast(str, cell["method"])
+                grid[method][shifts.parse(cast(str, cell["shift"])).name] = value
+                pace[method].append(cast(float, row["milliseconds"]))
+        source = grid.pop("source")
+        gains = {method: _gain(cells, source) for method, cells in grid.items()}
+        best = max(gains, key=lambda method: gains[method], default=None)
+        if best is None:
+            return View(self.name, self.title, self.question, notes=("No method was measured.",))
+        numbers = {f"gain.{method}": gain for method, gain in gains.items()} | {"best_adaptation_gain": gains[best]}
+        helps = gains[best] > HELPS
+        won = f"{100 * max(gains[best], 0):.1f} points on average at the strongest severity"
+        said = (
+            f"Adapting while serving ({best}) wins back {won}."
+            if helps
+            else f"No adaptation wins back more than {won}."
+        )
+        tile = Tile(
+            "Best gain by adaptation",
+            f"{100 * gains[best]:+.1f} points",
+            best,
+            "good" if helps else "plain",
+            "mean over corruptions, no labels used",
+        )
+        prior = rows(results, "adaptation.prior")
+        images = next(iter(source.values())).images
+        return View(
+            self.name,
+            self.title,
+            self.question,
+            verdict=(Sentence(said, "good" if helps else "plain"),),
+            tiles=(tile,),
+            blocks=(
+                _gain_table(grid, source, gains),
+                _cost_table(pace, gains),
+                *([_prior_figure(prior)] if prior else []),
+            ),
+            notes=(f"{images:,} images a stream, in batches of {BATCH}, each from a fresh start.",),
+            numbers=numbers,
+        )
+
+
+def _adapter(cell: Cell, subject: Subject) -> nn.Module:
+    """Return a fresh adapter of the cell's method."""
+    from shiftproof.adapters import adapt
+
+    if not isinstance(subject.model, nn.Module):
+        raise ModelError("The model is a black box: it has no layers that can adapt.")
+    if cell.task == "adaptation.prior":
+        return adapt(subject.model, "bn", prior=cast(int, cell["prior"]))
+    return adapt(subject.model, cast(str, cell["method"]), preset="cifar" if subject.data.side <= 64 else "imagenet")
+
+
+def _streamed(adapter: nn.Module, cell: Cell, subject: Subject, batch: int) -> Row:
+    """Return the tally of an adapter's answers to a stream of shifted images, and the milliseconds per batch."""
+    shift, seed = shifts.parse(cast(str, cell["shift"])), cast(int, cell["seed"])
+    labels, predicted, confidences, spent, batches = [], [], [], 0.0, 0
+    for part in subject.data.subset(range(cast(int, cell["images"]))).batches(batch, device=subject.device):
+        images = shift(part.images, part.keys, seed=seed)
+        start = time.perf_counter()
+        logits = check_logits(adapter(images), len(images))
+        confidence, classes = logits.softmax(1).max(1)
+        predicted.append(classes.cpu())
+        spent, batches = spent + time.perf_counter() - start, batches + 1
+        confidences.append(confidence.cpu())
+        labels.append(check_labels(part.labels, logits.shape[1]))
+    return {
+        **tally(torch.cat(labels), torch.cat(predicted), torch.cat(confidences)),
+        "milliseconds": 1e3 * spent / batches,
+    }
+
+
+def _one_per_category(names: Sequence[str]) -> list[str]:
+    return list({shifts.facts(name)["category"]: name for name in reversed(names)}.values())[::-1]
+
+
+def _gain(cells: Mapping[str, Accuracy], source: Mapping[str, Accuracy]) -> float:
+    shared = [name for name in cells if name in source]
+    return sum(cells[name].value - source[name].value for name in shared) / max(1, len(shared))
+
+
+def _gain_table(
+    grid: Mapping[str, Mapping[str, Accuracy]], source: Mapping[str, Accuracy], gains: Mapping[str, float]
+) -> Table:
+    ranked = sorted(gains, key=lambda method: -gains[method])
+    body = sorted(source, key=lambda name: source[name].value)
+    return Table(
+        "Accuracy with each method, hardest corruption first",
+        (Column("corruption"), *(Column(name, "percent", heat=(0.0, 1.0)) for name in ("source", *ranked))),
+        tuple(
+            (title(name), source[name].value, *(grid[m][name].value if name in grid[m] else None for m in ranked))
+            for name in body
+        ),
+        caption="source is the model as it is; the other columns adapt to the stream they are tested on.",
+    )
+
+
+def _cost_table(pace: Mapping[str, Sequence[float]], gains: Mapping[str, float]) -> Table:
+    plain = sum(pace["source"]) / len(pace["source"])
+    ranked = sorted(gains, key=lambda method: -gains[method])
+    return Table(
+        "What it costs",
+        (Column("method"), Column("points won", "number"), Column("time per batch, times a plain forward", "number")),
+        tuple((m, round(100 * gains[m], 1), round(sum(pace[m]) / len(pace[m]) / plain, 1)) for m in ranked),
+    )
+
+
+def _prior_figure(found: Sequence[tuple[Cell, Row]]) -> Figure:
+    parts: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for cell, row in found:
+        if row.get("applies", True):
+            parts[cast(int, cell["batch"]), cast(int, cell["prior"])].append(row)
+    means = {key: value.value for key, some in parts.items() if (value := accuracy(some)) is not None}
+    batches = sorted({batch for batch, _ in means})
+    priors = sorted({prior for _, prior in means})
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": f"batches of {batch}",
+            "x": [str(prior) for prior in priors],
+            "y": [100 * means[batch, prior] for prior in priors],
+        }
+        for batch in batches
+    ]
+    smallest = batches[0]
+    best = max(priors, key=lambda prior: means[smallest, prior])
+    table = Table(
+        "Accuracy by batch size and prior",
+        (
+            Column("prior N", "number"),
+            *(Column(f"batches of {batch}", "percent", heat=(0.0, 1.0)) for batch in batches),
+        ),
+        tuple((prior, *(means[batch, prior] for batch in batches)) for prior in priors),
+    )
+    layout = {
+        "xaxis": {"title": {"text": "prior N: source statistics count as so many images"}, "type": "category"},
+        "yaxis": {"title": {"text": "accuracy, %"}},
+    }
+    return Figure(
+        f"With batches of {smallest}, a prior of {best} images is best ({percent(means[smallest, best])})",
+        {"data": data, "layout": layout},
+        table,
+        caption="Batch statistics alone (N = 0) suit large batches; small batches need the source's as a prior.",
+    )
