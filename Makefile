@@ -37,11 +37,12 @@ browser:
 		|| echo "chromium could not be installed; the browser tests will be skipped"; \
 	else echo "no chromium, and no way to install it; the browser tests will be skipped"; fi
 
+# Two test processes with one thread each: more threads than cores would wait for each other.
 pytest: $(VENV)/developing
-	$(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
 
 test-slow: $(VENV)/developing
-	$(BIN)/pytest $(PYTEST_OPTIONS) -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m slow
 
 clean:
 	rm -rf $(VENV) docs/_build build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
@@ -15,6 +16,8 @@ from shiftproof.shifts.filters import weighted_rows
 from shiftproof.shifts.tables import Parameters
 
 _EXPOSURES = 21
+_MARGIN = (1, 2, 1, 2)
+"""Mirrored coefficients left, right, above and below of an image, which a spline at its border takes."""
 
 
 class CircularMotionBlur:
@@ -29,32 +32,40 @@ class CircularMotionBlur:
 
     def apply(self, images: Tensor, drawn: None, p: Parameters) -> Tensor:
         """Add up the rotations."""
-        matrix = splines.coefficients(images).flatten(2).flatten(0, 1).T.contiguous()
+        coefficients = F.pad(splines.coefficients(images), _MARGIN, mode="reflect")
+        matrix = coefficients.flatten(2).flatten(0, 1).T.contiguous()
         moments = [2 * exposure / (_EXPOSURES - 1) - 1 for exposure in range(_EXPOSURES)]
         weights = [math.exp(-2 * moment**2) for moment in moments]
-        blurred = torch.zeros_like(matrix)
+        blurred = matrix.new_zeros(images.shape[2] * images.shape[3], matrix.shape[1])
         for moment, weight in zip(moments, weights, strict=True):
             angle = math.radians(moment * p.strength / 10 * 15)
-            index, share = _rotation(images, angle, p.outside)
-            share = share.mul_(weight / sum(weights)).float()
+            light = weight / sum(weights)
+            index, share = _rotation(images, angle, light, light * (1 - p.outside))
             blurred.add_(weighted_rows(matrix, index, share))
         return blurred.T.reshape(images.shape)
 
 
-def _rotation(images: Tensor, angle: float, dark: float) -> tuple[Tensor, Tensor]:
-    """Return the spline coefficients that the pixels of rotated images take, [H * W, 16], and their weights."""
+def _rotation(images: Tensor, angle: float, inside: float, outside: float) -> tuple[Tensor, Tensor]:
+    """Return the rows of padded coefficients that rotated images take at each pixel, [H * W, 16], and their weights.
+
+    The weights of a pixel sum to `inside` where it comes from inside the image, to `outside` elsewhere.
+    """
     height, width = images.shape[2:]
     middle_row, middle_column = (height - 1) / 2, (width - 1) / 2
     down, across = pixel_axes(images, torch.float64)
     down, across = down - middle_row, across - middle_column
     row = (down * math.cos(angle) + across * math.sin(angle)).add_(middle_row).flatten()
     column = (across * math.cos(angle) - down * math.sin(angle)).add_(middle_column).flatten()
-    inside = (row >= 0) & (row <= height - 1) & (column >= 0) & (column <= width - 1)
-    row_index, row_share = splines.taps(row.clamp_(0, height - 1), height)
-    column_index, column_share = splines.taps(column.clamp_(0, width - 1), width)
-    index = (row_index[:, :, None] * width + column_index[:, None, :]).flatten(1)
-    light = torch.where(inside, 1.0, 1.0 - dark)
-    return index, ((row_share * light[:, None])[:, :, None] * column_share[:, None, :]).flatten(1)
+    within = (row >= 0) & (row <= height - 1) & (column >= 0) & (column <= width - 1)
+    near_row, near_column = row.clamp_(0, height - 1).floor(), column.clamp_(0, width - 1).floor()
+    # The margin before the image makes the first of four coefficients the one at the pixel's own index.
+    before, after = _MARGIN[:2]
+    pitch = before + width + after
+    four = torch.arange(4, device=images.device)
+    index = (near_row * pitch + near_column).long()[:, None] + (four[:, None] * pitch + four).flatten()
+    across_share = splines.weights((column - near_column).float())
+    down_share = splines.weights((row - near_row).float()) * torch.where(within, inside, outside)[:, None]
+    return index, (down_share[:, :, None] * across_share[:, None, :]).flatten(1)
 
 
 class TransverseChromaticAbberation:

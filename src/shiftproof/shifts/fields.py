@@ -61,15 +61,16 @@ def random_phase_field(phases: Tensor, amplitude: Tensor, height: int, width: in
     frequency k with -1 - k, so the fields are not stationary: the lowest frequencies beat with each other. The field
     is the real part of the transform, whose mean is kept. `amplitude` is [H, W // 2 + 1].
     """
-    cosine, sine = _both_halves(phases.cos(), 1.0, height, width), _both_halves(phases.sin(), 0.0, height, width)
+    kept = slice(width // 2 + 1)
+    # In double precision: the algorithm, which depends on the batch, cannot show in a field rounded to float32.
+    spectrum = phases.new_empty((*phases.shape[:-1], height, width // 2 + 1), dtype=torch.complex128)
     # The real part of the transform is that of the spectrum's symmetric part, the mean of F(k) and conj F(-k). The
     # phase of -k is that of k - 1.
-    kept = slice(width // 2 + 1)
-    real = cosine[..., kept] + cosine.roll((1, 1), (-2, -1))[..., kept]
-    imaginary = sine[..., kept] - sine.roll((1, 1), (-2, -1))[..., kept]
-    # In double precision: the algorithm, which depends on the batch, cannot show in a field rounded to float32.
-    spectrum = torch.complex(real.double(), imaginary.double()).mul_(amplitude)
-    field: Tensor = torch.fft.irfft2(spectrum, s=(height, width))
+    wave = _both_halves(phases.cos(), 1.0, height, width)
+    torch.add(wave[..., kept], wave.roll((1, 1), (-2, -1))[..., kept], out=spectrum.real)
+    wave = _both_halves(phases.sin(), 0.0, height, width)
+    torch.sub(wave[..., kept], wave.roll((1, 1), (-2, -1))[..., kept], out=spectrum.imag)
+    field: Tensor = torch.fft.irfft2(spectrum.mul_(amplitude), s=(height, width))
     return field.div_(field.std(dim=(-2, -1), correction=0, keepdim=True)).float()
 
 

@@ -35,14 +35,19 @@ def _inverse(side: int, device: torch.device) -> Tensor:
 
 
 def taps(positions: Tensor, side: int, softness: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return the coefficients that positions along a side take, [..., 4] int64, and their weights, [..., 4] float64.
+    """Return the coefficients that positions along a side take, [..., 4] int64, and their weights, [..., 4].
 
     At softness 0 the weights are those of linear interpolation, between 0 and 1 a mixture.
     """
     near = positions.floor()
-    t = positions - near
     index = border_index(near.long()[..., None] + torch.arange(-1, 3, device=positions.device), side, "reflect-101")
+    t = positions - near
+    linear = torch.stack([torch.zeros_like(t), 1 - t, t, torch.zeros_like(t)], dim=-1)
+    return index, softness * weights(t) + (1 - softness) * linear
+
+
+def weights(t: Tensor) -> Tensor:
+    """Return the weights of the pixels before, at, after and next after a point a share t beyond a pixel, [..., 4]."""
     u = 1 - t
-    spline = torch.stack([u**3, 4 - 6 * t**2 + 3 * t**3, 4 - 6 * u**2 + 3 * u**3, t**3], dim=-1) / 6
-    linear = torch.stack([torch.zeros_like(t), u, t, torch.zeros_like(t)], dim=-1)
-    return index, softness * spline + (1 - softness) * linear
+    at, after = (x * x * (3 * x - 6) + 4 for x in (t, u))
+    return torch.stack([u * u * u, at, after, t * t * t], dim=-1).div_(6)
