@@ -1,6 +1,39 @@
-"""Pure functions on numbers: accuracies with their intervals, and corruption errors."""
+"""Pure functions on numbers: accuracies with their intervals, corruption errors, and distances between statistics."""
 
 from shiftproof.measures.accuracy import Accuracy
-from shiftproof.measures.corruption_error import ALEXNET, ALEXNET_CLEAN, mce, relative_mce
+from shiftproof.measures.corruption_error import (
+    ALEXNET,
+    ALEXNET_CLEAN,
+    category_means,
+    corruption_errors,
+    mce,
+    relative_mce,
+)
+from shiftproof.measures.normalization import (
+    ErrorLine,
+    LayerStatistics,
+    ShiftMap,
+    expected_distance_bounds,
+    layer_distances,
+    mean_distance,
+    optimal_prior,
+    shift_map,
+)
 
-__all__ = ["ALEXNET", "ALEXNET_CLEAN", "Accuracy", "mce", "relative_mce"]
+__all__ = [
+    "ALEXNET",
+    "ALEXNET_CLEAN",
+    "Accuracy",
+    "ErrorLine",
+    "LayerStatistics",
+    "ShiftMap",
+    "category_means",
+    "corruption_errors",
+    "expected_distance_bounds",
+    "layer_distances",
+    "mce",
+    "mean_distance",
+    "optimal_prior",
+    "relative_mce",
+    "shift_map",
+]

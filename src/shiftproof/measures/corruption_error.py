@@ -1,14 +1,22 @@
 """Mean corruption error: errors relative to a baseline's, averaged over corruptions (Hendrycks & Dietterich 2019).
 
-`errors` maps a corruption to its top-1 errors, one per severity, as fractions. A baseline gives the mean error over
-its severities for each corruption. mCE is printed in percent, where the baseline itself scores 100.
+`errors` maps a corruption to its top-1 errors as fractions: one per severity, or their mean. A baseline is the same of
+another model: the published AlexNet, or a run of one's own. Ratios are in percent, where the baseline itself scores
+100. Every corruption counts the same, whatever the number of its severities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shiftproof.errors import ConfigurationError
+
+Errors: TypeAlias = Mapping[str, Sequence[float]] | Mapping[str, NDArray[np.float64]] | Mapping[str, float]
+"""Corruption -> its errors by severity, or their mean."""
 
 ALEXNET: Mapping[str, float] = {
     "gaussian_noise": 0.886428,
@@ -31,36 +39,108 @@ ALEXNET: Mapping[str, float] = {
     "gaussian_blur": 0.787108,
     "spatter": 0.717512,
 }
-"""AlexNet's mean top-1 errors on ImageNet-C, severities 1..5: the normalisers of the published mCE."""
+"""AlexNet's mean top-1 errors on ImageNet-C over severities 1 to 5, the normalisers of the published mCE."""
 
 ALEXNET_CLEAN = 0.4348
 """AlexNet's top-1 error on the clean ImageNet validation set, for the relative mCE."""
 
 
-def mce(errors: Mapping[str, Sequence[float]], baseline: Mapping[str, float] = ALEXNET) -> float:
-    """Return the mean over corruptions of (mean error over severities) / (the baseline's), in percent."""
-    means = _means(errors, baseline)
-    return 100.0 * sum(mean / baseline[name] for name, mean in means.items()) / len(means)
+def mce(errors: Errors, baseline: Errors = ALEXNET) -> float:
+    """Return the mean over corruptions of (mean error over severities) / (the baseline's), in percent.
+
+    The published figure needs the fifteen common corruptions at severities 1 to 5 on ImageNet. A baseline run of one's
+    own has the errors of another model under the same corruptions and severities.
+
+    >>> mce({"fog": [0.1, 0.3], "snow": [0.5, 0.5]}, {"fog": [0.2, 0.6], "snow": [0.5, 0.5]})
+    75.0
+    """
+    return float(np.mean(list(corruption_errors(errors, baseline).values())))
+
+
+def corruption_errors(errors: Errors, baseline: Errors = ALEXNET) -> dict[str, float]:
+    """Return each corruption's error relative to the baseline's, in percent; `mce` is the mean of them."""
+    means, of_baseline = _means(errors), _baseline_means(errors, baseline)
+    return {name: 100.0 * mean / _divisor(name, of_baseline[name]) for name, mean in means.items()}
 
 
 def relative_mce(
-    errors: Mapping[str, Sequence[float]],
-    clean: float,
-    baseline: Mapping[str, float] = ALEXNET,
-    baseline_clean: float = ALEXNET_CLEAN,
+    errors: Errors, clean: float, baseline: Errors = ALEXNET, baseline_clean: float | None = None
 ) -> float:
-    """Return the same ratio of what corruption adds to the clean error, in percent."""
-    means = _means(errors, baseline)
-    ratios = [(mean - clean) / (baseline[name] - baseline_clean) for name, mean in means.items()]
-    return 100.0 * sum(ratios) / len(ratios)
+    """Return the mean over corruptions of (what corruption adds to the clean error) / (the baseline's), in percent.
+
+    `clean` and `baseline_clean` are the errors on images as they are; AlexNet's is known.
+    """
+    if baseline_clean is None:
+        if baseline is not ALEXNET:
+            raise ConfigurationError(
+                "A relative corruption error needs the baseline's clean error.",
+                expected="baseline_clean= the baseline's error on images as they are",
+                came="a baseline other than AlexNet without it",
+            )
+        baseline_clean = ALEXNET_CLEAN
+    means, of_baseline = _means(errors), _baseline_means(errors, baseline)
+    ratios = [(mean - clean) / _divisor(name, of_baseline[name] - baseline_clean) for name, mean in means.items()]
+    return 100.0 * float(np.mean(ratios))
 
 
-def _means(errors: Mapping[str, Sequence[float]], baseline: Mapping[str, float]) -> dict[str, float]:
-    missing = sorted(set(errors) - set(baseline))
-    if missing or not errors:
+def category_means(errors: Errors, categories: Mapping[str, str]) -> dict[str, float]:
+    """Return the mean error of the corruptions of each category, in the order in which categories first occur.
+
+    `categories` maps a corruption to its category, as `shiftproof.shifts.facts(name)["category"]` tells it.
+
+    >>> categories = {"fog": "weather", "snow": "weather", "contrast": "digital"}
+    >>> category_means({"fog": [0.25, 0.75], "snow": [0.75, 0.75], "contrast": [0.5]}, categories)
+    {'weather': 0.625, 'digital': 0.5}
+    """
+    _check_known(errors, categories, "A mean by category needs the category of every corruption.")
+    groups: dict[str, list[float]] = {}
+    for name, mean in _means(errors).items():
+        groups.setdefault(categories[name], []).append(mean)
+    return {category: float(np.mean(means)) for category, means in groups.items()}
+
+
+def _means(errors: Errors) -> dict[str, float]:
+    """Return the mean error over severities by corruption."""
+    if not errors:
+        raise ConfigurationError("There are no errors.", expected="errors by corruption", came="no corruption at all")
+    return {name: _mean(name, found) for name, found in errors.items()}
+
+
+def _baseline_means(errors: Errors, baseline: Errors) -> dict[str, float]:
+    """Return the baseline's mean errors under the same corruptions, over as many severities where both tell them."""
+    _check_known(errors, baseline, "A corruption error needs a baseline for every corruption.")
+    for name, found in errors.items():
+        severities, others = np.shape(found), np.shape(baseline[name])
+        if severities and others and severities != others:
+            raise ConfigurationError(
+                f"The baseline of {name!r} has other severities.",
+                expected=f"{severities[0]} errors, one per severity, as in what is compared with it",
+                came=f"{others[0]} errors",
+            )
+    return {name: _mean(name, baseline[name]) for name in errors}
+
+
+def _mean(name: str, found: Sequence[float] | NDArray[np.float64] | float) -> float:
+    """Return the mean of a corruption's errors."""
+    if np.size(found) == 0:
+        raise ConfigurationError(f"Corruption {name!r} has no errors.", expected="at least one, as a fraction")
+    return float(np.mean(found))
+
+
+def _check_known(errors: Errors, known: Mapping[str, object], headline: str) -> None:
+    missing = sorted(set(errors) - set(known))
+    if missing:
+        expected = f"some of: {', '.join(sorted(known))}"
+        raise ConfigurationError(headline, expected=expected, came=f"also {', '.join(missing)}")
+
+
+def _divisor(name: str, value: float) -> float:
+    """Refuse a baseline that a ratio cannot be taken to."""
+    if value <= 0:
         raise ConfigurationError(
-            "A corruption error needs a baseline for every corruption.",
-            expected=f"some of: {', '.join(sorted(baseline))}",
-            came=f"also {', '.join(missing)}" if missing else "no corruption at all",
+            f"The baseline loses nothing to {name!r}, so no ratio to it can be told.",
+            expected="a baseline with more errors under every corruption than none, or than clean for a relative mCE",
+            came=f"{value:g}",
+            instead=f"leave {name!r} out, or take another baseline",
         )
-    return {name: sum(values) / len(values) for name, values in errors.items()}
+    return value

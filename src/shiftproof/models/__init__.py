@@ -10,6 +10,7 @@ from shiftproof.models.loading import FORMS, load_model
 from shiftproof.models.networks import NETWORKS, build_network
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of, logits
+from shiftproof.models.statistics import collect_statistics, source_statistics
 from shiftproof.models.weights import load_weights, read_weights
 
 __all__ = [
@@ -19,10 +20,12 @@ __all__ = [
     "Model",
     "Normalize",
     "build_network",
+    "collect_statistics",
     "device_of",
     "fingerprint",
     "load_model",
     "load_weights",
     "logits",
     "read_weights",
+    "source_statistics",
 ]

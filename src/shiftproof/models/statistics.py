@@ -1,0 +1,172 @@
+"""Statistics of batch normalisation: those a model was trained with, and those of other images.
+
+source = source_statistics(model)
+target = collect_statistics(model, batches)       # batches of images [N, C, H, W] in [0, 1]
+layer_distances(source, target)                   # shiftproof.measures tells how far apart they are
+
+Layers are named as in `model.named_modules()`. A batch norm that keeps no running statistics always normalises with
+its own batch; it has no source to compare with and is left out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.measures.normalization import LayerStatistics
+from shiftproof.models.outputs import logits
+
+
+def source_statistics(model: nn.Module) -> tuple[LayerStatistics, ...]:
+    """Return the running statistics of every batch norm, in the order of the model's modules."""
+    return tuple(
+        LayerStatistics(name, _numbers(norm.running_mean), _numbers(norm.running_var))
+        for name, norm in _batch_norms(model).items()
+    )
+
+
+def collect_statistics(
+    model: nn.Module, batches: Iterable[Tensor], *, exact: bool = False
+) -> tuple[LayerStatistics, ...]:
+    """Return the mean and biased variance of what enters every batch norm, over all images of the batches.
+
+    How the images are divided into batches does not matter. Layers are in the order of the model's modules, without
+    those that images never reach (auxiliary heads); one that is used several times has the statistics of all its
+    inputs. The model is not changed: a copy of it, in evaluation mode, does the work.
+
+    By default this is one pass, in which every layer normalises with the source statistics. `exact` is the scheme of
+    Schneider et al. 2020, appendix A: the statistics of a layer are taken when all layers before it already normalise
+    with those of the target. It reads the batches once per layer, each time up to that layer only (in all about half
+    as many full passes as there are layers), so they must be a list or a loader that gives the same images again.
+    """
+    norms = _batch_norms(model)
+    worker = copy.deepcopy(model).eval()
+    collect = _layer_by_layer if exact else _all_at_once
+    images, inputs = collect(worker, _batch_norms(worker), batches)
+    return tuple(
+        LayerStatistics(name, _numbers(inputs[name].mean), _numbers(inputs[name].var), images)
+        for name in norms
+        if name in inputs
+    )
+
+
+class _Inputs:
+    """The mean and biased variance, [C] in float64, of all inputs of a layer so far."""
+
+    def __init__(self) -> None:
+        self.calls = self.count = 0
+        self.mean = self.var = torch.zeros(())
+
+    def add(self, x: Tensor) -> None:
+        """Take in an input [N, C, ...]."""
+        # At least in float32: half precision has neither the range nor the digits for a variance.
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        var, mean = torch.var_mean(x, [dim for dim in range(x.ndim) if dim != 1], correction=0)
+        added = x.numel() // x.shape[1]
+        self.calls += 1
+        self.count += added
+        share = added / self.count
+        # The variance of a union is the mean variance and the variance of the means (Chan et al. 1979).
+        gap = mean.double() - self.mean
+        self.mean = self.mean + gap * share
+        self.var = self.var * (1 - share) + var.double() * share + gap.square() * share * (1 - share)
+
+
+class _Arrived(BaseException):
+    """Ends a forward pass at the layer it was for; not an `Exception`, which a model might handle."""
+
+
+def _all_at_once(
+    model: nn.Module, norms: Mapping[str, _BatchNorm], batches: Iterable[Tensor]
+) -> tuple[int, dict[str, _Inputs]]:
+    """Take the statistics of all layers in one pass."""
+    inputs: dict[str, _Inputs] = {}
+    images = _run(model, norms, batches, lambda name, x: inputs.setdefault(name, _Inputs()).add(x))
+    return images, inputs
+
+
+def _layer_by_layer(
+    model: nn.Module, norms: Mapping[str, _BatchNorm], batches: Iterable[Tensor]
+) -> tuple[int, dict[str, _Inputs]]:
+    """Take the statistics of one layer after the other, in the order of their use, and leave them in the model."""
+    if iter(batches) is batches:
+        raise ConfigurationError(
+            "Exact statistics need to read the batches several times.",
+            expected="a list of batches, or a loader that can be read again",
+            came=f"a {type(batches).__name__}, which can be read once",
+        )
+    uses: Counter[str] = Counter()
+    _run(model, norms, (batch[:1] for batch in islice(batches, 1)), lambda name, _: uses.update([name]))
+    images, inputs = 0, {name: _Inputs() for name in uses}
+
+    def see(name: str, x: Tensor) -> None:
+        inputs[name].add(x)
+        if inputs[name].calls % uses[name] == 0:
+            raise _Arrived
+
+    for name, found in inputs.items():
+        images = _run(model, {name: norms[name]}, batches, see)
+        norms[name].load_state_dict({"running_mean": found.mean, "running_var": found.var}, strict=False)
+    return images, inputs
+
+
+def _run(
+    model: nn.Module, norms: Mapping[str, _BatchNorm], batches: Iterable[Tensor], see: Callable[[str, Tensor], None]
+) -> int:
+    """Run the model on batches, show what enters the batch norms, by name, and return the number of images."""
+
+    def hook(name: str, _: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        see(name, arguments[0])
+
+    hooks = [norm.register_forward_pre_hook(partial(hook, name)) for name, norm in norms.items()]
+    images = 0
+    for batch in batches:
+        if not isinstance(batch, Tensor):
+            raise DataError(
+                "This is not a batch of images.",
+                expected="tensors N x C x H x W, without labels",
+                came=f"a {type(batch).__name__}",
+            )
+        if len(batch):
+            with suppress(_Arrived):
+                logits(model, batch)
+        images += len(batch)
+    for each in hooks:
+        each.remove()
+    if images == 0:
+        raise DataError("There are no images to take statistics of.", expected="one image or more", came="none")
+    return images
+
+
+def _batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
+    """Return the batch norms that keep running statistics, by name."""
+    modules = model.named_modules() if isinstance(model, nn.Module) else ()
+    found = {
+        name: module
+        for name, module in modules
+        if isinstance(module, _BatchNorm) and module.running_mean is not None and module.running_var is not None
+    }
+    if not found:
+        raise ModelError(
+            "The model has no statistics of batch normalisation.",
+            expected="a PyTorch module, not scripted, with BatchNorm layers that keep running statistics",
+            came=f"a {type(model).__name__} without any",
+        )
+    return found
+
+
+def _numbers(values: Tensor | None) -> NDArray[np.float64]:
+    if values is None:
+        raise TypeError("a batch norm without running statistics")
+    return values.detach().to("cpu", torch.float64, copy=True).numpy()  # a copy: it does not follow the model
