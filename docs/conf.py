@@ -1,5 +1,8 @@
 """Sphinx configuration: strict, MyST, furo."""
 
+import sys
+from pathlib import Path
+
 from shiftproof.version import __version__
 
 project = "Shiftproof"
@@ -7,7 +10,8 @@ author = "The Shiftproof authors"
 copyright = "2026, The Shiftproof authors"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+sys.path.insert(0, str(Path(__file__).parent))
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "shift_tables"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
@@ -15,6 +19,7 @@ html_theme = "furo"
 html_title = "Shiftproof"
 
 nitpicky = False
+default_role = "code"  # docstrings write `fog@3` as in Markdown
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"

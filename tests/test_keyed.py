@@ -1,5 +1,9 @@
 """The contract of keyed randomness, and its distributions against scipy's."""
 
+import os
+import signal
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from shiftproof.keyed import SMALL, Keyed, key_of, philox_unit, poisson_quantile
+from shiftproof.keyed import SMALL, Keyed, key_of, over_threads, philox_unit, poisson_quantile
 
 DRAWS = {
     "scalar": lambda rng: rng.uniform(),
@@ -16,7 +20,7 @@ DRAWS = {
     "small normal": lambda rng: rng.normal(shape=(7,)),
     "normal field": lambda rng: rng.normal(1.0, 2.0, (3, 31, 33)),
     "integers": lambda rng: rng.integers(-4, 5, (2, 20, 20)),
-    "poisson": lambda rng: rng.poisson(torch.full((len(rng), 3, 20, 20), 4.5)),
+    "poisson": lambda rng: rng.poisson(torch.full((len(rng), 3, 20, 20), 4.5, device=rng.device)),
     "permutation": lambda rng: rng.permutation(300),
     "second draw": lambda rng: [rng.uniform(shape=(400,)), rng.uniform(shape=(400,))][1],
     "fork": lambda rng: rng.fork("a").fork("b").normal(shape=(400,)),
@@ -133,13 +137,79 @@ def test_wrong_arguments_are_refused():
         rng.poisson(torch.ones(3, 4))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_triton_kernel_gives_the_bits_of_the_tensor_arithmetic():
+def with_two_threads(call):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        return call(), torch.get_num_threads()
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("cost", [1, 10**9], ids=["small", "large"])
+def test_work_over_threads_is_done_once_each_and_leaves_the_setting_of_torch_alone(cost):
+    done = []
+    _, after = with_two_threads(lambda: over_threads(done.append, 9, cost=cost))
+    assert sorted(done) == list(range(9))
+    assert after == 2
+
+
+def test_work_over_threads_raises_what_the_work_raises():
+    def work(number):
+        if number == 3:
+            raise KeyError("three")
+
+    with pytest.raises(KeyError, match="three"):
+        with_two_threads(lambda: over_threads(work, 5, cost=10**9))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    with_two_threads(lambda: over_threads(lambda number: None, 4, cost=10**9))
+    child = os.fork()
+    if child == 0:
+        torch.set_num_threads(2)
+        over_threads(lambda number: None, 4, cost=10**9)
+        os._exit(7)
+    for _ in range(200):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the forked process waited for its parent's threads")
+    assert os.waitstatus_to_exitcode(status) == 7
+
+
+ON_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@ON_CUDA
+@pytest.mark.parametrize("count", [1, 1001, 3072, 150528])
+@pytest.mark.parametrize("draw", [1, 3])
+def test_the_kernels_give_the_numbers_of_the_tensor_arithmetic(count, draw):
     pytest.importorskip("triton")
     from shiftproof import keyed_triton
 
-    keys = torch.tensor([1, 2, 2**62 + 5], device="cuda")
-    for count in (1, 1001, 3072, 150528):
-        for draw in (1, 3):
-            fused = keyed_triton.philox_unit(2**63 + 12345, keys, draw, count)
-            assert torch.equal(fused, philox_unit(2**63 + 12345, keys, draw, count))
+    stream, keys = 2**63 + 12345, torch.tensor([1, 2, 2**62 + 5], device="cuda")
+    assert torch.equal(keyed_triton.philox_unit(stream, keys, draw, count), philox_unit(stream, keys, draw, count))
+    half = 4 * -(-count // 8)
+    unit = philox_unit(stream, keys, draw, 2 * half).double()
+    length, angle = (-2 * (1 - unit[:, :half]).log()).sqrt(), 2 * torch.pi * unit[:, half:]
+    expected = torch.cat([length * angle.cos(), length * angle.sin()], dim=1)[:, :count] * 2 + 1
+    drawn = keyed_triton.normal(stream, keys, draw, count, 1.0, 2.0)
+    assert torch.allclose(drawn.double(), expected, atol=1e-5)
+
+
+@ON_CUDA
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
+def test_a_row_depends_on_seed_and_key_alone_on_cuda(draw):
+    keys = torch.arange(64, device="cuda") * 7919
+    whole = draw(Keyed(5, keys))
+    order = torch.randperm(64, generator=torch.Generator().manual_seed(0)).cuda()
+    for size in (1, 7):
+        for part in order.split(size):
+            assert torch.equal(draw(Keyed(5, keys[part])), whole[part])

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from shiftproof.data import load_data
     from shiftproof.errors import ShiftproofError
     from shiftproof.models import load_model
+    from shiftproof.shifts import corrupt
 
-__all__ = ["ShiftproofError", "__version__", "audit", "load_data", "load_model"]
+__all__ = ["ShiftproofError", "__version__", "audit", "corrupt", "load_data", "load_model"]
 
 _VERBS = {
     "audit": "shiftproof.audits:audit",
+    "corrupt": "shiftproof.shifts:corrupt",
     "load_data": "shiftproof.data:load_data",
     "load_model": "shiftproof.models:load_model",
     "ShiftproofError": "shiftproof.errors:ShiftproofError",

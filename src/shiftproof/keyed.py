@@ -10,9 +10,12 @@ batch it arrives in.
 
 Every draw is made from uniform numbers of 24 bits, which come from a counter-based generator:
 
-* small fields (at most 256 numbers per image): Philox-4x32-10 in integer tensor arithmetic, the same bits everywhere;
+* small fields (at most 256 numbers per image): Philox-4x32-10, the same bits everywhere;
 * larger fields on the CPU: numpy's Philox-4x64-10, one counter block per image and draw;
-* larger fields on CUDA: Philox-4x32-10, in a Triton kernel where Triton is installed.
+* larger fields on CUDA: Philox-4x32-10.
+
+On CUDA, where Triton is installed, a kernel makes the uniform numbers, with the same bits as the tensor arithmetic, and
+large fields of normal numbers.
 
 So the same kind of device gives the same bits; different kinds give the same distribution.
 """
@@ -21,13 +24,20 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.util import find_spec
+from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Words = TypeVar("Words", Tensor, NDArray[np.int64])
 
 SMALL = 256
 """Fields of at most this many numbers per image have the same bits on every device."""
@@ -36,6 +46,8 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _UNIT = 2.0**-24
+_WORTH_A_THREAD = 2**15
+"""A thread takes longer to start working than to draw this many numbers."""
 
 
 def key_of(text: str) -> int:
@@ -88,6 +100,12 @@ class Keyed:
     def normal(self, mean: float = 0.0, std: float = 1.0, shape: Sequence[int] = ()) -> Tensor:
         """Draw float32 numbers from a normal distribution, `[N, *shape]`, by the Box-Muller transform."""
         count = math.prod(shape)
+        if count > SMALL and self.device.type == "cuda" and has_triton():
+            from shiftproof import keyed_triton
+
+            self._draws += 1
+            drawn = keyed_triton.normal(self._stream, self.keys, self._draws, count, mean, std)
+            return drawn.view(len(self), *shape)
         half = (count + 1) // 2
         unit = self._unit(2 * half)
         # 1 - u is in (0, 1], so that the logarithm is finite.
@@ -114,7 +132,7 @@ class Keyed:
             def fill(row: int, generator: np.random.Generator) -> None:
                 rows[row] = generator.poisson(rates[row])
 
-            self._each_image(fill)
+            self._each_image(fill, rate[0].numel())
             return drawn
         return poisson_quantile(rate, self.uniform(shape=rate.shape[1:]))
 
@@ -127,33 +145,92 @@ class Keyed:
         if count > SMALL and self.device.type == "cpu":
             drawn = torch.empty(len(self), count)
             rows = drawn.numpy()
-            self._each_image(lambda row, generator: generator.random(dtype=np.float32, out=rows[row]))
+            self._each_image(lambda row, generator: generator.random(dtype=np.float32, out=rows[row]), count)
             return drawn
         self._draws += 1
-        if count > SMALL and self.device.type == "cuda" and find_spec("triton"):
-            from shiftproof.keyed_triton import philox_unit as fused
+        if self.device.type == "cuda" and has_triton():
+            from shiftproof import keyed_triton
 
-            return fused(self._stream, self.keys, self._draws, count)
+            return keyed_triton.philox_unit(self._stream, self.keys, self._draws, count)
         return philox_unit(self._stream, self.keys, self._draws, count)
 
-    def _each_image(self, fill: Callable[[int, np.random.Generator], object]) -> None:
+    def _each_image(self, fill: Callable[[int, np.random.Generator], object], count: int) -> None:
         """Call `fill(row, generator)` for every image, over the cores: numpy fills without the interpreter lock."""
         self._draws += 1
         keys = self.keys.numpy().astype(np.uint64)
+        counter = np.array([0, 0, self._draws, 0], np.uint64)
 
-        def work(rows: range) -> None:
-            for row in rows:
-                bits = np.random.Philox(
-                    key=np.array([self._stream, keys[row]], np.uint64), counter=[0, 0, self._draws, 0]
-                )
-                fill(row, np.random.Generator(bits))
+        def work(row: int) -> None:
+            generator = _generator()
+            # Setting a generator's state takes an eighth of the time of making one. The position 4 is past the buffer.
+            generator.bit_generator.state = {
+                "bit_generator": "Philox",
+                "state": {"counter": counter, "key": np.array([self._stream, keys[row]], np.uint64)},
+                "buffer": np.zeros(4, np.uint64),
+                "buffer_pos": 4,
+                "has_uint32": 0,
+                "uinteger": 0,
+            }
+            fill(row, generator)
 
-        parts = min(torch.get_num_threads(), len(keys))
-        if parts <= 1:
-            work(range(len(keys)))
-            return
-        with ThreadPoolExecutor(parts) as pool:
-            list(pool.map(work, [range(part, len(keys), parts) for part in range(parts)]))
+        over_threads(work, len(keys), cost=len(keys) * count)
+
+
+def worthwhile_threads(cost: int) -> int:
+    """Return how many of torch's threads are worth their start for a work that computes so many values."""
+    return max(1, min(torch.get_num_threads(), cost // _WORTH_A_THREAD))
+
+
+def over_threads(work: Callable[[int], object], count: int, *, cost: int) -> None:
+    """Call `work(0)` to `work(count - 1)`, on several threads where the cost, a number of values, is worth them.
+
+    Within `work` torch uses one thread: cores that each take whole images need not wait for each other after every
+    operation. To gain, `work` must spend most of its time without the interpreter lock.
+    """
+    if min(worthwhile_threads(cost), count) == 1:
+        for number in range(count):
+            work(number)
+        return
+    for _ in _threads().map(work, range(count)):
+        pass
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Return the threads that `over_threads` uses, as many as torch's."""
+    count = torch.get_num_threads()
+    pool = ThreadPoolExecutor(count, thread_name_prefix="shiftproof")
+    everyone = threading.Barrier(count)
+
+    def start(_: int) -> None:
+        torch.set_num_threads(1)
+        torch.get_num_threads()  # at its first question a thread makes the setting its own
+        everyone.wait()
+
+    list(pool.map(start, range(count)))
+    torch.set_num_threads(count)  # for this thread and those to come
+    return pool
+
+
+# A forked process has none of its parent's threads, so it starts anew.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+_local = threading.local()
+
+
+def _generator() -> np.random.Generator:
+    """Return this thread's generator, whose state is to be set before use."""
+    if not hasattr(_local, "generator"):
+        _local.generator = np.random.Generator(np.random.Philox())
+    generator: np.random.Generator = _local.generator
+    return generator
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton, which compiles the kernels of CUDA devices, is installed."""
+    return find_spec("triton") is not None
 
 
 def philox_unit(stream: int, keys: Tensor, draw: int, count: int) -> Tensor:
@@ -170,14 +247,24 @@ def philox_unit(stream: int, keys: Tensor, draw: int, count: int) -> Tensor:
         zero + (draw & _MASK),
         zero + block,
     ]
+    if keys.device.type == "cpu":
+        # The same arithmetic, on arrays: with few numbers, most of the time of an operation is torch's overhead.
+        lanes = [torch.from_numpy(lane) for lane in _encrypt([lane.numpy() for lane in lanes], stream)]
+    else:
+        lanes = _encrypt(lanes, stream)
+    words = torch.stack(lanes, dim=2).view(len(keys), 4 * blocks)[:, :count]
+    return (words >> 8).to(torch.float32) * _UNIT
+
+
+def _encrypt(lanes: list[Words], stream: int) -> list[Words]:
+    """Encrypt blocks, whose four 32-bit words are held in four int64 arrays, with the key `stream`."""
     key = [stream & _MASK, stream >> 32]
     for _ in range(10):
         high0, low0 = _wide_product(_MULTIPLIERS[0], lanes[0])
         high1, low1 = _wide_product(_MULTIPLIERS[1], lanes[2])
         lanes = [high1 ^ lanes[1] ^ key[0], low1, high0 ^ lanes[3] ^ key[1], low0]
         key = [(word + weyl) & _MASK for word, weyl in zip(key, _WEYL, strict=True)]
-    words = torch.stack(lanes, dim=2).view(len(keys), 4 * blocks)[:, :count]
-    return (words >> 8).to(torch.float32) * _UNIT
+    return lanes
 
 
 def poisson_quantile(rate: Tensor, probability: Tensor) -> Tensor:
@@ -199,7 +286,7 @@ def poisson_quantile(rate: Tensor, probability: Tensor) -> Tensor:
         k = k + up.to(k.dtype) - down.to(k.dtype)
 
 
-def _wide_product(factor: int, words: Tensor) -> tuple[Tensor, Tensor]:
+def _wide_product(factor: int, words: Words) -> tuple[Words, Words]:
     """Return the high and low 32 bits of factor * words, for 32-bit numbers held in int64.
 
     The product can wrap round the sign bit; shifting and masking recovers its bits all the same.

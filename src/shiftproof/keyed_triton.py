@@ -1,4 +1,6 @@
-"""The CUDA kernel behind `keyed`: Philox-4x32-10 fused into one pass, the same bits as `keyed.philox_unit`."""
+"""The CUDA kernels behind `keyed`: Philox-4x32-10 in one pass, the same bits as `keyed.philox_unit`, and Box-Muller."""
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803
 
 from __future__ import annotations
 
@@ -12,11 +14,27 @@ def philox_unit(stream: int, keys: Tensor, draw: int, count: int) -> Tensor:
     """Uniform multiples of 2**-24 in [0, 1), [N, count] float32: one write per number and no other traffic."""
     drawn = torch.empty(len(keys), count, device=keys.device)
     blocks = triton.cdiv(count, 4)
-    low, high = _signed(stream & 0xFFFFFFFF), _signed(stream >> 32)
-    with torch.cuda.device(keys.device):
+    with torch.cuda.device_of(keys):
         grid = (len(keys), triton.cdiv(blocks, 512))
-        _fill[grid](drawn, keys.contiguous(), low, high, draw, count, BLOCK=512)
+        _fill[grid](drawn, keys.contiguous(), *_halves(stream), draw, count, BLOCK=512)
     return drawn
+
+
+def normal(stream: int, keys: Tensor, draw: int, count: int, mean: float, std: float) -> Tensor:
+    """Return normal numbers, [N, count] float32, by the Box-Muller transform of the uniform ones of the same draw.
+
+    The transform of `Keyed.normal`, but that the halves of the uniform numbers are whole blocks of four.
+    """
+    drawn = torch.empty(len(keys), count, device=keys.device)
+    blocks = triton.cdiv(count, 8)
+    with torch.cuda.device_of(keys):
+        grid = (len(keys), triton.cdiv(blocks, 256))
+        _fill_normal[grid](drawn, keys.contiguous(), *_halves(stream), draw, count, blocks, mean, std, BLOCK=256)
+    return drawn
+
+
+def _halves(stream: int) -> tuple[int, int]:
+    return _signed(stream & 0xFFFFFFFF), _signed(stream >> 32)
 
 
 def _signed(word: int) -> int:
@@ -24,12 +42,34 @@ def _signed(word: int) -> int:
     return word - (1 << 32) if word >= 1 << 31 else word
 
 
-@triton.jit(do_not_specialize=["low", "high", "draw"])  # type: ignore[untyped-decorator]
-def _fill(drawn, keys, low, high, draw, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+@triton.jit(do_not_specialize=["low", "high", "draw"])
+def _fill(drawn, keys, low, high, draw, count, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    position = tl.program_id(1) * BLOCK * 4 + tl.arange(0, 4 * BLOCK)
+    unit = _unit(tl.load(keys + row), low, high, draw, block)
+    tl.store(drawn + row * count + position, unit, mask=position < count)
+
+
+@triton.jit(do_not_specialize=["low", "high", "draw", "mean", "std"])
+def _fill_normal(drawn, keys, low, high, draw, count, blocks, mean, std, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    position = tl.program_id(1) * BLOCK * 4 + tl.arange(0, 4 * BLOCK)
     key = tl.load(keys + row)
-    zero = tl.zeros([BLOCK], dtype=tl.uint32)
+    # 1 - u is in (0, 1], so that the logarithm is finite.
+    length = tl.sqrt_rn(-2.0 * tl.log(1.0 - _unit(key, low, high, draw, block))) * std
+    angle = _unit(key, low, high, draw, block + blocks) * 6.283185307179586
+    half = 4 * blocks
+    tl.store(drawn + row * count + position, length * tl.cos(angle) + mean, mask=position < tl.minimum(half, count))
+    after = drawn + row * count + half + position
+    tl.store(after, length * tl.sin(angle) + mean, mask=(position < half) & (half + position < count))
+
+
+@triton.jit
+def _unit(key, low, high, draw, block):
+    """Return the uniform numbers of blocks of four."""
+    zero = tl.zeros_like(block).to(tl.uint32)
     c0 = zero + (key & 0xFFFFFFFF).to(tl.uint32)
     c1 = zero + ((key >> 32) & 0xFFFFFFFF).to(tl.uint32)
     c2 = zero + draw.to(tl.uint32)
@@ -37,6 +77,4 @@ def _fill(drawn, keys, low, high, draw, count, BLOCK: tl.constexpr):  # type: ig
     w0, w1, w2, w3 = tl.philox_impl(c0, c1, c2, c3, low.to(tl.uint32), high.to(tl.uint32), 10)
     # Interleave the four words of each block: position 4 * block + lane.
     words = tl.interleave(tl.interleave(w0, w2), tl.interleave(w1, w3))
-    position = tl.program_id(1) * BLOCK * 4 + tl.arange(0, 4 * BLOCK)
-    unit = (words >> 8).to(tl.float32) * 5.9604644775390625e-08
-    tl.store(drawn + row * count + position, unit, mask=position < count)
+    return (words >> 8).to(tl.float32) * 5.9604644775390625e-08

@@ -1,4 +1,7 @@
-"""What every shift must hold, driven by one table: all corruptions, operations and policies, at several strengths."""
+"""What every shift must hold, driven by one table: all corruptions, operations and policies, at several strengths.
+
+Where there is a CUDA device, all of it must hold there too.
+"""
 
 from itertools import pairwise
 
@@ -23,13 +26,14 @@ OTHERS = [
 STRENGTHS = [f"{name}@{severity:g}" for name in CORRUPTIONS for severity in (0.5, 2.5, 5)]
 EVERY = pytest.mark.parametrize("text", [*STRENGTHS, *OTHERS])
 EVERY_ONCE = pytest.mark.parametrize("text", [*(f"{name}@2.5" for name in CORRUPTIONS), *OTHERS])
+EVERYWHERE = pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 DETERMINISTIC = {
     *("gaussian_blur", "defocus_blur", "zoom_blur", "brightness", "contrast", "saturate", "jpeg_compression"),
     *("pixelate", "circular_motion_blur"),
 }
 
 
-def photographs(count=8, height=32, width=32, channels=3):
+def photographs(count=8, height=32, width=32, channels=3, device="cpu"):
     """Images with edges, gradients and texture, on the 256 levels of files."""
     generator = torch.Generator().manual_seed(0)
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
@@ -38,19 +42,21 @@ def photographs(count=8, height=32, width=32, channels=3):
     edges = (x + y > torch.rand(count, 1, 1, 1, generator=generator) * 2).float()
     texture = torch.rand(count, channels, height, width, generator=generator)
     images = (0.35 * (smooth + 1) / 2 + 0.45 * edges + 0.2 * texture).clamp(0, 1)
-    return (images * 255).floor() / 255
+    return ((images * 255).floor() / 255).to(device)
 
 
 KEYS = torch.tensor([3, 1, 4, 15, 9, 2, 6, 5])
 
 
+@EVERYWHERE
 @EVERY
-def test_keeps_shape_dtype_range_levels_and_its_input(text):
-    images = photographs()
+def test_keeps_shape_dtype_device_range_levels_and_its_input(text, device):
+    images = photographs(device=device)
     before = images.clone()
     shifted = shifts.parse(text)(images, KEYS)
     assert torch.equal(images, before)
     assert (shifted.shape, shifted.dtype, shifted.is_contiguous()) == (images.shape, torch.float32, True)
+    assert shifted.device == images.device
     assert shifted.min() >= 0
     assert shifted.max() <= 1
     assert torch.allclose(shifted * 255, (shifted * 255).round(), atol=1e-3)
@@ -58,9 +64,10 @@ def test_keeps_shape_dtype_range_levels_and_its_input(text):
     assert shifted.data_ptr() != images.data_ptr()
 
 
+@EVERYWHERE
 @EVERY_ONCE
-def test_same_bits_in_any_batch_and_order(text):
-    images, keys = photographs(64), torch.arange(64) * 7919
+def test_same_bits_in_any_batch_and_order(text, device):
+    images, keys = photographs(64, device=device), torch.arange(64) * 7919
     shift = shifts.parse(text)
     whole = shift(images, keys, seed=5)
     backwards = shift(images.flip(0), keys.flip(0), seed=5).flip(0)
@@ -72,8 +79,21 @@ def test_same_bits_in_any_batch_and_order(text):
 
 
 @EVERY_ONCE
-def test_memory_format_and_gradients_do_not_matter(text):
-    images = photographs(2)
+def test_threads_do_not_change_the_bits(text):
+    images, keys, threads = photographs(24, 64, 64), torch.arange(24), torch.get_num_threads()
+    shifted = []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        shifted.append(shifts.parse(text)(images, keys))
+    torch.set_num_threads(threads)
+    assert torch.equal(shifted[0], shifted[1])
+    assert torch.equal(shifted[0], shifted[2])
+
+
+@EVERYWHERE
+@EVERY_ONCE
+def test_memory_format_and_gradients_do_not_matter(text, device):
+    images = photographs(2, device=device)
     shift = shifts.parse(text)
     expected = shift(images, KEYS[:2])
     assert torch.equal(shift(images.contiguous(memory_format=torch.channels_last), KEYS[:2]), expected)
@@ -83,11 +103,12 @@ def test_memory_format_and_gradients_do_not_matter(text):
     assert torch.equal(tracked, expected)
 
 
+@EVERYWHERE
 @EVERY_ONCE
 @settings(max_examples=6)
 @given(st.integers(1, 3), st.sampled_from([1, 3]), st.integers(8, 40), st.integers(8, 40), st.integers(0, 99))
-def test_any_shape(text, count, channels, height, width, seed):
-    images = photographs(count, height, width, channels)
+def test_any_shape(text, device, count, channels, height, width, seed):
+    images = photographs(count, height, width, channels, device)
     shifted = shifts.parse(text)(images, KEYS[:count], seed=seed)
     assert shifted.shape == images.shape
     assert shifted.isfinite().all()
@@ -115,9 +136,10 @@ def test_a_higher_severity_moves_further_where_the_table_says_so(name, preset):
     assert distances[-1] > distances[0]
 
 
+@EVERYWHERE
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_seed_and_key_matter_for_random_corruptions_alone(name):
-    images = photographs(1).expand(8, -1, -1, -1)
+def test_seed_and_key_matter_for_random_corruptions_alone(name, device):
+    images = photographs(1, device=device).expand(8, -1, -1, -1)
     shift = shifts.corruption(name, 3)
     first, seeded = shift(images, KEYS), shift(images, KEYS, seed=1)
     assert torch.equal(first, shift(images, KEYS))

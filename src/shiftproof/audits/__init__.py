@@ -1,6 +1,6 @@
 """The main job: one section per question, and the report."""
 
-from shiftproof.audits.audit import audit, reopen
+from shiftproof.audits.auditing import audit, reopen
 from shiftproof.audits.outcome import Audit
 from shiftproof.audits.view import View
 

@@ -3,6 +3,7 @@
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.catalogue import corruption, facts, families, names, parse
 from shiftproof.shifts.chain import Chain
+from shiftproof.shifts.corrupting import Transform, corrupt
 from shiftproof.shifts.corruption import Corruption
 from shiftproof.shifts.operation import Operation
 
@@ -11,6 +12,8 @@ __all__ = [
     "Corruption",
     "Operation",
     "Shift",
+    "Transform",
+    "corrupt",
     "corruption",
     "facts",
     "families",

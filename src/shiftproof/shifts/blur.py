@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
+from shiftproof.shifts import kernels
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.filters import border_index, correlate, gaussian_blur, motion_blur, weighted_rows
 from shiftproof.shifts.levels import quantize_
@@ -77,10 +78,18 @@ class GlassBlur:
 
     def apply(self, images: Tensor, unit: Tensor, p: Parameters) -> Tensor:
         """Blur, truncate as the published generator does, exchange and blur."""
-        blurred = quantize_(gaussian_blur(images, p.sigma)).flatten(2)
-        source = exchange_sources(unit, round(p.delta))
-        glass = blurred.gather(2, source[:, None].expand(blurred.shape))
-        return gaussian_blur(glass.view(images.shape), p.sigma)
+        blurred = quantize_(gaussian_blur(images, p.sigma))
+        return gaussian_blur(exchange(blurred, unit, round(p.delta)), p.sigma)
+
+
+def exchange(images: Tensor, unit: Tensor, delta: int) -> Tensor:
+    """Return images, N x C x H x W, after local exchanges; `unit` and `delta` as for `exchange_sources`."""
+    if kernels.usable(images):
+        from shiftproof.shifts.kernels import blur
+
+        return blur.exchange(images, unit, delta)
+    source = exchange_sources(unit, delta)
+    return images.flatten(2).gather(2, source[:, None].expand(-1, images.shape[1], -1)).view(images.shape)
 
 
 def exchange_sources(unit: Tensor, delta: int) -> Tensor:
@@ -152,6 +161,10 @@ class ZoomBlur:
     def apply(self, images: Tensor, drawn: None, p: Parameters) -> Tensor:
         """Sum the four pixels of every enlargement that make a pixel: the same pixels and weights in all images."""
         count, channels, height, width = images.shape
+        if kernels.usable(images):
+            from shiftproof.shifts.kernels import blur
+
+            return blur.sum_zoomed(images, _zoom_scales(height, width, p.stop, p.step, images.device))
         rows, row_weights, columns, column_weights = _zoom_lookups(height, width, p.stop, p.step, images.device)
         pixels = images.view(count * channels, -1).T.contiguous()
         zoomed = torch.empty_like(images)
@@ -171,8 +184,7 @@ def _zoom_lookups(height: int, width: int, stop: float, step: float, device: tor
 
     Pixel (h, w) is the sum over 4K look-ups of pixel rows[h] + columns[w] times both weights.
     """
-    zooms = np.arange(1.0, stop, step)
-    share = torch.from_numpy(np.where(zooms == 1.0, 2.0, 1.0) / (len(zooms) + 1))
+    zooms, share = _zooms(stop, step)
     rows, row_weights = zoom_taps(height, zooms)
     columns, column_weights = zoom_taps(width, zooms)
     vertical, horizontal = (rows * width, row_weights * share[:, None]), (columns, column_weights)
@@ -184,15 +196,35 @@ def _zoom_lookups(height: int, width: int, stop: float, step: float, device: tor
     return tuple(lookups)
 
 
+@lru_cache(maxsize=32)
+def _zoom_scales(height: int, width: int, stop: float, step: float, device: torch.device) -> Tensor:
+    """Return where enlargements read, [K, 5]: first row and distance of rows, the same of columns, and the share."""
+    zooms, share = _zooms(stop, step)
+    places = [zoom_positions(side, zooms) for side in (height, width)]
+    scales = [scale for place in places for scale in (place[0], place[1] - place[0])]
+    return torch.stack([*scales, share], dim=1).to(device, torch.float32)
+
+
+def _zooms(stop: float, step: float) -> tuple[NDArray[np.float64], Tensor]:
+    """Return the enlargements and their shares in the mean, [K] each."""
+    zooms = np.arange(1.0, stop, step)
+    return zooms, torch.from_numpy(np.where(zooms == 1.0, 2.0, 1.0) / (len(zooms) + 1))
+
+
 def zoom_taps(side: int, zooms: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
-    """Return the two pixels between which each pixel of an enlarged line lies, and their weights: two of [side, K, 2].
+    """Return the two pixels around each pixel of an enlarged line, and their weights: two of [side, K, 2]."""
+    position = zoom_positions(side, zooms)
+    lower = position.floor().clamp_(max=side - 2)
+    after = position - lower
+    return torch.stack([lower, lower + 1], dim=2).long(), torch.stack([1 - after, after], dim=2)
+
+
+def zoom_positions(side: int, zooms: NDArray[np.float64]) -> Tensor:
+    """Return where the pixels of an enlarged line lie in the line, [side, K].
 
     A line is cut to its middle side / zoom pixels, stretched so that end pixels fall on end pixels, and trimmed.
     """
     crop = np.ceil(side / zooms)
     size = np.rint(crop * zooms)
     start, trim = (side - crop) // 2, (size - side) // 2
-    position = torch.from_numpy(start + (np.arange(side)[:, None] + trim) * (crop - 1) / (size - 1))
-    lower = position.floor().clamp_(max=side - 2)
-    after = position - lower
-    return torch.stack([lower, lower + 1], dim=2).long(), torch.stack([1 - after, after], dim=2)
+    return torch.from_numpy(start + (np.arange(side)[:, None] + trim) * (crop - 1) / (size - 1))

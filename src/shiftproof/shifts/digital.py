@@ -11,7 +11,7 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import elastic, jpeg
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.levels import from_levels, to_bytes
+from shiftproof.shifts.levels import to_bytes
 from shiftproof.shifts.pixelate import pixelate
 from shiftproof.shifts.tables import Parameters
 
@@ -80,7 +80,7 @@ class Pixelate:
     def apply(self, images: Tensor, drawn: None, p: Parameters) -> Tensor:
         """Resample the uint8 levels, at least one square in each direction."""
         height, width = (max(1, int(side * p.factor)) for side in images.shape[2:])
-        return from_levels(pixelate(to_bytes(images), height, width))
+        return pixelate(to_bytes(images), height, width)
 
 
 class JpegCompression:
@@ -95,7 +95,7 @@ class JpegCompression:
     def apply(self, images: Tensor, drawn: None, p: Parameters) -> Tensor:
         """Compress the uint8 levels."""
         compress = jpeg.compress_pillow if images.device.type == "cpu" else jpeg.compress_tensor
-        return from_levels(compress(to_bytes(images), round(p.quality)))
+        return compress(to_bytes(images), round(p.quality))
 
 
 class Distortion(NamedTuple):

@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from shiftproof.shifts import kernels
+
 _TRUNCATE = 3.0
 _LOST = 1e-4
 """Share of the field's energy that the cosines left out would carry."""
@@ -79,19 +81,24 @@ def affine_warp(images: Tensor, moves: Tensor) -> Tensor:
     right = x - (moves[:, 0, :1] + corner_x)
     below = y - (moves[:, 0, 1:] + corner_y)
 
-    def coordinate(from_x: Tensor, from_y: Tensor, corner: int, side: int) -> Tensor:
-        """Return the source along one axis, [N, H, W], in grid_sample's units of -1 to 1 between border centres."""
+    def coordinate(from_x: Tensor, from_y: Tensor, corner: int, side: int) -> tuple[Tensor, Tensor]:
+        """Return what column, [N, W], and row, [N, H], add to the source along one axis.
+
+        In grid_sample's units of -1 to 1 between border centres.
+        """
         along_x, along_y = from_x[:, None] * right + corner, from_y[:, None] * below
         unit = 2 / (side - 1)
-        return (along_x * unit - 1).float()[:, None, :] + (along_y * unit).float()[:, :, None]
+        return (along_x * unit - 1).float(), (along_y * unit).float()
 
-    grid = torch.stack(
-        [
-            coordinate(b * scale, -a * scale, corner_x, width),
-            coordinate((b - d) * scale, (c - a) * scale, corner_y, height),
-        ],
-        dim=3,
+    sources = (
+        coordinate(b * scale, -a * scale, corner_x, width),
+        coordinate((b - d) * scale, (c - a) * scale, corner_y, height),
     )
+    if kernels.usable(images):
+        from shiftproof.shifts.kernels.elastic import sample_affine
+
+        return sample_affine(images, *(torch.stack(parts, dim=1) for parts in zip(*sources, strict=True)))
+    grid = torch.stack([across[:, None, :] + down[:, :, None] for across, down in sources], dim=3)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=True)
 
 
@@ -100,7 +107,12 @@ def displace(images: Tensor, displacement: Tensor) -> Tensor:
     height, width = images.shape[2:]
     x, y = (torch.arange(side, device=images.device) for side in (width, height))
     # grid_sample's units run from -1 to 1 between the outer edges of the border pixels.
-    across = torch.add((2 * x + 1) / width - 1, displacement[:, 0], alpha=2 / width)
-    down = torch.add(((2 * y + 1) / height - 1)[:, None], displacement[:, 1], alpha=2 / height)
+    x, y = (2 * x + 1) / width - 1, (2 * y + 1) / height - 1
+    if kernels.usable(images):
+        from shiftproof.shifts.kernels.elastic import sample_displaced
+
+        return sample_displaced(images, x, y, displacement)
+    across = torch.add(x, displacement[:, 0], alpha=2 / width)
+    down = torch.add(y[:, None], displacement[:, 1], alpha=2 / height)
     grid = torch.stack([across, down], dim=3)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)

@@ -2,7 +2,7 @@
 
 Every filter gives an image the same bits in any batch. Convolutions and matrix products choose their algorithm by
 batch size, so they are not used: `weighted_rows` sums in the order of its index, and Fourier transforms act on each
-plane by itself.
+plane by itself. On CUDA a kernel makes all of these sums directly.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from shiftproof.shifts import kernels
 
 Border = Literal["nearest", "reflect", "reflect-101"]
 """How an image goes on beyond its edge: `aaa|abc|ccc`, `cba|abc|cba` or `.cb|abc|ba.`."""
@@ -48,6 +50,10 @@ def gaussian_blur(images: Tensor, sigma: float, *, mode: Border = "nearest", tru
     radius = int(truncate * sigma + 0.5)
     if radius == 0:
         return images.clone()
+    if _summable(images, radius, mode):
+        offsets, still, weights = _gaussian_taps(sigma, radius, images.device)
+        mixed = _sum_moved(images, offsets, still, weights, mode, (radius, 0))
+        return _sum_moved(mixed, still, offsets, weights, mode, (0, radius))
     blurred = images
     for side in images.shape[2:]:
         # Rows are summed, then columns become rows.
@@ -64,6 +70,8 @@ def correlate(images: Tensor, kernel: Tensor) -> Tensor:
     """
     height, width = images.shape[2:]
     reach = len(kernel) // 2
+    if _summable(images, reach, "reflect-101"):
+        return _sum_moved(images, *_kernel_taps(kernel, images.device), "reflect-101", (reach, reach))
     if reach <= _DIRECT:
         mirrored = _mirror(images, reach)
         total = torch.zeros_like(images)
@@ -87,11 +95,11 @@ def motion_blur(images: Tensor, angle: Tensor, radius: float, sigma: float) -> T
     repeated.
     """
     height, width = images.shape[2:]
-    steps = torch.arange(2 * round(radius) + 1, dtype=torch.float64)
-    weights = torch.exp(-0.5 * (steps / max(sigma, 1e-6)) ** 2)
-    weights = (weights / weights.sum()).to(images)
-    steps, angle = steps.to(images.device), torch.deg2rad(angle.double())
+    steps, weights = _walk(round(radius), sigma, images.device)
+    angle = torch.deg2rad(angle.double())
     dx, dy = (torch.ceil(steps * along[:, None] - 0.5).long() for along in (angle.cos(), angle.sin()))
+    if _summable(images, 0, "nearest"):
+        return _sum_moved(images, dy.int(), dx.int(), weights, "nearest", (len(steps) - 1, len(steps) - 1))
 
     # On a torus that is larger than the image by the longest walk, all walks of an image leave it on the same side:
     # the margin is filled from there.
@@ -105,6 +113,48 @@ def motion_blur(images: Tensor, angle: Tensor, radius: float, sigma: float) -> T
     spectrum = torch.fft.rfft2(extended).mul_(response)
     smeared: Tensor = torch.fft.irfft2(spectrum, s=size)
     return smeared[:, :, :height, :width]
+
+
+def _summable(images: Tensor, reach: int, mode: Border) -> bool:
+    """Whether a kernel can sum images moved by up to `reach`: on CUDA, and mirrored at most once."""
+    return kernels.usable(images) and (mode == "nearest" or reach < min(images.shape[2:]))
+
+
+def _sum_moved(
+    images: Tensor, down: Tensor, across: Tensor, weights: Tensor, mode: Border, reach: tuple[int, int]
+) -> Tensor:
+    """Return sums over k of images moved by down[k], across[k], at most `reach`, times weights[k]; on CUDA."""
+    from shiftproof.shifts.kernels import filters
+
+    return filters.sum_moved(images.contiguous(), down, across, weights, mode, reach)
+
+
+@lru_cache(maxsize=32)
+def _gaussian_taps(sigma: float, radius: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the offsets of a Gaussian's taps, as many zeros, and their weights, [K] each."""
+    offsets = torch.arange(-radius, radius + 1, dtype=torch.int32)
+    weights = torch.exp(-0.5 * (offsets.double() / sigma) ** 2)
+    weights = (weights / weights.sum()).float()
+    return offsets.to(device), torch.zeros_like(offsets, device=device), weights.to(device)
+
+
+@lru_cache(maxsize=32)
+def _kernel_taps(kernel: Tensor, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the moves down and across of a kernel's taps other than 0, and their weights, [K] each.
+
+    The cache knows a kernel by its identity: kernels are cached themselves.
+    """
+    down, across = kernel.nonzero(as_tuple=True)
+    reach, weights = len(kernel) // 2, kernel[down, across].float()
+    return (down - reach).int().to(device), (across - reach).int().to(device), weights.to(device)
+
+
+@lru_cache(maxsize=32)
+def _walk(radius: int, sigma: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the steps of a walk, float64, and their weights: one half of a Gaussian, [2 * radius + 1] each."""
+    steps = torch.arange(2 * radius + 1, dtype=torch.float64)
+    weights = torch.exp(-0.5 * (steps / max(sigma, 1e-6)) ** 2)
+    return steps.to(device), (weights / weights.sum()).float().to(device)
 
 
 def _mix_rows(images: Tensor, index: Tensor, weights: Tensor) -> Tensor:

@@ -9,13 +9,15 @@ transform rounds a coefficient the other way.
 from __future__ import annotations
 
 import io
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+
+from shiftproof.keyed import over_threads
+from shiftproof.shifts import kernels
 
 # The tables of T.81, Annex K, at quality 50.
 _LUMA = (
@@ -48,26 +50,30 @@ def compress_pillow(levels: Tensor, quality: int) -> Tensor:
 
     Images are spread over threads, as many as torch uses: the codec runs without the interpreter lock.
     """
-    pixels = levels.permute(0, 2, 3, 1).contiguous().numpy()
-    decoded = np.empty_like(pixels)
+    count, channels, height, width = levels.shape
+    # Pillow packs and unpacks images whose channels take turns line by line.
+    mode, layout = ("L", "L") if channels == 1 else ("RGB", "RGB;L")
+    lines = np.ascontiguousarray(levels.numpy().transpose(0, 2, 1, 3))
+    decoded = np.empty(levels.shape, np.uint8)
 
-    def work(rows: range) -> None:
-        for row in rows:
-            file = io.BytesIO()
-            # Pillow takes images of one channel without the channel.
-            image = pixels[row].squeeze(-1) if pixels.shape[3] == 1 else pixels[row]
-            Image.fromarray(image).save(file, format="JPEG", quality=quality)
-            decoded[row] = np.asarray(Image.open(file, formats=("JPEG",))).reshape(decoded[row].shape)
+    def work(row: int) -> None:
+        file = io.BytesIO()
+        image = Image.frombytes(mode, (width, height), lines[row].tobytes(), "raw", layout)
+        image.save(file, format="JPEG", quality=quality)
+        # What the file says is known, so it is not opened as one but decoded at once.
+        image = Image.frombytes(mode, (width, height), file.getvalue(), "jpeg", mode, "")
+        unpacked = np.frombuffer(image.tobytes("raw", layout), np.uint8)
+        decoded[row] = unpacked.reshape(height, channels, width).transpose(1, 0, 2)
 
-    parts = min(torch.get_num_threads(), len(pixels))
-    with ThreadPoolExecutor(parts) as pool:
-        list(pool.map(work, [range(part, len(pixels), parts) for part in range(parts)]))
-    return torch.from_numpy(decoded).permute(0, 3, 1, 2)
+    over_threads(work, count, cost=count * height * width)
+    return torch.from_numpy(decoded)
 
 
 def compress_tensor(levels: Tensor, quality: int) -> Tensor:
     """Return uint8 images, N x C x H x W, after the losses of baseline JPEG, on any device."""
     height, width = levels.shape[2:]
+    if kernels.usable(levels):
+        return _compress_fused(levels.contiguous(), quality)
     # Edge columns are repeated to whole blocks, of 16 pixels for the sake of halved chroma; rows to whole pairs.
     padded = _repeat_edges(levels.to(torch.int32), -height % 2, -width % 16)
     if levels.shape[1] == 1:
@@ -77,6 +83,21 @@ def compress_tensor(levels: Tensor, quality: int) -> Tensor:
     chroma = _transform_and_quantize(_halve(chroma), _CHROMA, quality)
     chroma = _double(chroma[..., : -(-height // 2), : -(-width // 2)])[..., :height, :width]
     return _to_rgb(luma, chroma)
+
+
+def _compress_fused(levels: Tensor, quality: int) -> Tensor:
+    """Do the same with kernels, on CUDA."""
+    from shiftproof.shifts.kernels import jpeg as fused
+
+    transform = _block_transform(levels.device)
+
+    def lossy(blocks: Tensor, table: tuple[tuple[int, ...], ...]) -> Tensor:
+        coefficients = fused.quantize_(blocks @ transform.T, _steps(table, quality, levels.device))
+        return coefficients @ transform
+
+    luma = lossy(fused.luma_blocks(levels), _LUMA)
+    chroma = lossy(fused.chroma_blocks(levels), _CHROMA) if levels.shape[1] == 3 else None
+    return fused.assemble(luma, chroma, *levels.shape[2:])
 
 
 def quantization_table(table: tuple[tuple[int, ...], ...], quality: int) -> list[list[int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shiftproof.shifts import kernels
+
 _SLACK = 2.0**-12
 """Added before truncation: level k held as the float32 nearest to k / 255 must stay k. Far below what can be seen."""
 
@@ -14,9 +16,16 @@ def quantize(images: Tensor) -> Tensor:
     return quantize_(images.clone())
 
 
-def quantize_(images: Tensor) -> Tensor:
-    """Do the same in place."""
-    return images.clamp_(0.0, 1.0).mul_(255.0).add_(_SLACK).floor_().div_(255.0)
+def quantize_(images: Tensor, out: Tensor | None = None) -> Tensor:
+    """Do the same in place, or into `out`, using the images as scratch space. Images of uint8 are levels already."""
+    if images.dtype == torch.uint8:
+        return from_levels(images) if out is None else torch.div(images, 255.0, out=out)
+    if out is None and kernels.usable(images) and images.is_contiguous():
+        from shiftproof.shifts.kernels import levels
+
+        return levels.quantize_(images, _SLACK)
+    images.clamp_(0.0, 1.0).mul_(255.0).add_(_SLACK).floor_()
+    return torch.div(images, 255.0, out=images if out is None else out)
 
 
 def to_levels(images: Tensor) -> Tensor:
@@ -26,9 +35,18 @@ def to_levels(images: Tensor) -> Tensor:
 
 def to_bytes(images: Tensor) -> Tensor:
     """Return the levels of images in [0, 1] as uint8."""
-    return images.mul(255.0).add_(_SLACK).to(torch.uint8)
+    if kernels.usable(images) and images.is_contiguous():
+        from shiftproof.shifts.kernels import levels
+
+        return levels.to_bytes(images, _SLACK)
+    # Straight to uint8, torch converts one number at a time.
+    return images.mul(255.0).add_(_SLACK).to(torch.int16).to(torch.uint8)
 
 
 def from_levels(levels: Tensor) -> Tensor:
     """Return levels, uint8 or whole float32 numbers, as float32 images in [0, 1]."""
-    return levels.to(torch.float32) / 255.0
+    if kernels.usable(levels) and levels.is_contiguous():
+        from shiftproof.shifts.kernels import levels as fused
+
+        return fused.from_levels(levels)
+    return levels.to(torch.float32, copy=True).div_(255.0)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
+from shiftproof.shifts import kernels
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.tables import Parameters
 
@@ -48,6 +49,10 @@ class ImpulseNoise:
 
     def apply(self, images: Tensor, unit: Tensor, p: Parameters) -> Tensor:
         """Numbers under amount / 2 are pepper, numbers under amount are salt."""
+        if kernels.usable(images):
+            from shiftproof.shifts.kernels.noise import hit
+
+            return hit(images, unit, p.amount)
         # As arithmetic, because a random mask costs a processor a wrong guess at every change.
         kept = unit.clone().ge_(p.amount)
         salt = unit.clone().ge_(p.amount / 2).sub_(kept)
@@ -67,6 +72,10 @@ class ShotNoise:
     def apply(self, images: Tensor, unit: Tensor, p: Parameters) -> Tensor:
         """Turn numbers into counts by the alias method: one look-up each, whatever the distribution."""
         table = photon_counts(p.photons, images.device)
+        if kernels.usable(images):
+            from shiftproof.shifts.kernels.noise import look_up_counts
+
+            return look_up_counts(images, unit, *table)
         number = unit * table.columns
         column = number.floor()
         cell = images.mul(255).round_().mul_(table.columns).add_(column).to(torch.int32)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shiftproof.shifts import kernels
+
 ROUGHNESS = 100.0
 """The size of the first offsets, from which the others follow by the decay."""
 
@@ -28,12 +30,21 @@ def plasma(unit: Tensor, decay: float) -> Tensor:
     n, wibble = 1, ROUGHNESS
     grid = torch.zeros_like(unit[:, :1]).view(-1, 1, 1)
     while n * n < unit.shape[1]:
-        reach = wibble * wibble
-        offsets = unit[:, n * n : 4 * n * n].view(-1, 3, n, n).sub(0.5).mul_(2.0 * reach)
-        grid = _double(grid, *offsets.unbind(1))
+        grid = _doubled(grid, unit, wibble * wibble)
         n, wibble = 2 * n, wibble / decay
     low, high = (bound.view(-1, 1, 1) for bound in torch.aminmax(grid.flatten(1), dim=1))
     return grid.sub_(low).div_(high - low)
+
+
+def _doubled(corners: Tensor, unit: Tensor, reach: float) -> Tensor:
+    """Return a grid of twice the side from its corners, [N, n, n], and offsets in (-reach, reach)."""
+    if kernels.usable(corners):
+        from shiftproof.shifts.kernels import plasma as fused
+
+        return fused.double(corners, unit, reach)
+    n = corners.shape[1]
+    offsets = unit[:, n * n : 4 * n * n].view(-1, 3, n, n).sub(0.5).mul_(2.0 * reach)
+    return _double(corners, *offsets.unbind(1))
 
 
 def _double(corners: Tensor, centre: Tensor, across: Tensor, down: Tensor) -> Tensor:

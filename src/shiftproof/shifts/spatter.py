@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
+from shiftproof.shifts import kernels
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.color import luma
-from shiftproof.shifts.filters import gaussian_blur
+from shiftproof.shifts.filters import correlate, gaussian_blur
 from shiftproof.shifts.tables import Parameters
 
 WATER = (175 / 255, 238 / 255, 238 / 255)
@@ -32,6 +33,10 @@ _STEPS = (
     *((1, 2, 2.1969), (2, 1, 2.1969), (1, -2, 2.1969), (2, -1, 2.1969)),
 )
 """Moves (down, across) and lengths whose shortest sums approximate Euclidean distances (Borgefors 1986)."""
+
+_ALL = torch.ones(3, 3)
+_LIGHT = torch.tensor([[-2.0, -1.0, 0.0], [-1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])
+"""Sums of a pixel and its neighbours: all of them, and those on the lit side less those on the other."""
 
 
 class Spatter:
@@ -69,6 +74,10 @@ def outlines(levels: Tensor) -> Tensor:
     An edge is a ridge of the Sobel gradient above the upper threshold, or above the lower one and beside such a point.
     Canny follows faint ridges further; drops, whose outlines are steps from 0, have hardly any.
     """
+    if kernels.usable(levels):
+        from shiftproof.shifts.kernels import spatter as fused
+
+        return fused.outlines(levels.contiguous())
     framed = _frame(levels.short(), "edge")
     tall = framed[:, :-2] + 2 * framed[:, 1:-1] + framed[:, 2:]
     wide = framed[:, :, :-2] + 2 * framed[:, :, 1:-1] + framed[:, :, 2:]
@@ -101,19 +110,29 @@ def chamfer_distance(marks: Tensor) -> Tensor:
     for down, across, length in _STEPS:
         times = 1
         while times * length < _FURTHEST and times * down < height and times * abs(across) < width:
-            further = distance + round(times * length * _FINE)
-            for steps in (times, -times):
-                (ys, ys_from), (xs, xs_from) = _overlap(steps * down), _overlap(steps * across)
-                nearer = distance[:, ys, xs]
-                torch.minimum(nearer, further[:, ys_from, xs_from], out=nearer)
+            distance = _step(distance, times * down, times * across, round(times * length * _FINE))
             times *= 2
+    return distance
+
+
+def _step(distance: Tensor, down: int, across: int, length: int) -> Tensor:
+    """Extend paths by a step and by its opposite; may change `distance`."""
+    if kernels.usable(distance):
+        from shiftproof.shifts.kernels import spatter as fused
+
+        return fused.step(distance, down, across, length)
+    further = distance + length
+    for way in (1, -1):
+        (ys, ys_from), (xs, xs_from) = _overlap(way * down), _overlap(way * across)
+        nearer = distance[:, ys, xs]
+        torch.minimum(nearer, further[:, ys_from, xs_from], out=nearer)
     return distance
 
 
 def equalize(levels: Tensor) -> Tensor:
     """Equalise the histograms of small whole numbers, [N, H, W] uint8 up to 20 -> int16 in 0..255."""
     flat = levels.flatten(1)
-    below = torch.stack([(flat <= level).sum(dim=1) for level in range(_FURTHEST + 1)], dim=1)
+    below = _count_up_to(levels)
     total = flat.shape[1]
     lowest = torch.where(below == 0, total, below).amin(dim=1, keepdim=True)
     # The lowest level present becomes 0, the highest 255.
@@ -121,14 +140,30 @@ def equalize(levels: Tensor) -> Tensor:
     return equal.gather(1, flat.long()).view(levels.shape)
 
 
+def _count_up_to(levels: Tensor) -> Tensor:
+    """Return how many pixels are at most 0, 1, ..., 20, [N, 21] int64."""
+    if kernels.usable(levels):
+        from shiftproof.shifts.kernels import spatter as fused
+
+        return fused.histogram(levels.contiguous())[:, : _FURTHEST + 1].cumsum(dim=1)
+    bins = _FURTHEST + 1
+    first = torch.arange(len(levels), device=levels.device)[:, None] * bins
+    counts = torch.bincount((levels.flatten(1) + first).flatten(), minlength=len(levels) * bins)
+    return counts.view(-1, bins).cumsum(dim=1)
+
+
 def _lit(depth: Tensor) -> Tensor:
-    """Shade a relief lit from the lower right, [N, H, W] int16."""
+    """Shade a relief lit from the lower right, [N, H, W] whole numbers."""
+    if kernels.usable(depth):
+        return correlate(depth[:, None].float(), _LIGHT)[:, 0]
     (nw, n, _), (w, here, e), (_, s, se) = _neighbours(_frame(depth, "mirror"))
     return (here + e).add_(s).add_(se, alpha=2).sub_(nw, alpha=2).sub_(n).sub_(w)
 
 
 def _sum3(planes: Tensor) -> Tensor:
     """Add up 3 x 3 pixels, mirrored about the border pixels."""
+    if kernels.usable(planes):
+        return correlate(planes[:, None], _ALL)[:, 0]
     framed = _frame(planes, "mirror")
     rows = (framed[:, :-2] + framed[:, 1:-1]).add_(framed[:, 2:])
     return (rows[:, :, :-2] + rows[:, :, 1:-1]).add_(rows[:, :, 2:])

@@ -52,7 +52,7 @@ class Adaptation(Section):
                             shift=f"{name}@{severity:g}",
                             batch=batch,
                             prior=prior,
-                            images=min(images, 2 * BATCH),
+                            images=min(images, max(BATCH, images // 4)),
                             seed=settings.seed,
                         )
 

@@ -1,0 +1,120 @@
+"""What writes corrupted copies of a set of images, in cells that can be lost and run again: a run of images, one shift.
+
+Files (`file_copies`) and arrays (`array_copies`) differ in how images are read and written; the rest is here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import torch
+
+from shiftproof.data import BadFile
+from shiftproof.runs import Cell, Json, Row
+from shiftproof.shifts.suites import Target
+
+SLICE_VALUES = 2**25
+"""A cell holds so many values of images at most, unless one image alone has more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies(ABC):
+    """Copies of some images in the folder `out`, one for each target; it can be sent to worker processes."""
+
+    slice_images: ClassVar[int]
+    """A cell writes so many images at most."""
+
+    out: Path
+    targets: tuple[Target, ...]
+    seed: int
+    device: str
+    threads: int | None = None
+
+    @property
+    @abstractmethod
+    def values(self) -> Sequence[int]:
+        """How many values each image has."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with any image."""
+
+    @property
+    @abstractmethod
+    def bad(self) -> tuple[BadFile, ...]:
+        """The files that are left out."""
+
+    @abstractmethod
+    def prepare(self, begun: Sequence[Cell]) -> None:
+        """Make the folder ready for cells to be written, after those of an earlier run."""
+
+    @abstractmethod
+    def read(self, rows: range) -> Any:
+        """Return a run of images, for `write`."""
+
+    @abstractmethod
+    def write(self, images: Any, rows: range, target: Target) -> Row:
+        """Shift a run of images and write them, with the same result however often it is done."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Complete the folder when all cells are written."""
+
+    @abstractmethod
+    def describe(self, left_out: Sequence[BadFile]) -> dict[str, Json]:
+        """Return what a manifest says of the images."""
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return runs of images, every shift of one run before the next run, so that it is read once."""
+        return tuple(
+            Cell("corrupt", shift=target.shift.label, target=number, start=start, stop=stop)
+            for start, stop in slices(self.values, self.slice_images)
+            for number, target in enumerate(self.targets)
+        )
+
+    def target(self, cell: Cell) -> Target:
+        """Return what a cell writes."""
+        return self.targets[cast(int, cell["target"])]
+
+    def __call__(self) -> Copier:
+        """Return what writes cells in this process."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        return Copier(self)
+
+
+class Copier:
+    """A worker of `runs`, which keeps the images of the last cell: the other shifts of these images come next."""
+
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
+        self._rows = range(0)
+        self._images: Any = None
+
+    def measure(self, cell: Cell) -> Row:
+        """Write a run of images under one shift."""
+        rows = range(cast(int, cell["start"]), cast(int, cell["stop"]))
+        if rows != self._rows:
+            self._images = self._copies.read(rows)
+            self._rows = rows
+        return self._copies.write(self._images, rows, self._copies.target(cell))
+
+
+def slices(values: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Cut images, given how many values each has, into runs of at most so many images that fit in memory.
+
+    >>> list(slices([10, 10, 2**25, 10], most=64))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    start = total = 0
+    for index, count in enumerate(values):
+        if index > start and (index - start == most or total + count > SLICE_VALUES):
+            yield start, index
+            start, total = index, 0
+        total += count
+    yield start, len(values)
