@@ -148,7 +148,7 @@ def with_two_threads(call):
 
 @pytest.mark.parametrize("cost", [1, 10**9], ids=["small", "large"])
 def test_work_over_threads_is_done_once_each_and_leaves_the_setting_of_torch_alone(cost):
-    done = []
+    done: list[int] = []
     _, after = with_two_threads(lambda: over_threads(done.append, 9, cost=cost))
     assert sorted(done) == list(range(9))
     assert after == 2
