@@ -42,7 +42,7 @@ pytest: $(VENV)/developing
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
 
 test-slow: $(VENV)/developing
-	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) --dist loadfile -m slow
 
 clean:
 	rm -rf $(VENV) docs/_build build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

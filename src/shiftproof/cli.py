@@ -157,7 +157,7 @@ def corrupt(
     textures: Annotated[Path | None, typer.Option(help="Folder of photographs for a suite's frost.")] = None,
     on_bad_file: Annotated[str, typer.Option(help="fail or skip, when an image cannot be read.")] = "fail",
     device: Annotated[
-        str, typer.Option(help="cpu, which gives the same bytes on every machine; cuda, cuda:1 or auto.")
+        str, typer.Option(help="cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.")
     ] = "cpu",
     executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
     workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,

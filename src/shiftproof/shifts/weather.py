@@ -57,8 +57,8 @@ class Snow:
         """Make the layer and lay it over the whitened image."""
         layer = _zoomed(drawn.field, images.shape[2], images.shape[3], p.zoom)
         layer = quantize_(F.threshold(layer, p.threshold, 0.0))
-        # The published generator stores the blurred layer as an 8-bit image, rounded.
-        layer = motion_blur(layer, drawn.angle, p.radius, p.sigma).mul_(255.0).round_().div_(255.0)
+        # The published generator stores the blurred layer as an 8-bit image.
+        layer = quantize_(motion_blur(layer, drawn.angle, p.radius, p.sigma))
         snow = layer + layer.flip(2, 3)
         white = torch.maximum(images, luma(images) * 1.5 + 0.5)
         return torch.lerp(white, images, p.mix).add_(snow)

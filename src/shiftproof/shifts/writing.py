@@ -82,7 +82,7 @@ def write_corrupted(
     side and crops the centre. A suite has its own severity table, shifts have that of the image size or of `preset`.
     `textures` is a folder of photographs for a suite's frost. Images are corrupted as by `shift(images, keys, seed)`
     with the keys of `load_data`: the index in an array, a digest of the path in a folder. The CPU is the default
-    `device` because it gives the same bytes on every machine. `watch(done, all, result)` hears of progress.
+    `device` because every machine draws the same numbers on it. `watch(done, all, result)` hears of progress.
 
     >>> written = write_corrupted("demo", folder / "copy", shifts=["contrast@5"])
     >>> written.images, sorted(path.name for path in written.folder.glob("*.npy"))
@@ -103,7 +103,7 @@ def write_corrupted(
     folder = Path(out).expanduser()
     _check_place(source, folder)
     count = workers if workers is not None else os.cpu_count() or 1
-    threads = max(1, (os.cpu_count() or 1) // count) if executor == "processes" else None
+    threads = max(1, (os.cpu_count() or 1) // max(1, count)) if executor == "processes" else None
     copies = _copies(source, folder, order, on_bad_file, threads)
     subject = {"version": __version__, "data": copies.fingerprint, "corruption": order.text}
     with Store(folder, subject) as store:
