@@ -5,8 +5,24 @@ logits = adapted(images)          # predicts, and learns from the images
 """
 
 from shiftproof.adapters.adapter import Adapter
-from shiftproof.adapters.catalogue import METHODS, adapt, method
+from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method
+from shiftproof.adapters.guard import Guard
 from shiftproof.adapters.method import Method, Parts, Step
-from shiftproof.adapters.resets import each_shift, every, never
+from shiftproof.adapters.resets import Reset, each_shift, every, never
 
-__all__ = ["METHODS", "Adapter", "Method", "Parts", "Step", "adapt", "each_shift", "every", "method", "never"]
+__all__ = [
+    "METHODS",
+    "Adapter",
+    "Facts",
+    "Guard",
+    "Method",
+    "Parts",
+    "Reset",
+    "Step",
+    "adapt",
+    "each_shift",
+    "every",
+    "facts",
+    "method",
+    "never",
+]

@@ -6,212 +6,285 @@ One adapter serves one stream: what it learns from a batch shapes its answers to
 from __future__ import annotations
 
 import copy
+import math
 import warnings
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from shiftproof.adapters import resets
-from shiftproof.adapters.method import Method, Options, Step
-from shiftproof.adapters.norms import AdaptiveBatchNorm, BatchStatistics, replace_batch_norms
-from shiftproof.errors import DataError
+from shiftproof.adapters.checks import NotFiniteError, check_images, check_logits, is_program
+from shiftproof.adapters.learning import learn
+from shiftproof.adapters.method import Memory, Method, Options
+from shiftproof.adapters.norms import NormPolicy, SourceStatistics, replace_batch_norms
+from shiftproof.errors import DataError, ModelError
+from shiftproof.keyed import Keyed
+from shiftproof.models.identity import digest
 
 
 class Adapter(nn.Module):
     """A model that adapts while it predicts: `adapted(images)` returns logits and learns from the images.
 
-    `source` is the model as it was given, untouched; `model` is the adapted copy. `state_dict()` holds everything
-    that changes: loading it continues the stream bit for bit. Counts: `steps` batches answered, `updates` made,
-    `resets`, and `skipped` batches whose logits were not finite (answered by the source).
+    `source` is the model as it was given, never touched and never run; `model` is the adapted copy, always in
+    evaluation mode, whatever `train()` is told. Which of its parameters learn is the method's choice, not that of their
+    `requires_grad`. `state_dict()` is a copy of everything that changes: loading it, here or in another adapter of the
+    same method, options and model, continues the stream bit for bit.
+
+    Counts: `steps` batches answered, `updates` made, `resets`, and `skipped` batches that could not be learnt from: not
+    finite logits, which are answered by the source, or not finite gradients.
     """
+
+    source: nn.Module
 
     def __init__(self, model: nn.Module, method: Method, options: Options) -> None:
         super().__init__()
         self.method, self.options = method, options
         self.parts = method.parts(options)
+        self.reset_policy = resets.parse(options.reset)
         object.__setattr__(self, "source", model)  # not a submodule: it is not part of the state
-        self.model = copy.deepcopy(model).eval()
-        self.model.requires_grad_(False)
-        replace_batch_norms(self.model, self.parts.norm)
-        self.trained = dict(self.parts.trains(self.model)) if self.parts.trains else {}
+        self.model = _own(model)
+        self.norms = replace_batch_norms(self.model, self.parts.norm)
+        self.trained = _distinct(self.parts.trains(self.model)) if self.parts.trains else {}
+        if self.parts.trains and not self.trained:
+            raise ModelError(
+                f"Method {method.name!r} finds nothing that could learn.",
+                expected="normalisation layers with a scale and a shift (affine)",
+                came=f"{type(model).__name__}, whose layers have none",
+                instead="bn, which needs statistics alone",
+            )
         for parameter in self.trained.values():
             parameter.requires_grad_(True)
-        self.reset_policy = resets.parse(options.reset)
-        self.memory: dict[str, Tensor] = {}
+        self.memory: Memory = {}
         self.steps = self.updates = self.resets = self.skipped = 0
+        self.shape: tuple[int, ...] | None = None
         self.shift: str | None = None
-        self.shift_is_new = False
-        self._shape: tuple[int, ...] | None = None
-        self._start = self._changing()
+        self.adapted_to: str | None = None
+        self._identity = digest(dict(model.state_dict()))
+        self.starts = {name: tensor.detach().clone() for name, tensor in self.changing().items()}
         self._new_optimizer()
-
-    source: nn.Module
+        self.register_state_dict_post_hook(_copy_tensors)  # type: ignore[no-untyped-call]
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [N, C] of images [N, ...] and adapt to them."""
-        self._check(images)
+        check_images(images, self)
         if self.reset_policy.due(self):
             self.reset()
-        self.shift_is_new = False
-        joined = self._joined(images)
-        with torch.enable_grad() if self.trained else torch.no_grad():
-            logits = (self.parts.learn or learn)(self, joined)
-        self.steps += 1
-        return logits[-len(images) :].detach()
+        self.shape, self.adapted_to = tuple(images.shape[1:]), self.shift
+        before = dict(self.memory)
+        with torch.inference_mode(mode=False), torch.set_grad_enabled(bool(self.trained)):
+            joined = self._joined(images.clone() if images.is_inference() else images)
+            try:
+                logits = (self.parts.learn or learn)(self, joined).detach()
+            except NotFiniteError:
+                self.memory = before
+                return self._answer_with_source(images)
+            except BaseException:
+                self.memory = before
+                raise
+            self._finish(joined, logits)
+        return logits[-len(images) :]
 
     def predict(self, images: Tensor) -> Tensor:
-        """Return logits of the adapted model without learning from the images."""
+        """Return the logits the method would answer, without learning from the images; nothing changes."""
+        check_images(images, self)
         with torch.no_grad():
-            return self.run(images)
+            try:
+                return (self.parts.predict or Adapter.run)(self, self._joined(images))[-len(images) :]
+            except NotFiniteError:
+                return self.source_logits(images)
 
-    def run(self, images: Tensor) -> Tensor:
-        """Run the adapted copy, in reduced precision where that was chosen."""
+    def run(self, images: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Run the adapted copy, in reduced precision where that was chosen, with other tensors in place if given.
+
+        `weights` replaces parameters and buffers by name, for teachers and anchors.
+        """
+        for norm in self.norms.values():
+            norm.pending = None
         with self._precision(images):
-            logits: Tensor = self.model(images)
-        return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+            logits = functional_call(self.model, dict(weights), (images,)) if weights else self.model(images)
+        return check_logits(logits, images)
+
+    def anchor(self, images: Tensor) -> Tensor:
+        """Return the logits of the start, under the method's norm policy: what no learning would have answered."""
+        with torch.no_grad():
+            return self.run(images, self.starts)
+
+    def source_logits(self, images: Tensor) -> Tensor:
+        """Return the logits of the source model in evaluation mode, finite or not."""
+        with torch.no_grad(), self.normalising(SourceStatistics()), self._precision(images):
+            logits = functional_call(self.model, self.starts, (images,)) if self.starts else self.model(images)
+        return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits  # type: ignore[no-any-return]
 
     def update(self, loss: Tensor) -> None:
         """Take one optimiser step on a loss."""
+        self.descend(torch.autograd.grad(loss, list(self.trained.values()), allow_unused=True))
+
+    def descend(self, gradients: Sequence[Tensor | None]) -> None:
+        """Take one optimiser step along gradients, one per trained parameter; along none that is not finite."""
         if self.optimizer is None:
             raise RuntimeError(f"method {self.method.name!r} has no optimiser")
+        parameters = list(self.trained.values())
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        # Clipping at infinity changes nothing and returns the norm in one go.
+        if bool(nn.utils.clip_grad_norm_(parameters, math.inf).isfinite()):
+            self.optimizer.step()
+            self.updates += 1
+        else:
+            self.skipped += 1
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        self.updates += 1
 
     def reset(self, *, optimizer: bool = True) -> None:
         """Go back to the start: parameters, gathered statistics, memory and (unless told otherwise) the optimiser."""
-        with torch.no_grad():
-            for name, tensor in self._changing(copied=False).items():
-                tensor.copy_(self._start[name])
+        self.restart(optimizer=optimizer)
         self.memory = {}
-        if optimizer:
-            self._new_optimizer()
         self.resets += 1
 
-    def start(self, name: str) -> Tensor:
-        """Return a trained parameter as it was at the start."""
-        return self._start[name]
+    def restart(self, *, optimizer: bool = True) -> None:
+        """Put parameters, gathered statistics and the optimiser back; keep the memory, and count nothing."""
+        with torch.no_grad():
+            for name, tensor in self.changing().items():
+                tensor.copy_(self.starts[name])
+        for norm in self.norms.values():
+            norm.pending = None
+        if optimizer:
+            self._new_optimizer()
 
     def announce(self, shift: str) -> None:
         """Say which shift the next images are under, for the reset policy `each_shift`."""
-        self.shift_is_new = self.shift is not None and shift != self.shift
         self.shift = shift
 
-    def answer_with_source(self, images: Tensor) -> Tensor:
-        """Count a batch that cannot be learnt from and answer it with the source model."""
-        self.skipped += 1
-        if not all(bool(parameter.isfinite().all()) for parameter in self.trained.values()):
-            self.reset()
-        with torch.no_grad():
-            logits: Tensor = self.source(images)
-        return logits
+    def rng(self, name: str, count: int) -> Keyed:
+        """Return a generator of `count` rows for this step, keyed by (seed, name, step)."""
+        device = next((tensor.device for tensor in self.model.parameters()), None)
+        return Keyed(self.options.seed, torch.arange(count), device=device).fork(f"{name}/{self.steps}")
+
+    @contextmanager
+    def normalising(self, policy: NormPolicy) -> Iterator[None]:
+        """Use another norm policy for a while."""
+        known = [norm.policy for norm in self.norms.values()]
+        for norm in self.norms.values():
+            norm.policy = policy
+        try:
+            yield
+        finally:
+            for norm, old in zip(self.norms.values(), known, strict=True):
+                norm.policy = old
+
+    def changing(self) -> dict[str, Tensor]:
+        """Return the tensors of the adapted copy that can change, by name: what learns and what is gathered."""
+        found: dict[str, Tensor] = dict(self.trained)
+        for name, norm in self.norms.items():
+            found |= {f"{name}.{part}": getattr(norm, part) for part in norm.gathered._fields}
+        return found
+
+    def gathered(self) -> dict[str, Tensor]:
+        """Return the statistics gathered, with those of the last forward pass, by name."""
+        return {
+            f"{name}.{part}": value
+            for name, norm in self.norms.items()
+            for part, value in norm.gathered._asdict().items()
+        }
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the flag of the adapter alone: dropout and stochastic depth of the adapted copy stay off."""
+        self.training = mode
+        return self
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return what is not a parameter or a buffer of the adapted copy."""
         return {
             "method": self.method.name,
+            "source": self._identity,
             "memory": dict(self.memory),
-            "optimizer": self.optimizer.state_dict() if self.optimizer else None,
+            "optimizer": copy.deepcopy(self.optimizer.state_dict()) if self.optimizer else None,
             "counts": [self.steps, self.updates, self.resets, self.skipped],
-            "shift": self.shift,
-            "shape": self._shape,
+            "shape": self.shape,
+            "shifts": [self.shift, self.adapted_to],
         }
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `get_extra_state` returned."""
-        if state["method"] != self.method.name:
-            raise DataError(
-                "This state belongs to another method.", expected=self.method.name, came=str(state["method"])
-            )
-        self.memory = dict(state["memory"])
+        for key, own in (("method", self.method.name), ("source", self._identity)):
+            if state[key] != own:
+                what = "method" if key == "method" else "source model"
+                raise DataError(f"This state belongs to another {what}.", expected=own, came=str(state[key]))
+        device = next((tensor.device for tensor in self.model.parameters()), None)
+        self.memory = {name: tensor.to(device) for name, tensor in state["memory"].items()}
         self._new_optimizer()
         if self.optimizer and state["optimizer"]:
             self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self.steps, self.updates, self.resets, self.skipped = state["counts"]
-        self.shift, self._shape = state["shift"], state["shape"]
+        self.shape = None if state["shape"] is None else tuple(state["shape"])
+        self.shift, self.adapted_to = state["shifts"]
 
-    def _changing(self, *, copied: bool = True) -> dict[str, Tensor]:
-        """Return every tensor of the adapted copy that can change, by name."""
-        found: dict[str, Tensor] = dict(self.trained)
-        for name, module in self.model.named_modules():
-            if isinstance(module, AdaptiveBatchNorm):
-                found |= {
-                    f"{name}.{buffer}": getattr(module, buffer) for buffer in ("target_mean", "target_var", "seen")
-                }
-        return {name: tensor.detach().clone() for name, tensor in found.items()} if copied else found
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move or cast the start, the memory and the optimiser with the adapted copy."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.starts = {name: fn(tensor) for name, tensor in self.starts.items()}
+        self.memory = {name: fn(tensor) for name, tensor in self.memory.items()}
+        if self.optimizer:
+            known = self.optimizer.state_dict()
+            self._new_optimizer()
+            self.optimizer.load_state_dict(known)  # which moves and casts what it loads
+        return self
+
+    def _finish(self, images: Tensor, logits: Tensor) -> None:
+        """Keep what the batch taught, now that it is known to be sound, and show it to the reset policy."""
+        for norm in self.norms.values():
+            norm.commit()
+        if self.options.window:
+            self.memory["recent"] = images[-self.options.window :].detach().clone()
+        self.steps += 1
+        with torch.no_grad(), suppress(NotFiniteError):
+            self.reset_policy.observe(self, images, logits)
+
+    def _answer_with_source(self, images: Tensor) -> Tensor:
+        """Count a batch that cannot be learnt from and answer it with the source model."""
+        self.steps += 1
+        self.skipped += 1
+        if not all(bool(parameter.isfinite().all()) for parameter in self.trained.values()):
+            self.reset()
+        return self.source_logits(images)
+
+    def _joined(self, images: Tensor) -> Tensor:
+        """Put recent images before a batch smaller than the window, so that statistics have enough to go by."""
+        if not self.options.window:
+            return images
+        recent = self.memory.get("recent", images[:0])
+        return torch.cat([recent, images])[-max(self.options.window, len(images)) :]
 
     def _new_optimizer(self) -> None:
         make = self.parts.optimizer
         self.optimizer = make(list(self.trained.values())) if make and self.trained else None
-
-    def _joined(self, images: Tensor) -> Tensor:
-        """Put recent images before a batch smaller than the window, so that statistics have enough to go by."""
-        window = self.options.window
-        if not window:
-            return images
-        recent = self.memory.get("recent", images[:0])
-        joined = torch.cat([recent, images])[-max(window, len(images)) :]
-        self.memory["recent"] = joined[-window:].detach().clone()
-        return joined
-
-    def _check(self, images: Tensor) -> None:
-        if not isinstance(images, Tensor) or images.ndim < 2 or not images.is_floating_point() or not len(images):
-            raise DataError(
-                "This is not a batch of images.", expected="a float tensor, N x C x H x W, N > 0", came=_what(images)
-            )
-        if self._shape is None:
-            self._shape = tuple(images.shape[1:])
-        elif self._shape != tuple(images.shape[1:]):
-            raise DataError(
-                "The images changed their shape in mid-stream.",
-                expected=f"images of shape {self._shape}, as before",
-                came=f"shape {tuple(images.shape[1:])}",
-                instead="use one adapter per stream",
-            )
-        lonely = len(images) == 1 and self.options.window < 2 and self.parts.norm == BatchStatistics()
-        if lonely and self.steps == 0 and any(isinstance(module, AdaptiveBatchNorm) for module in self.model.modules()):
-            warnings.warn(
-                f"{self.method.name} normalises a batch of one image with its own statistics alone; give a prior "
-                "(prior=16), a window (window=16) or larger batches",
-                stacklevel=3,
-            )
 
     def _precision(self, images: Tensor) -> AbstractContextManager[Any]:
         amp = self.options.amp
         return torch.autocast(images.device.type, getattr(torch, amp)) if amp else nullcontext()
 
 
-def learn(adapter: Adapter, images: Tensor) -> Tensor:
-    """Take the common step: predict, filter, weigh, update once; answer what was predicted before the update."""
-    parts = adapter.parts
-    logits = adapter.run(images)
-    if not bool(logits.isfinite().all()):
-        return adapter.answer_with_source(images)
-    step = Step(images, logits, adapter.memory)
-    for narrow in parts.keep:
-        narrow(step, adapter)
-    if parts.loss is not None and len(step.kept):
-        adapter.update(total_loss(step, adapter))
-        for act in parts.after:
-            act(step, adapter)
-    return parts.answer(step, adapter) if parts.answer else step.logits
+def _own(model: nn.Module) -> nn.Module:
+    """Return a copy in evaluation mode that does not learn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, on copying exported programs
+        copied = copy.deepcopy(model)
+    if is_program(model):  # which cannot learn anyway, and whose mode may be fixed
+        return copied
+    return copied.requires_grad_(False).eval()
 
 
-def total_loss(step: Step, adapter: Adapter) -> Tensor:
-    """Return the weighted mean loss of the kept images and the regulariser."""
-    parts = adapter.parts
-    if parts.loss is None:
-        raise RuntimeError(f"method {adapter.method.name!r} has no loss")
-    each = parts.loss(step)
-    if parts.weigh is not None:
-        each = each * parts.weigh(step)
-    loss = each.mean() if parts.divide_by is None else each.sum() / parts.divide_by(step)
-    return loss if parts.regularise is None else loss + parts.regularise(step, adapter)
+def _distinct(named: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+    """Name a parameter that several layers share once."""
+    first = {id(parameter): name for name, parameter in reversed(list(named.items()))}
+    return {name: parameter for name, parameter in named.items() if first[id(parameter)] == name}
 
 
-def _what(images: object) -> str:
-    return f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+def _copy_tensors(module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any]) -> None:
+    """Make a state dict independent of the module it came from."""
+    for name, value in state.items():
+        if name.startswith(prefix) and isinstance(value, Tensor):
+            state[name] = value.detach().clone()

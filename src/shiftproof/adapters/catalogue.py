@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
 from shiftproof.adapters.adapter import Adapter
+from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
-from shiftproof.errors import ModelError
 from shiftproof.registry import resolve
 
 METHODS: Mapping[str, str] = {
@@ -24,8 +24,13 @@ METHODS: Mapping[str, str] = {
     "rdumb": "shiftproof.adapters.entropy:RDUMB",
     "sar": "shiftproof.adapters.sharpness:SAR",
     "roid": "shiftproof.adapters.roid:ROID",
+    "cmf": "shiftproof.adapters.roid:CMF",
     "deyo": "shiftproof.adapters.deyo:DEYO",
+    "cotta": "shiftproof.adapters.cotta:COTTA",
+    "rotta": "shiftproof.adapters.rotta:ROTTA",
+    "memo": "shiftproof.adapters.memo:MEMO",
     "lame": "shiftproof.adapters.lame:LAME",
+    "t3a": "shiftproof.adapters.t3a:T3A",
 }
 """Name -> lazy target."""
 
@@ -41,33 +46,39 @@ def adapt(
 ) -> Adapter:
     """Wrap a model so that it adapts to the images it predicts.
 
-    The model is copied; the one given stays as it is, as `adapted.source`. `preset` (imagenet, imagenet_vit, cifar)
-    changes the defaults by kind of model, `variant="release"` follows the released code where it differs from the
-    paper, and `options` set the method's own, which have the same names in all methods: `lr`, `momentum`, `optimizer`,
-    `reset`, `entropy_margin`, `similarity`, ...
+    The model is copied; the one given stays as it is, as `adapted.source`. `preset` (imagenet, imagenet_vit, cifar,
+    cifar100) changes the defaults by kind of model, `variant="release"` follows the released code where it differs from
+    the paper, and `options` set the method's own, which have the same names in all methods: `lr`, `momentum`,
+    `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
     """
     chosen = method(name)
-    _check(model, chosen)
+    check_model(model, chosen, [method(each) for each in METHODS])
     return Adapter(model, chosen, chosen.options(preset, variant, options))
 
 
-def _check(model: Any, chosen: Method) -> None:
-    from shiftproof.adapters.parts import NORMS
+class Facts(NamedTuple):
+    """What is known of a method, in words for a table."""
 
-    outputs_alone = ", ".join(each for each in METHODS if not method(each).needs_norm_layers)
-    if not isinstance(model, nn.Module):
-        raise ModelError(
-            f"Method {chosen.name!r} needs a PyTorch module.",
-            expected="an nn.Module with its layers",
-            came=type(model).__name__,
-            instead="load the PyTorch module: file.py:build",
+    name: str
+    needs: str
+    paper: str
+    defaults: str
+    departures: str
+
+
+def facts() -> list[Facts]:
+    """Return one row per method: what it needs, its paper, its defaults and its departures from the paper."""
+    return [
+        Facts(
+            each.name,
+            ", ".join(each.needs) or "outputs alone",
+            each.paper,
+            ", ".join(f"{name}={_written(value)}" for name, value in each.defaults.items()),
+            each.departures,
         )
-    frozen = type(model).__module__.startswith(("torch.jit", "torch.export"))
-    norms = [module for module in model.modules() if isinstance(module, (*NORMS, nn.modules.batchnorm._BatchNorm))]
-    if chosen.needs_norm_layers and (frozen or not norms):
-        raise ModelError(
-            f"Method {chosen.name!r} finds no normalisation layers that can adapt.",
-            expected="BatchNorm, GroupNorm, LayerNorm or InstanceNorm modules",
-            came="a scripted or exported program" if frozen else f"{type(model).__name__} without any",
-            instead=f"methods that need only outputs: {outputs_alone}",
-        )
+        for each in map(method, METHODS)
+    ]
+
+
+def _written(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from shiftproof.adapters.method import Method, Options, Parts, Step
 from shiftproof.adapters.parts import kept_entropy, norm_affine, optimizer, reliable
-from shiftproof.keyed import Keyed
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -34,18 +33,18 @@ def shuffle_patches(images: Tensor, orders: Tensor) -> Tensor:
     return out
 
 
-def random_orders(count: int, step: int, device: torch.device) -> Tensor:
-    """Return a random order of the patches for each image of a step, [count, 16]."""
-    return Keyed(step, torch.arange(count), device=device).fork("deyo").permutation(GRID * GRID)
-
-
 def _deyo(o: Options) -> Parts:
+    """Put DeYO together; `orders(count, step, device) -> [count, 16]` replaces the random orders of the patches."""
+
     def shape_matters(step: Step, adapter: Adapter) -> None:
         """Keep images whose class loses more than `drop` of its probability when patches are shuffled."""
         if not len(step.kept):
             return
         images = step.images[step.kept]
-        orders = (o.orders or random_orders)(len(images), adapter.steps, images.device)
+        if o.orders:
+            orders = o.orders(len(images), adapter.steps, images.device)
+        else:
+            orders = adapter.rng("deyo", len(images)).permutation(GRID * GRID)
         p = step.probabilities[step.kept]
         best = p.argmax(1, keepdim=True)
         with torch.no_grad():
@@ -71,6 +70,7 @@ DEYO = Method(
     name="deyo",
     paper="Lee et al. 2024",
     parts=_deyo,
+    min_batch=2,
     defaults={
         "optimizer": "sgd",
         "lr": 2.5e-4,

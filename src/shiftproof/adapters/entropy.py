@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.fisher import fisher_anchor
 from shiftproof.adapters.method import Method, Options, Parts, Step
-from shiftproof.adapters.parts import by_entropy, kept_entropy, norm_affine, novel, optimizer, reliable
+from shiftproof.adapters.parts import (
+    by_entropy,
+    kept_entropy,
+    norm_affine,
+    norm_affine_but_last_stage,
+    novel,
+    optimizer,
+    reliable,
+)
 from shiftproof.adapters.resets import every
 
 SGD = {"optimizer": "sgd", "lr": 2.5e-4, "momentum": 0.9}
@@ -40,11 +47,7 @@ def _slr(o: Options) -> Parts:
         ratio = losses.soft_likelihood_ratio(step.logits)
         return losses.divergence_from_uniform(mean) + float(o.ratio_weight) * ratio
 
-    def trains(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-        named = dict(norm_affine(model))
-        stages = list(dict.fromkeys(name.partition(".")[0] for name in named))
-        return {name: p for name, p in named.items() if not o.freeze_last or name.partition(".")[0] != stages[-1]}
-
+    trains = norm_affine_but_last_stage if o.freeze_last else norm_affine
     return Parts(trains=trains, loss=loss, optimizer=optimizer(o))
 
 
@@ -66,21 +69,24 @@ TENT = Method(
     name="tent",
     paper="Wang et al. 2021",
     parts=_tent,
+    min_batch=2,
     defaults=SGD,
     presets={"cifar": {"optimizer": "adam", "lr": 1e-3}, "imagenet_vit": VIT},
-    departures="paper 001 prints a learning rate of 2.5e-5; its released code uses 2.5e-4, and so do we",
+    departures="Press et al. 2023 print a learning rate of 2.5e-5; their released code uses 2.5e-4, and so do we",
 )
 RPL = Method(
     name="rpl",
     paper="Rusak et al. 2022",
     parts=_rpl,
+    min_batch=2,
     defaults={**SGD, "lr": 5e-4, "q": 0.8},
-    departures="paper 001 prints a learning rate of 5e-3; its released code uses 5e-4, and so do we",
+    departures="Press et al. 2023 print a learning rate of 5e-3; their released code uses 5e-4, and so do we",
 )
 CPL = Method(
     name="cpl",
     paper="Goyal et al. 2022",
     parts=_cpl,
+    min_batch=2,
     defaults={**SGD, "lr": 1e-3, "epsilon": 8.0, "temperature": 1.0},
     presets={"cifar": {"epsilon": 6.0}},
     departures="the C x C solve is done in closed form; epsilon=0 is right for models trained with cross-entropy",
@@ -89,6 +95,7 @@ SLR = Method(
     name="slr",
     paper="Mummadi et al. 2021",
     parts=_slr,
+    min_batch=2,
     defaults={
         "optimizer": "adam",
         "lr": 6e-4,
@@ -103,6 +110,7 @@ ETA = Method(
     name="eta",
     paper="Niu et al. 2022",
     parts=_eta,
+    min_batch=2,
     defaults={**SGD, "entropy_margin": 0.4, "similarity": 0.05},
     presets={"cifar": {"similarity": 0.4}, "imagenet_vit": VIT},
 )
@@ -110,15 +118,17 @@ EATA = Method(
     name="eata",
     paper="Niu et al. 2022",
     parts=_eata,
+    min_batch=2,
     defaults={**ETA.defaults, "fisher": "stream", "fisher_images": 2000, "fisher_weight": 2000.0},
     presets={"cifar": {"similarity": 0.4, "fisher_weight": 1.0}, "imagenet_vit": VIT},
-    departures="the Fisher information comes from the stream's first images (paper 001); give fisher=images for the "
-    "original's source images",
+    departures="the Fisher information comes from the stream's first images (Press et al. 2023); give "
+    "fisher=images for the original's source images",
 )
 RDUMB = Method(
     name="rdumb",
     paper="Press et al. 2023",
     parts=_eta,
+    min_batch=2,
     defaults={**ETA.defaults, "reset": every(1000)},
     presets=ETA.presets,
 )

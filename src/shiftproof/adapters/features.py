@@ -29,4 +29,4 @@ def features_and_logits(model: nn.Module, run: Callable[[Tensor], Tensor], image
         logits = run(images)
     finally:
         handle.remove()
-    return caught[-1].flatten(1), logits
+    return caught[-1].flatten(1).to(logits.dtype), logits

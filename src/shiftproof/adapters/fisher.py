@@ -35,13 +35,15 @@ def fisher_anchor(o: Options) -> Callable[[Step, Adapter], Tensor]:
             if not isinstance(given, str):
                 for images in _batches(given):
                     _add(adapter, adapter.run(images), step)
+                if not step.memory["fisher_batches"]:
+                    raise ConfigurationError("There are no images for the Fisher information.", expected="1 or more")
         if isinstance(given, str) and step.memory["fisher_images"] < o.fisher_images:
             _add(adapter, step.logits, step, keep_graph=True)
         total: Tensor = step.logits.new_zeros(())
         batches = step.memory["fisher_batches"]
         for name, parameter in adapter.trained.items():
             squares = step.memory[PREFIX + name] / batches
-            total = total + (squares * (parameter - adapter.start(name)).square()).sum()
+            total = total + (squares * (parameter - adapter.starts[name]).square()).sum()
         return total * float(o.fisher_weight)
 
     return term
@@ -50,10 +52,13 @@ def fisher_anchor(o: Options) -> Callable[[Step, Adapter], Tensor]:
 def _add(adapter: Adapter, logits: Tensor, step: Step, *, keep_graph: bool = False) -> None:
     """Add one batch's squared gradients."""
     loss = F.cross_entropy(logits, logits.argmax(1))
-    gradients = torch.autograd.grad(loss, list(adapter.trained.values()), retain_graph=keep_graph)
+    parameters = list(adapter.trained.values())
+    gradients = torch.autograd.grad(
+        loss, parameters, retain_graph=keep_graph, allow_unused=True, materialize_grads=True
+    )
     for name, gradient in zip(adapter.trained, gradients, strict=True):
-        known = step.memory.get(PREFIX + name)
-        step.memory[PREFIX + name] = gradient.square() if known is None else known + gradient.square()
+        squares = gradient.square().nan_to_num()  # one overflow must not stop all later updates
+        step.memory[PREFIX + name] = step.memory.get(PREFIX + name, torch.zeros_like(squares)) + squares
     step.memory["fisher_batches"] = step.memory["fisher_batches"] + 1
     step.memory["fisher_images"] = step.memory["fisher_images"] + len(logits)
 

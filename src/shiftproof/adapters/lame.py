@@ -44,14 +44,11 @@ def laplacian_smoothing(p: Tensor, kernel: Tensor, steps: int = 100, tolerance: 
 
 def _lame(o: Options) -> Parts:
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
-        with torch.no_grad():
-            features, logits = features_and_logits(adapter.model, adapter.run, images)
-            if not bool(logits.isfinite().all()):
-                return adapter.answer_with_source(images)
-            smoothed = laplacian_smoothing(logits.softmax(1), affinity(features, o.neighbours))
+        features, logits = features_and_logits(adapter.model, adapter.run, images)
+        smoothed = laplacian_smoothing(logits.softmax(1), affinity(features, o.neighbours))
         return torch.log(smoothed + TINY)
 
-    return Parts(norm=SourceStatistics(), learn=learn)
+    return Parts(norm=SourceStatistics(), learn=learn, predict=learn)
 
 
 LAME = Method(
@@ -61,5 +58,6 @@ LAME = Method(
     defaults={"neighbours": 5},
     needs_gradients=False,
     needs_norm_layers=False,
+    needs_features=True,
     departures="returns the logarithm of the smoothed probabilities",
 )

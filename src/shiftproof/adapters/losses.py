@@ -35,21 +35,20 @@ def conjugate_poly(logits: Tensor, epsilon: float) -> Tensor:
 
 
 def soft_likelihood_ratio(logits: Tensor) -> Tensor:
-    """Negative mean log odds, -sum_c p_c (log p_c - log(1 - p_c)) (Mummadi et al. 2021, SLR).
+    """Negative mean log odds, -sum_c p_c (log p_c - log(1 - p_c)) (Mummadi et al. 2021, SLR)."""
+    return -(logits.softmax(1) * log_odds(logits)).sum(1)
 
-    log(1 - p_c) is the log-sum-exp of all other logits, so that it is exact where p_c is next to 1.
+
+def log_odds(logits: Tensor) -> Tensor:
+    """Return log p - log(1 - p) of the softmax, [N, C], exact also where p rounds to 1.
+
+    Only the largest p can exceed one half; its odds are its logit against the log-sum-exp of all others.
     """
-    logs = logits.log_softmax(1)
-    return -(logs.exp() * (logs - log_complement(logs))).sum(1)
-
-
-def log_complement(logs: Tensor) -> Tensor:
-    """Return log(1 - exp(logs)) for log probabilities, stably at both ends (Maechler 2012)."""
-    # The branch not taken is fed a harmless value, so that its gradient is no NaN.
-    near_one = logs > -math.log(2)
-    small = torch.where(near_one, logs, -1.0).clamp(max=-torch.finfo(logs.dtype).tiny)
-    large = torch.where(near_one, -1.0, logs)
-    return torch.where(near_one, torch.log(-torch.expm1(small)), torch.log1p(-large.exp()))
+    top = logits.argmax(1, keepdim=True)
+    others = logits.scatter(1, top, -math.inf).logsumexp(1, keepdim=True)
+    # The place of the largest is fed a harmless value, so that its gradient is no NaN.
+    logs = logits.log_softmax(1).scatter(1, top, -1.0)
+    return (logs - torch.log1p(-logs.exp())).scatter(1, top, logits.gather(1, top) - others)
 
 
 def clipped_likelihood_ratio(logits: Tensor, clip: float = 0.99, slack: float = 1e-5) -> Tensor:

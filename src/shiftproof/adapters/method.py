@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.norms import BatchStatistics, NormPolicy
+from shiftproof.errors import ConfigurationError
 from shiftproof.registry import unknown
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class Parts:
     divide_by   what the sum of weighted losses is divided by (by default the number of kept images)
     regularise  a term added to the loss
     optimizer   makes the optimiser of the parameters
-    learn       the whole step, where it is not the common one
+    learn       the whole step, where it is not the common one; it returns the logits
+    predict     how images are answered without learning, where it is not by the adapted copy alone
     after       what happens after an update
     answer      the logits returned (by default those computed before the update)
     """
@@ -87,6 +89,7 @@ class Parts:
     regularise: Callable[[Step, Adapter], Tensor] | None = None
     optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None
     learn: Callable[[Adapter, Tensor], Tensor] | None = None
+    predict: Callable[[Adapter, Tensor], Tensor] | None = None
     after: tuple[Callable[[Step, Adapter], None], ...] = ()
     answer: Callable[[Step, Adapter], Tensor] | None = None
 
@@ -96,7 +99,9 @@ class Method:
     """A named method: how its parts are made from its options, its defaults, and what is known of it.
 
     Options have the same names in every method. `presets` are changes of the defaults by kind of model; `release`
-    those of the released code where it differs from the paper, chosen by `variant="release"`.
+    those of the released code where it differs from the paper, chosen by `variant="release"`. `min_batch` is the
+    smallest batch that batch statistics are of use with; `own_memory` says that the method keeps earlier images itself
+    or needs none, so that a window of them is refused.
     """
 
     name: str
@@ -107,27 +112,63 @@ class Method:
     release: Mapping[str, Any] = field(default_factory=dict)
     needs_gradients: bool = True
     needs_norm_layers: bool = True
+    needs_features: bool = False
     min_batch: int = 1
+    own_memory: bool = False
     departures: str = ""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What the method needs of a model and its stream, in words for tables and errors; nothing: outputs alone."""
+        said = {
+            "gradients": self.needs_gradients,
+            "normalisation layers": self.needs_norm_layers,
+            "features before a last linear layer": self.needs_features,
+            f"batches of {self.min_batch} or a window, with BatchNorm": self.min_batch > 1,
+        }
+        return tuple(need for need, needed in said.items() if needed)
 
     def options(self, preset: str | None, variant: str, given: Mapping[str, Any]) -> Options:
         """Return the defaults with the preset's, the variant's and the given values over them."""
-        if preset is not None and preset not in self.presets and preset not in PRESETS:
+        if preset is not None and preset not in PRESETS:
             raise unknown("preset", preset, PRESETS)
         if variant not in ("paper", "release"):
             raise unknown("variant", variant, ("paper", "release"))
-        chosen = {**COMMON, **self.defaults, **self.presets.get(preset or "", {})}
+        chosen = {**COMMON, **self.defaults}
+        for kind in PRESETS.get(preset or "", ()):
+            chosen |= self.presets.get(kind, {})
         if variant == "release":
             chosen |= self.release
         for name in given:
             if name not in chosen:
                 raise unknown(f"option of {self.name!r}", name, chosen)
-        return Options({**chosen, **given})
+        options = Options({**chosen, **given})
+        self._check_common(options)
+        return options
+
+    def _check_common(self, o: Options) -> None:
+        if o.amp not in (None, "bfloat16"):
+            # float16 would need its gradients scaled
+            raise ConfigurationError("There is no such precision.", expected="None or bfloat16", came=repr(o.amp))
+        if not isinstance(o.window, int) or isinstance(o.window, bool) or o.window < 0:
+            raise ConfigurationError("A window is a number of images.", expected="0 or more", came=repr(o.window))
+        if o.window and self.own_memory:
+            raise ConfigurationError(
+                f"Method {self.name!r} takes no window: recent images are of no use to it, or it keeps its own."
+            )
 
 
-PRESETS = ("imagenet", "imagenet_vit", "cifar")
-COMMON: Mapping[str, Any] = MappingProxyType({"reset": "never", "amp": None, "window": 0})
-"""Options every method has: when to go back, reduced precision, and how many recent images join a small batch."""
+PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "imagenet": ("imagenet",),
+        "imagenet_vit": ("imagenet_vit",),
+        "cifar": ("cifar",),
+        "cifar100": ("cifar", "cifar100"),
+    }
+)
+"""Preset -> the entries of a method's `presets` that it takes, the later over the earlier."""
+COMMON: Mapping[str, Any] = MappingProxyType({"reset": "never", "amp": None, "window": 0, "seed": 0})
+"""Options every method has: when to go back, reduced precision, how many recent images join a small batch, the seed."""
 
 
 class Options(dict[str, Any]):

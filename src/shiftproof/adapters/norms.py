@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,14 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 Variance = Literal["biased", "unbiased"]
+
+
+class Gathered(NamedTuple):
+    """Statistics of the target gathered so far, [C] each, and from how many images, []."""
+
+    target_mean: Tensor
+    target_var: Tensor
+    seen: Tensor
 
 
 class NormPolicy(Protocol):
@@ -29,8 +37,10 @@ class NormPolicy(Protocol):
 class AdaptiveBatchNorm(nn.Module):
     """A batch norm (of any number of dimensions) that keeps its source statistics and normalises by a policy.
 
-    `weight` and `bias` are those of the layer it replaces. `target_mean`, `target_var` and `seen` accumulate target
-    statistics for the policies that use them.
+    `weight` and `bias` are those of the layer it replaces, `then` the layers that one held itself (activations, in
+    timm's fused layers). `target_mean`, `target_var` and `seen` hold gathered statistics for the policies that use
+    them; a forward pass proposes new ones as `pending`, and `commit` makes them last, so that a batch that is only
+    predicted, or turns out to be unusable, leaves nothing behind.
     """
 
     source_mean: Tensor | None
@@ -42,24 +52,48 @@ class AdaptiveBatchNorm(nn.Module):
     def __init__(self, norm: _BatchNorm, policy: NormPolicy) -> None:
         super().__init__()
         self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
+        self.then = nn.ModuleList(norm.children())
         self.policy = policy
+        self.pending: Gathered | None = None
         for name, source in (("source_mean", norm.running_mean), ("source_var", norm.running_var)):
             self.register_buffer(name, None if source is None else source.detach().clone())
-        start = torch.zeros(norm.num_features) if norm.running_mean is None else norm.running_mean.detach()
-        self.register_buffer("target_mean", torch.zeros_like(start))
-        self.register_buffer("target_var", torch.zeros_like(start))
-        self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=start.device))
+        like = next((each for each in (norm.running_mean, norm.weight) if each is not None), torch.empty(0))
+        for name in ("target_mean", "target_var"):
+            self.register_buffer(name, like.detach().new_zeros(norm.num_features))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=like.device))
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise over all dimensions but the second."""
-        return self.policy.normalise(self, x)
+        x = self.policy.normalise(self, x)
+        for layer in self.then:
+            x = layer(x)
+        return x
+
+    @property
+    def gathered(self) -> Gathered:
+        """The statistics gathered so far, those of the last forward pass included."""
+        return self.pending or Gathered(self.target_mean, self.target_var, self.seen)
+
+    def commit(self) -> None:
+        """Make the statistics last that the last forward pass proposed."""
+        if self.pending is not None:
+            for name, value in self.pending._asdict().items():
+                getattr(self, name).copy_(value)
+            self.pending = None
 
     def with_batch(self, x: Tensor) -> Tensor:
         """Normalise with the biased statistics of this very input."""
+        if x.numel() == x.shape[1]:  # one value per channel, which PyTorch refuses
+            return self.with_statistics(x, *batch_statistics(x))
         return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
 
     def with_statistics(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-        """Normalise with given statistics, [C] each."""
+        """Normalise with given statistics, [C] each, letting gradients through them."""
+        if mean.requires_grad or var.requires_grad:  # batch_norm takes fixed statistics for constants
+            shape = (1, -1) + (1,) * (x.ndim - 2)
+            scale = (var + self.eps).rsqrt() * (1 if self.weight is None else self.weight)
+            offset = -mean * scale if self.bias is None else self.bias - mean * scale
+            return x * scale.view(shape).to(x.dtype) + offset.view(shape).to(x.dtype)
         return F.batch_norm(x, mean, var, self.weight, self.bias, training=False, eps=self.eps)
 
     def with_source(self, x: Tensor) -> Tensor:
@@ -70,9 +104,12 @@ class AdaptiveBatchNorm(nn.Module):
 
 
 def batch_statistics(x: Tensor, variance: Variance = "biased") -> tuple[Tensor, Tensor]:
-    """Return the mean and variance of an input over all dimensions but the second, [C] each."""
+    """Return the mean and variance of an input over all dimensions but the second, [C] each, float32 or wider."""
+    if x.dtype in (torch.bfloat16, torch.float16):
+        x = x.float()
     others = [dim for dim in range(x.ndim) if dim != 1]
-    var, mean = torch.var_mean(x, others, correction=1 if variance == "unbiased" else 0)
+    several = x.numel() > x.shape[1]
+    var, mean = torch.var_mean(x, others, correction=1 if variance == "unbiased" and several else 0)
     return mean, var
 
 
@@ -89,13 +126,14 @@ class SourceStatistics:
 class BatchStatistics:
     """Normalise with the batch, mixed with the source as if it were `prior` more images (Schneider et al. 2020).
 
-    mean = N / (N + n) mu_source + n / (N + n) mu_batch, the same for the variance, n being the images of this batch.
-    A prior of 0 is the batch alone, of infinity the source alone. The paper's release mixes in the unbiased variance of
-    the batch; the gradient methods use the biased one.
+    mean = N / (N + n) mu_source + n / (N + n) mu_batch, the same for the variance, n being the images of this batch,
+    or `images` where the batch is made of views of so many. A prior of 0 is the batch alone, of infinity the source
+    alone. The paper's release mixes in the unbiased variance of the batch; the gradient methods use the biased one.
     """
 
     prior: float = 0.0
     variance: Variance = "biased"
+    images: int | None = None
 
     def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
         """Mix source and batch statistics."""
@@ -104,7 +142,7 @@ class BatchStatistics:
         if math.isinf(self.prior):
             return norm.with_source(x)
         mean, var = batch_statistics(x, self.variance)
-        share = self.prior / (self.prior + len(x))
+        share = self.prior / (self.prior + (self.images or len(x)))
         return norm.with_statistics(
             x, torch.lerp(mean, norm.source_mean, share), torch.lerp(var, norm.source_var, share)
         )
@@ -122,42 +160,55 @@ class RunningStatistics:
     prior: float = 0.0
 
     def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
-        """Update the gathered statistics with this batch and use them."""
-        mean, var = batch_statistics(x)
-        with torch.no_grad():
-            self._gather(norm, mean.detach(), var.detach(), len(x))
-        if norm.source_mean is None or norm.source_var is None or self.momentum is not None or self.prior == 0:
-            return norm.with_statistics(x, norm.target_mean, norm.target_var)
-        share = self.prior / (self.prior + int(norm.seen))
-        return norm.with_statistics(
-            x,
-            torch.lerp(norm.target_mean, norm.source_mean, share),
-            torch.lerp(norm.target_var, norm.source_var, share),
-        )
+        """Propose statistics that include this batch and use them."""
+        mean, var, seen = self._with(norm, *batch_statistics(x), len(x))
+        norm.pending = Gathered(mean.detach(), var.detach(), seen)
+        if norm.source_mean is not None and norm.source_var is not None and self.momentum is None and self.prior:
+            share = self.prior / (self.prior + seen.to(mean.dtype))
+            mean, var = torch.lerp(mean, norm.source_mean, share), torch.lerp(var, norm.source_var, share)
+        return norm.with_statistics(x, mean, var)
 
-    def _gather(self, norm: AdaptiveBatchNorm, mean: Tensor, var: Tensor, images: int) -> None:
-        seen = int(norm.seen)
+    def _with(self, norm: AdaptiveBatchNorm, mean: Tensor, var: Tensor, images: int) -> Gathered:
+        old_mean, old_var, seen = norm.gathered
+        first = seen == 0
         if self.momentum is not None:
-            if seen == 0 and norm.source_mean is not None and norm.source_var is not None:
-                norm.target_mean.copy_(norm.source_mean)
-                norm.target_var.copy_(norm.source_var)
-            share = self.momentum if seen or norm.source_mean is not None else 1.0
-            norm.target_mean.lerp_(mean, share)
-            norm.target_var.lerp_(var, share)
-        else:
-            share = images / (seen + images)
-            # The variance of a union is the mean variance and the variance of the means (Chan et al. 1979).
-            gap = mean - norm.target_mean
-            norm.target_var.lerp_(var, share).add_(gap.square() * share * (1 - share))
-            norm.target_mean.lerp_(mean, share)
-        norm.seen += images
+            if norm.source_mean is not None and norm.source_var is not None:
+                old_mean = torch.where(first, norm.source_mean, old_mean)
+                old_var = torch.where(first, norm.source_var, old_var)
+                share = torch.full_like(first, self.momentum, dtype=mean.dtype)
+            else:
+                share = torch.where(first, 1.0, self.momentum).to(mean.dtype)
+            return Gathered(torch.lerp(old_mean, mean, share), torch.lerp(old_var, var, share), seen + images)
+        share = images / (seen + images).to(mean.dtype)
+        # The variance of a union is the mean variance and the variance of the means (Chan et al. 1979).
+        between = (mean - old_mean).square() * share * (1 - share)
+        return Gathered(torch.lerp(old_mean, mean, share), torch.lerp(old_var, var, share) + between, seen + images)
 
 
-def replace_batch_norms(model: nn.Module, policy: NormPolicy) -> list[str]:
-    """Replace every batch norm inside a model, in place, and return the names of those replaced."""
-    found = [name for name, module in model.named_modules() if isinstance(module, _BatchNorm)]
-    for name in found:
+@dataclass(frozen=True)
+class GatheredStatistics:
+    """Normalise with the target statistics gathered so far, without this batch; with the source before there are any.
+
+    Nothing here gathers: methods do that at moments of their own choice, with `RunningStatistics`.
+    """
+
+    def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
+        """Use the gathered statistics."""
+        if norm.source_mean is None or norm.source_var is None:
+            return norm.with_batch(x)
+        first = norm.seen == 0
+        mean = torch.where(first, norm.source_mean, norm.target_mean)
+        return norm.with_statistics(x, mean, torch.where(first, norm.source_var, norm.target_var))
+
+
+def replace_batch_norms(model: nn.Module, policy: NormPolicy) -> dict[str, AdaptiveBatchNorm]:
+    """Replace every batch norm inside a model, in place, and return those put there; a shared one stays shared."""
+    found = [pair for pair in model.named_modules(remove_duplicate=False) if isinstance(pair[1], _BatchNorm)]
+    made: dict[nn.Module, AdaptiveBatchNorm] = {}
+    named: dict[str, AdaptiveBatchNorm] = {}
+    for name, norm in found:
+        if norm not in made:
+            named[name] = made[norm] = AdaptiveBatchNorm(norm, policy).train(norm.training)
         parent_name, _, child = name.rpartition(".")
-        parent = model.get_submodule(parent_name)
-        setattr(parent, child, AdaptiveBatchNorm(getattr(parent, child), policy))
-    return found
+        setattr(model.get_submodule(parent_name), child, made[norm])
+    return named

@@ -17,7 +17,15 @@ from shiftproof.registry import unknown
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
 
-NORMS = (AdaptiveBatchNorm, nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+NORMS = (
+    AdaptiveBatchNorm,
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.RMSNorm,
+    nn.InstanceNorm1d,
+    nn.InstanceNorm2d,
+    nn.InstanceNorm3d,
+)
 
 
 def norm_affine(model: nn.Module) -> Named:
@@ -28,6 +36,20 @@ def norm_affine(model: nn.Module) -> Named:
         if isinstance(module, NORMS)
         for part, parameter in module.named_parameters(recurse=False)
     }
+
+
+def norm_affine_but_last_stage(model: nn.Module) -> Named:
+    """Return the scales and shifts of all stages but the last: the children of the first module that has several.
+
+    Of a model whose normalisation layers are all in one stage, all of them.
+    """
+    named = norm_affine(model)
+    paths = {name: name.split(".")[:-1] for name in named}
+    depth = 0
+    while all(len(path) > depth + 1 for path in paths.values()) and len({p[depth] for p in paths.values()}) == 1:
+        depth += 1
+    stages = list(dict.fromkeys(path[depth] for path in paths.values()))
+    return {name: each for name, each in named.items() if len(stages) == 1 or paths[name][depth] != stages[-1]}
 
 
 def all_parameters(model: nn.Module) -> Named:
@@ -74,14 +96,17 @@ def by_entropy(margin: float) -> Weight:
 
 
 def optimizer(o: Options) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
-    """Return what makes the optimiser that the options `optimizer`, `lr`, `momentum`, `nesterov` name."""
-    if o.optimizer not in ("sgd", "adam"):
-        raise unknown("optimizer", str(o.optimizer), ("sgd", "adam"))
+    """Return what makes the optimiser of the options `optimizer`, `lr`, `momentum`, `nesterov`, `weight_decay`."""
+    if o.optimizer not in ("sgd", "adam", "adamw"):
+        raise unknown("optimizer", str(o.optimizer), ("sgd", "adam", "adamw"))
+    decay = o.get("weight_decay", 0.0)
 
     def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         if o.optimizer == "sgd":
-            return torch.optim.SGD(parameters, lr=o.lr, momentum=o.momentum, nesterov=o.get("nesterov", False))
-        return torch.optim.Adam(parameters, lr=o.lr, betas=(o.momentum, 0.999))
+            nesterov = o.get("nesterov", False)
+            return torch.optim.SGD(parameters, lr=o.lr, momentum=o.momentum, nesterov=nesterov, weight_decay=decay)
+        kind = torch.optim.Adam if o.optimizer == "adam" else torch.optim.AdamW
+        return kind(parameters, lr=o.lr, betas=(o.momentum, 0.999), weight_decay=decay)
 
     return make
 

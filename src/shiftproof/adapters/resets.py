@@ -1,25 +1,37 @@
-"""When to go back to the start: reset policies, asked before every batch."""
+"""When to go back to the start: reset policies, asked before every batch and shown every batch after it.
+
+A policy is a value without state. What it has to remember lies in `adapter.memory`, where it is saved, loaded and
+forgotten at a reset with everything else.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.registry import unknown
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
 
 
-class Reset(Protocol):
+class Reset(ABC):
     """Decides whether an adapter goes back to its start before the next batch."""
 
+    @abstractmethod
     def due(self, adapter: Adapter) -> bool:
         """Return whether it is time."""
 
+    def observe(self, adapter: Adapter, images: Tensor, logits: Tensor) -> None:  # noqa: B027
+        """Look at a batch that was answered with these logits and learnt from; by default, do not."""
+
 
 @dataclass(frozen=True)
-class Never:
+class Never(Reset):
     """Adapt for ever."""
 
     def due(self, adapter: Adapter) -> bool:
@@ -28,10 +40,13 @@ class Never:
 
 
 @dataclass(frozen=True)
-class Every:
+class Every(Reset):
     """Go back before steps k, 2 k, 3 k, ... (Press et al. 2023, RDumb: k = 1000)."""
 
     steps: int
+
+    def __str__(self) -> str:
+        return f"every({self.steps})"
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -43,12 +58,12 @@ class Every:
 
 
 @dataclass(frozen=True)
-class EachShift:
+class EachShift(Reset):
     """Go back whenever the stream announces a new shift with `adapter.announce(shift)`."""
 
     def due(self, adapter: Adapter) -> bool:
-        """When a shift was announced that is not the last one adapted to."""
-        return adapter.shift_is_new
+        """When the shift announced is not the one last adapted to."""
+        return adapter.adapted_to is not None and adapter.shift != adapter.adapted_to
 
 
 never = Never()
@@ -61,16 +76,23 @@ def every(steps: int) -> Every:
 
 
 def parse(reset: object) -> Reset:
-    """Return a policy from a policy, a number of steps, or the words `never` and `each_shift`."""
-    words: dict[object, Reset] = {None: never, "never": never, "each_shift": each_shift}
-    if isinstance(reset, bool) or (isinstance(reset, str) and reset not in words):
-        raise ConfigurationError(
-            "This is no reset policy.", expected="never, each_shift, a number of steps, or a policy", came=repr(reset)
-        )
-    if isinstance(reset, int):
-        return Every(reset)
-    if isinstance(reset, str) or reset is None:
-        return words[reset]
-    if not callable(getattr(reset, "due", None)):
-        raise ConfigurationError("This is no reset policy.", expected="an object with a method due", came=repr(reset))
-    return reset  # type: ignore[return-value]
+    """Return a policy from a policy, a number of steps, or one of the words `never`, `each_shift` and `guard`."""
+    from shiftproof.adapters.guard import Guard
+
+    words: dict[str, Reset] = {"never": never, "each_shift": each_shift, "guard": Guard()}
+    match reset:
+        case Reset():
+            return reset
+        case None:
+            return never
+        case str():
+            if reset not in words:
+                raise unknown("reset policy", reset, words, instead="a number of steps is a policy, too")
+            return words[reset]
+        case int() if not isinstance(reset, bool):
+            return Every(reset)
+    raise ConfigurationError(
+        "This is no reset policy.",
+        expected="never, each_shift, guard, a number of steps, or a Reset object",
+        came=repr(reset),
+    )

@@ -1,23 +1,28 @@
-"""ROID: weighted likelihood ratios, source weight averaging and prior correction (Marsden et al. 2024)."""
+"""ROID: weighted likelihood ratios, source weight averaging and prior correction (Marsden et al. 2024).
+
+CMF is ROID with a Kalman filter in place of the average with the source weights (Lee & Chang 2024).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.adapters import losses
+from shiftproof.adapters import losses, views
 from shiftproof.adapters.method import Method, Options, Parts, Step
 from shiftproof.adapters.parts import norm_affine, optimizer
-from shiftproof.keyed import Keyed
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
 
 
 def _roid(o: Options) -> Parts:
+    augment = views.parse(o.augment)
+
     def certain_and_diverse(step: Step, adapter: Adapter) -> None:
         """Weigh images by certainty and by distance from the mean prediction; drop the less diverse half."""
         p = step.probabilities
@@ -36,14 +41,14 @@ def _roid(o: Options) -> Parts:
     def consistency(step: Step, adapter: Adapter) -> Tensor:
         if not o.consistency:
             return step.logits.new_zeros(())
-        views = _augmented(step.images[step.kept], adapter.steps)
-        each = losses.symmetric_cross_entropy(adapter.run(views), step.logits[step.kept])
+        seen = views.view(augment, step.images[step.kept], adapter)
+        each = losses.symmetric_cross_entropy(adapter.run(seen), step.logits[step.kept])
         return (each * step.weights[step.kept]).sum() / len(step.images)
 
     def average(step: Step, adapter: Adapter) -> None:
         with torch.no_grad():
             for name, parameter in adapter.trained.items():
-                parameter.lerp_(adapter.start(name), 1 - o.keep_weights)
+                parameter.lerp_(adapter.starts[name], 1 - o.keep_weights)
 
     def corrected(step: Step, adapter: Adapter) -> Tensor:
         prior = step.probabilities.mean(0)
@@ -63,14 +68,21 @@ def _roid(o: Options) -> Parts:
     )
 
 
-def _augmented(images: Tensor, step: int) -> Tensor:
-    """Return the images flipped at random and with changed contrast and brightness, in [0, 1]."""
-    rng = Keyed(step, torch.arange(len(images)), device=images.device).fork("roid")
-    flip = rng.uniform() < 0.5
-    images = torch.where(flip[:, None, None, None], images.flip(3), images)
-    contrast, brightness = (rng.uniform(0.6, 1.4).view(-1, 1, 1, 1).to(images.dtype) for _ in range(2))
-    mean = images.mean((1, 2, 3), keepdim=True)
-    return ((images - mean) * contrast + mean * brightness).clamp(0, 1)
+def _cmf(o: Options) -> Parts:
+    def filtered(step: Step, adapter: Adapter) -> None:
+        """Take the weights for a noisy look at hidden ones, which drift back to the source; estimate and mix these."""
+        variance = o.keep_hidden**2 * step.memory.get("hidden_variance", step.logits.new_zeros(())) + o.noise
+        gain = variance / (variance + 1 - o.noise)
+        with torch.no_grad():
+            for name, parameter in adapter.trained.items():
+                start = adapter.starts[name]
+                hidden = torch.lerp(start, step.memory.get(f"hidden/{name}", start), o.keep_hidden)
+                hidden = torch.lerp(hidden, parameter.detach(), gain.to(parameter.dtype))
+                step.memory[f"hidden/{name}"] = hidden
+                parameter.lerp_(hidden, 1 - o.keep_weights)
+        step.memory["hidden_variance"] = ((1 - gain) * variance).detach()
+
+    return replace(_roid(o), after=(filtered,))
 
 
 def _unit_range(values: Tensor) -> Tensor:
@@ -83,6 +95,7 @@ ROID = Method(
     name="roid",
     paper="Marsden et al. 2024",
     parts=_roid,
+    min_batch=2,
     defaults={
         "optimizer": "sgd",
         "lr": 2.5e-4,
@@ -91,8 +104,18 @@ ROID = Method(
         "keep_weights": 0.99,
         "consistency": True,
         "prior_correction": True,
+        "augment": "jitter",
     },
     presets={"cifar": {"optimizer": "adam", "lr": 1e-3}},
-    departures="the consistency view is a flip with changed contrast and brightness; the sum is divided by the images "
-    "of this batch, not by a fixed batch size",
+    departures="the consistency view has no change of hue and no blur; the sum is divided by the images of this batch, "
+    "not by a fixed batch size",
+)
+CMF = Method(
+    name="cmf",
+    paper="Lee & Chang 2024",
+    parts=_cmf,
+    min_batch=2,
+    defaults={**ROID.defaults, "keep_hidden": 0.99, "noise": 0.005},
+    presets=ROID.presets,
+    departures=f"loss and answer are those of roid; one variance for all weights, which starts at 0; {ROID.departures}",
 )

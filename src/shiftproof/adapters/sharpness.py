@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.method import Method, Options, Parts
@@ -19,30 +21,21 @@ if TYPE_CHECKING:
 def _sar(o: Options) -> Parts:
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
         logits = adapter.run(images)
-        if not bool(logits.isfinite().all()):
-            return adapter.answer_with_source(images)
         margin = o.entropy_margin * math.log(logits.shape[1])
         parameters = list(adapter.trained.values())
         first = losses.entropy(logits)
         kept = first.detach() < margin
         if not bool(kept.any()):
             return logits
-        gradients = torch.autograd.grad(first[kept].mean(), parameters)
+        gradients = _gradients(first[kept].mean(), parameters)
         norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
-        climb = [gradient * (o.rho / (norm + 1e-12)) for gradient in gradients]
-        _move(parameters, climb)
-        second = losses.entropy(adapter.run(images))[kept]
-        second = second[second.detach() < margin]
-        loss = second.mean() if len(second) else None
-        slopes = torch.autograd.grad(loss, parameters) if loss is not None else None
-        _move(parameters, [-step for step in climb])
-        if loss is None or slopes is None or adapter.optimizer is None:
-            return logits
-        for parameter, slope in zip(parameters, slopes, strict=True):
-            parameter.grad = slope
-        adapter.optimizer.step()
-        adapter.updates += 1
-        _recover(adapter, loss.detach())
+        with _climbed(parameters, [gradient * (o.rho / (norm + 1e-12)) for gradient in gradients]):
+            second = losses.entropy(adapter.run(images))[kept]
+            second = second[second.detach() < margin]
+            slopes = _gradients(second.mean(), parameters) if len(second) else ()
+        if slopes:
+            adapter.descend(slopes)
+            _recover(adapter, second.detach().mean())
         return logits
 
     def _recover(adapter: Adapter, loss: Tensor) -> None:
@@ -56,16 +49,30 @@ def _sar(o: Options) -> Parts:
     return Parts(trains=norm_affine, learn=learn, optimizer=optimizer(o))
 
 
-def _move(parameters: list[torch.nn.Parameter], by: list[Tensor]) -> None:
+def _gradients(loss: Tensor, parameters: list[nn.Parameter]) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+
+
+@contextmanager
+def _climbed(parameters: list[nn.Parameter], climb: list[Tensor]) -> Iterator[None]:
+    """Move parameters for a while, and back whatever happens: exactly, from a copy."""
+    known = [parameter.detach().clone() for parameter in parameters]
     with torch.no_grad():
-        for parameter, step in zip(parameters, by, strict=True):
+        for parameter, step in zip(parameters, climb, strict=True):
             parameter.add_(step)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, old in zip(parameters, known, strict=True):
+                parameter.copy_(old)
 
 
 SAR = Method(
     name="sar",
     paper="Niu et al. 2023",
     parts=_sar,
+    min_batch=2,
     defaults={
         "optimizer": "sgd",
         "lr": 2.5e-4,

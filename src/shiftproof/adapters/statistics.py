@@ -16,6 +16,12 @@ def _bn(o: Options) -> Parts:
         raise ConfigurationError(
             "The prior must be a number of images.", expected="0 or more; inf is the source alone", came=repr(o.prior)
         )
+    if o.window and o.statistics != "batch":
+        raise ConfigurationError(
+            "A window and running statistics are two ways to the same end.",
+            expected="statistics='batch' with a window, or no window",
+            came=f"statistics={o.statistics!r} with window={o.window}",
+        )
     return Parts(norm=_policy(o))
 
 
@@ -31,7 +37,14 @@ def _policy(o: Options) -> NormPolicy:
     )
 
 
-SOURCE = Method(name="source", paper="", parts=_source, needs_gradients=False, needs_norm_layers=False)
+SOURCE = Method(
+    name="source",
+    paper="none: the model as it is",
+    parts=_source,
+    needs_gradients=False,
+    needs_norm_layers=False,
+    own_memory=True,
+)
 BN = Method(
     name="bn",
     paper="Schneider et al. 2020; Nado et al. 2020",
@@ -39,5 +52,6 @@ BN = Method(
     defaults={"prior": 0, "statistics": "batch", "ema": 0.1, "variance": "biased"},
     release={"variance": "unbiased"},
     needs_gradients=False,
+    min_batch=2,
     departures="the released code mixes in the unbiased variance of the batch (variant='release')",
 )

@@ -1,0 +1,95 @@
+"""What an adapter refuses: models it cannot adapt, batches that are none, outputs that are no logits."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from shiftproof.adapters.features import last_linear
+from shiftproof.adapters.norms import BatchStatistics
+from shiftproof.adapters.parts import NORMS
+from shiftproof.errors import DataError, ModelError
+
+if TYPE_CHECKING:
+    from shiftproof.adapters.adapter import Adapter
+    from shiftproof.adapters.method import Method
+
+
+class NotFiniteError(ArithmeticError):
+    """A model put out NaN or infinity: the batch cannot be learnt from. Adapters catch it; users never see it."""
+
+
+def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> None:
+    """Refuse a model that lacks what the method needs, and name those of `others` that need less."""
+    outputs_alone = ", ".join(each.name for each in others if not each.needs)
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"Method {chosen.name!r} needs a PyTorch module.",
+            expected="an nn.Module with its layers",
+            came=type(model).__name__,
+            instead="load the PyTorch module: file.py:build",
+        )
+    if chosen.needs and is_program(model):
+        raise ModelError(
+            f"Method {chosen.name!r} cannot adapt a compiled program.",
+            expected=f"an nn.Module with its layers: the method needs {', '.join(chosen.needs)}",
+            came="a scripted or exported program",
+            instead=f"the model as Python built it, or a method that needs only outputs: {outputs_alone}",
+        )
+    if chosen.needs_norm_layers and not any(isinstance(module, (*NORMS, _BatchNorm)) for module in model.modules()):
+        without = ", ".join(each.name for each in others if not each.needs_norm_layers)
+        raise ModelError(
+            f"Method {chosen.name!r} finds no normalisation layers that can adapt.",
+            expected="BatchNorm, GroupNorm, LayerNorm, RMSNorm or InstanceNorm modules",
+            came=f"{type(model).__name__} without any",
+            instead=f"methods that do without: {without}",
+        )
+    if chosen.needs_features:
+        last_linear(model)
+
+
+def is_program(model: nn.Module) -> bool:
+    """Return whether a model is, or holds, a scripted or exported program, whose layers cannot be changed."""
+    kinds = {kind for module in model.modules() for kind in type(module).__mro__}
+    return any(kind.__module__.startswith(("torch.jit", "torch.export")) for kind in kinds)
+
+
+def check_images(images: Tensor, adapter: Adapter) -> None:
+    """Refuse what is no batch of images like those before; warn of a single one where statistics need several."""
+    if not isinstance(images, Tensor) or images.ndim < 2 or not images.is_floating_point() or not len(images):
+        came = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+        raise DataError("This is not a batch of images.", expected="a float tensor, N x C x H x W, N > 0", came=came)
+    if adapter.shape not in (None, tuple(images.shape[1:])):
+        raise DataError(
+            "The images changed their shape in mid-stream.",
+            expected=f"images of shape {adapter.shape}, as before",
+            came=f"shape {tuple(images.shape[1:])}",
+            instead="use one adapter per stream",
+        )
+    alone = len(images) == 1 and adapter.options.window < 2 and adapter.steps == 0
+    if alone and adapter.norms and adapter.parts.norm == BatchStatistics():
+        warnings.warn(
+            f"{adapter.method.name} normalises a batch of one image with its own statistics alone; use a window "
+            "(window=16), larger batches, or method bn with a prior (prior=16)",
+            stacklevel=5,
+        )
+
+
+def check_logits(logits: Any, images: Tensor) -> Tensor:
+    """Return logits [N, C] in at least float32; refuse other outputs; raise `NotFiniteError` on NaN and infinity."""
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
+        came = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        raise ModelError(
+            "The model does not return logits.",
+            expected=f"a tensor of {len(images)} rows, one per image, with 2 classes or more",
+            came=came,
+            instead="wrap the model in a module that returns only the logits",
+        )
+    if not bool(logits.isfinite().all()):
+        raise NotFiniteError
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits

@@ -1,0 +1,65 @@
+"""MEMO: for every image anew, make the mean answer to many views of it sure (Zhang et al. 2022)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from shiftproof.adapters import views
+from shiftproof.adapters.method import Method, Options, Parts
+from shiftproof.adapters.norms import BatchStatistics
+from shiftproof.adapters.parts import all_parameters, optimizer
+
+if TYPE_CHECKING:
+    from shiftproof.adapters.adapter import Adapter
+
+
+def _memo(o: Options) -> Parts:
+    augment = views.parse(o.augment)
+
+    def learn(adapter: Adapter, images: Tensor) -> Tensor:
+        return torch.cat([answer(adapter, image[None], place) for place, image in enumerate(images)])
+
+    def answer(adapter: Adapter, image: Tensor, place: int) -> Tensor:
+        """Adapt to one image, answer it, and go back."""
+        seen = views.view(augment, image.expand(o.views, *image.shape[1:]), adapter, place)
+        try:
+            mean = adapter.run(seen).log_softmax(1).logsumexp(0) - math.log(o.views)
+            adapter.update(-(mean.exp() * mean).sum())
+            with torch.no_grad():
+                return adapter.run(image)
+        finally:
+            adapter.restart()
+
+    def predict(adapter: Adapter, images: Tensor) -> Tensor:
+        return torch.cat([adapter.run(image[None]) for image in images])
+
+    # A batch is views of one image, and counts as one.
+    norm = BatchStatistics(prior=float(o.prior), images=1)
+    return Parts(norm=norm, trains=all_parameters, learn=learn, predict=predict, optimizer=optimizer(o))
+
+
+MEMO = Method(
+    name="memo",
+    paper="Zhang et al. 2022",
+    parts=_memo,
+    needs_norm_layers=False,
+    own_memory=True,
+    defaults={
+        "optimizer": "sgd",
+        "lr": 2.5e-4,
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "prior": 16,
+        "views": 64,
+        "augment": "flip_crop + augmix",
+    },
+    presets={
+        "cifar": {"lr": 5e-3, "views": 32},
+        "imagenet_vit": {"optimizer": "adamw", "lr": 1e-5, "momentum": 0.9, "weight_decay": 0.01},
+    },
+    departures="the gradient flows through the batch's share of the statistics; predict() answers unadapted",
+)
