@@ -33,7 +33,14 @@ def test_version():
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("shifts", "gaussian_noise"), ("sections", "corruptions"), ("models", "demo"), ("data", "demo")]
+    ("kind", "name"),
+    [
+        ("shifts", "gaussian_noise"),
+        ("adapters", "rdumb"),
+        ("sections", "corruptions"),
+        ("models", "demo"),
+        ("data", "demo"),
+    ],
 )
 def test_list(kind, name):
     result = shiftproof("list", kind)

@@ -217,9 +217,9 @@ def preview(
 
 @app.command("list")
 def list_names(
-    kind: Annotated[str, typer.Argument(help="shifts, sections, models or data.")],
+    kind: Annotated[str, typer.Argument(help="shifts, adapters, sections, models or data.")],
 ) -> None:
-    """List what there is: shifts, sections, models, data."""
+    """List what there is: shifts, adapters, sections, models, data."""
     from shiftproof.audits import listing
 
     listing.show(kind)

@@ -14,7 +14,7 @@ Rows: TypeAlias = Iterator[tuple[str, ...]]
 
 
 def show(kind: str, console: Console | None = None) -> None:
-    """Print the names of a kind: shifts, sections, models or data."""
+    """Print the names of a kind: shifts, adapters, sections, models or data."""
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
     columns, rows = KINDS[kind]
@@ -33,6 +33,12 @@ def _shifts() -> Rows:
             facts = shifts.facts(name) if family in catalogue.TABLED else {}
             steady = "" if facts.get("monotone", True) else "not monotone"
             yield name, family, facts.get("category", ""), facts.get("frequency", ""), steady
+
+
+def _adapters() -> Rows:
+    from shiftproof import adapters
+
+    yield from adapters.facts()
 
 
 def _sections() -> Rows:
@@ -56,6 +62,7 @@ def _data() -> Rows:
 
 KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[], Rows]]] = {
     "shifts": (("shift", "family", "category", "frequency", ""), _shifts),
+    "adapters": (("method", "needs", "paper", "defaults", "departures"), _adapters),
     "sections": (("section", "title", "question"), _sections),
     "models": (("model", "what it is"), _models),
     "data": (("data", "what it is"), _data),
