@@ -258,6 +258,13 @@ def test_no_other_prior_has_a_smaller_bound(two, n, bound, normalized):
     assert value(found) <= min(map(value, others)) * (1 + 1e-6) + 1e-9
 
 
+def test_the_deepest_of_several_valleys_is_found():
+    source, target = layer([0, 0, 4, 8, 0], [1, 1, 1, 0.25, 0.125]), layer([0, 0, 0, 0, 9], [1, 1, 1, 9, 100])
+    found = optimal_prior([source], [target], n=5)
+    values = [float(np.sum(expected_distance_bounds(source, target, prior=p, n=5).upper)) for p in (found, 8.9, 400.0)]
+    assert values[0] == min(values)
+
+
 def test_the_prior_between_its_extremes():
     source, target = [random_layer(9, "a"), random_layer(4, "b")], [random_layer(9, "a"), random_layer(4, "b")]
     far = [layer(x.mean + 10, 50 * x.var, x.name) for x in source]

@@ -283,15 +283,19 @@ def _bound(
 
 
 def _least(objective: Callable[[float], float]) -> float:
-    """Return where in [0, 1] a function is least: the best of a grid, refined between its neighbours."""
+    """Return where in [0, 1] a function is least: every valley of a grid is refined between its neighbours."""
     from scipy.optimize import minimize_scalar
 
-    grid = np.linspace(0, 1, 33)
-    values = [objective(share) for share in grid]
-    best = int(np.argmin(values))
-    limits = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    refined = minimize_scalar(objective, bounds=limits, method="bounded", options={"xatol": 1e-6})
-    return float(refined.x if refined.fun < values[best] else grid[best])
+    grid = np.linspace(0, 1, 65)
+    values = np.array([objective(share) for share in grid])
+    around = np.pad(values, 1, constant_values=math.inf)
+    valleys = np.flatnonzero((values <= around[:-2]) & (values <= around[2:]))
+    found = [(values[valley], grid[valley]) for valley in valleys]
+    for valley in valleys:
+        limits = (grid[max(valley - 1, 0)], grid[min(valley + 1, len(grid) - 1)])
+        refined = minimize_scalar(objective, bounds=limits, method="bounded", options={"xatol": 1e-6})
+        found.append((refined.fun, refined.x))
+    return float(min(found)[1])
 
 
 def _share(prior: float, n: float) -> float:
