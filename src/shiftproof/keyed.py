@@ -46,8 +46,8 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _UNIT = 2.0**-24
-_WORTH_A_THREAD = 2**15
-"""A thread takes longer to start working than to draw this many numbers."""
+_WORTH_A_THREAD = 2**14
+"""Handing less than this many values to another thread takes longer than computing them."""
 
 
 def key_of(text: str) -> int:
@@ -173,43 +173,29 @@ class Keyed:
             }
             fill(row, generator)
 
-        over_threads(work, len(keys), cost=len(keys) * count)
-
-
-def worthwhile_threads(cost: int) -> int:
-    """Return how many of torch's threads are worth their start for a work that computes so many values."""
-    return max(1, min(torch.get_num_threads(), cost // _WORTH_A_THREAD))
+        over_threads(work, len(keys), cost=count)
 
 
 def over_threads(work: Callable[[int], object], count: int, *, cost: int) -> None:
-    """Call `work(0)` to `work(count - 1)`, on several threads where the cost, a number of values, is worth them.
+    """Call `work(0)` to `work(count - 1)`, on as many threads as torch uses, or on this one where each costs little.
 
-    Within `work` torch uses one thread: cores that each take whole images need not wait for each other after every
-    operation. To gain, `work` must spend most of its time without the interpreter lock.
+    The cost of one call is a number of values. `work` must spend most of its time without the interpreter lock.
     """
-    if min(worthwhile_threads(cost), count) == 1:
-        for number in range(count):
+    parts = min(torch.get_num_threads(), count) if cost >= _WORTH_A_THREAD else 1
+
+    def some(part: int) -> None:
+        for number in range(part, count, parts):
             work(number)
-        return
-    for _ in _threads().map(work, range(count)):
-        pass
+
+    if parts <= 1:
+        some(0)
+    else:
+        list(_threads().map(some, range(parts)))
 
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Return the threads that `over_threads` uses, as many as torch's."""
-    count = torch.get_num_threads()
-    pool = ThreadPoolExecutor(count, thread_name_prefix="shiftproof")
-    everyone = threading.Barrier(count)
-
-    def start(_: int) -> None:
-        torch.set_num_threads(1)
-        torch.get_num_threads()  # at its first question a thread makes the setting its own
-        everyone.wait()
-
-    list(pool.map(start, range(count)))
-    torch.set_num_threads(count)  # for this thread and those to come
-    return pool
+    return ThreadPoolExecutor(thread_name_prefix="shiftproof")
 
 
 # A forked process has none of its parent's threads, so it starts anew.

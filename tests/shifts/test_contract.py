@@ -78,13 +78,13 @@ def test_same_bits_in_any_batch_and_order(text, device):
         assert torch.equal(shift(images[i : i + 1], keys[i : i + 1], seed=5), whole[i : i + 1])
 
 
-@EVERY_ONCE
-def test_threads_do_not_change_the_bits(text):
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_threads_do_not_change_the_bits_of_a_corruption(name):
     images, keys, threads = photographs(24, 64, 64), torch.arange(24), torch.get_num_threads()
     shifted = []
     for count in (1, 2, 3):
         torch.set_num_threads(count)
-        shifted.append(shifts.parse(text)(images, keys))
+        shifted.append(shifts.corruption(name, 2.5)(images, keys))
     torch.set_num_threads(threads)
     assert torch.equal(shifted[0], shifted[1])
     assert torch.equal(shifted[0], shifted[2])

@@ -289,13 +289,13 @@ def _least(objective: Callable[[float], float]) -> float:
     grid = np.linspace(0, 1, 65)
     values = np.array([objective(share) for share in grid])
     around = np.pad(values, 1, constant_values=math.inf)
-    valleys = np.flatnonzero((values <= around[:-2]) & (values <= around[2:]))
-    found = [(values[valley], grid[valley]) for valley in valleys]
+    valleys = [int(place) for place in np.flatnonzero((values <= around[:-2]) & (values <= around[2:]))]
+    found = [(float(values[valley]), float(grid[valley])) for valley in valleys]
     for valley in valleys:
         limits = (grid[max(valley - 1, 0)], grid[min(valley + 1, len(grid) - 1)])
         refined = minimize_scalar(objective, bounds=limits, method="bounded", options={"xatol": 1e-6})
-        found.append((refined.fun, refined.x))
-    return float(min(found)[1])
+        found.append((float(refined.fun), float(refined.x)))
+    return min(found)[1]
 
 
 def _share(prior: float, n: float) -> float:

@@ -65,7 +65,7 @@ def compress_pillow(levels: Tensor, quality: int) -> Tensor:
         unpacked = np.frombuffer(image.tobytes("raw", layout), np.uint8)
         decoded[row] = unpacked.reshape(height, channels, width).transpose(1, 0, 2)
 
-    over_threads(work, count, cost=count * height * width)
+    over_threads(work, count, cost=height * width)
     return torch.from_numpy(decoded)
 
 
