@@ -3,10 +3,10 @@
     python benchmarks/shifts.py --device cpu --peer /path/to/peer/bin/python
     python benchmarks/shifts.py --device cuda
 
-On a CPU both use all cores: ours on batches, the peer (`imagecorruptions` 1.1.2, see shifts_peer.py) one uint8 image
-at a time in one process per core. Rounds of the two alternate, and the best round of each counts, so that other load
-on the machine hits neither alone. Where there is much of it, `--cores 1 --clock cpu` compares the processor time that
-one core needs.
+On a CPU both use all cores, in one process per core as the workers of a data loader do: ours on float32 batches, the
+peer (`imagecorruptions` 1.1.2, see shifts_peer.py) on one uint8 image at a time. Rounds of the two alternate, and the
+best round of each counts, so that other load on the machine hits neither alone. Where there is much of it,
+`--clock cpu` compares processor time.
 
 On CUDA the median of repeated calls counts, between device events, with the keys on the device; the extra memory is
 the peak above what was held before the call, the result included.
@@ -22,8 +22,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,7 @@ from shiftproof import shifts
 
 NAMES = (*shifts.names("common"), *shifts.names("holdout"))
 BATCHES = {"cpu": 32, "cuda": 256}
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-WORKER = Path(__file__).with_name("shifts_peer.py")
+HERE = Path(__file__).parent
 
 
 def photographs(count: int, side: int) -> Tensor:
@@ -52,24 +50,15 @@ def photographs(count: int, side: int) -> Tensor:
     return images.mul_(255).floor_().div_(255)
 
 
-def rate_on_cpu(call: Callable[[], object], batch: int, seconds: float, clock: Callable[[], float]) -> float:
-    """Return images per second, over whole calls that take about so many seconds."""
-    calls, start = 0, clock()
-    while calls == 0 or clock() - start < seconds:
-        call()
-        calls += 1
-    return calls * batch / (clock() - start)
+class Workers:
+    """Processes of one kind, one per core, which are timed together."""
 
-
-class Peer:
-    """The peer's worker processes, one per core, which are timed together."""
-
-    def __init__(self, python: str, processes: int) -> None:
-        # Each worker computes on one core, as a data loader's workers do.
+    def __init__(self, python: str, script: str, processes: int) -> None:
+        self._script = script
         single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self._workers = [
             subprocess.Popen(
-                [python, "-W", "ignore", str(WORKER)],
+                [python, "-W", "ignore", str(HERE / script)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -78,21 +67,18 @@ class Peer:
             for _ in range(processes)
         ]
 
-    def rate(self, name: str, severity: int, images: Path, seconds: float, clock: str) -> float:
+    def rate(self, **request: object) -> float:
         """Return images per second of all workers; 0 seconds warm up."""
-        request = json.dumps(
-            {"name": name, "severity": severity, "images": str(images), "seconds": seconds, "clock": clock}
-        )
         for worker in self._workers:
             assert worker.stdin is not None
-            worker.stdin.write(request + "\n")
+            worker.stdin.write(json.dumps(request) + "\n")
             worker.stdin.flush()
         rate = 0.0
         for worker in self._workers:
             assert worker.stdout is not None
             answer = worker.stdout.readline()
             if not answer:
-                sys.exit("A worker of the peer ended; run shifts_peer.py with its interpreter to see why.")
+                sys.exit(f"A worker ended; run {self._script} with its interpreter to see why.")
             done = json.loads(answer)
             rate += done["images"] / done["seconds"]
         return rate
@@ -114,35 +100,28 @@ def stored(images: Tensor) -> Iterator[Path]:
 
 def measure_cpu(side: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Time ours and the peer in turn."""
-    images, keys = photographs(options.batch, side), torch.arange(options.batch)
-    torch.set_num_threads(options.cores)
-    peer = Peer(options.peer, options.cores) if options.peer else None
-    clock = CLOCKS[options.clock]
+    kinds = {"ours": Workers(sys.executable, "shifts_ours.py", options.cores)}
+    if options.peer:
+        kinds["peer"] = Workers(options.peer, "shifts_peer.py", options.cores)
     rows = []
-    with stored(images) as path:
+    with stored(photographs(options.batch, side)) as path:
         for name in options.names:
-            shift = shifts.corruption(name, options.severity, options.preset)
-
-            def call(shift: shifts.Corruption = shift) -> Tensor:
-                return shift(images, keys)
-
-            call()
-            if peer:
-                peer.rate(name, options.severity, path, 0.0, options.clock)
-            ours, theirs = [], []
-            for _ in range(options.rounds):
-                ours.append(rate_on_cpu(call, options.batch, options.seconds, clock))
-                if peer:
-                    theirs.append(peer.rate(name, options.severity, path, options.seconds, options.clock))
-            row = {"name": name, "side": side, "ours": max(ours)}
+            request = {"name": name, "severity": options.severity, "preset": options.preset, "images": str(path)}
+            rates: dict[str, list[float]] = {kind: [] for kind in kinds}
+            for seconds in (0.0, *[options.seconds] * options.rounds):
+                for kind, workers in kinds.items():
+                    rate = workers.rate(**request, seconds=seconds, clock=options.clock)
+                    if seconds:
+                        rates[kind].append(rate)
+            row = {"name": name, "side": side, **{kind: max(found) for kind, found in rates.items()}}
             told = f"{name:18} {side:4} px {row['ours']:10,.0f} images/s"
-            if peer:
-                row |= {"peer": max(theirs), "ratio": max(ours) / max(theirs)}
-                told += f" {row['peer']:10,.1f} {row['ratio']:8.1f}x"
+            if options.peer:
+                row["ratio"] = row["ours"] / row["peer"]
+                told += f" {row['peer']:10,.1f} {row['ratio']:8.2f}x"
             rows.append(row)
             print(told, flush=True)
-    if peer:
-        peer.close()
+    for workers in kinds.values():
+        workers.close()
     return rows
 
 
@@ -193,7 +172,7 @@ def main() -> None:
     parser.add_argument(
         "--cores", type=int, default=torch.get_num_threads(), help="cores for each of the two, on a CPU"
     )
-    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="wall time, or processor time (cpu)")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="wall time, or processor time (cpu)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of ours and the peer in turn, on a CPU")
     parser.add_argument("--seconds", type=float, default=0.5, help="how long a round is")
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")

@@ -38,6 +38,7 @@ SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
 class Settings:
     """The choices that decide an audit's numbers; everything else only decides how fast they come."""
 
+    budget: str
     sections: tuple[str, ...]
     shifts: tuple[str, ...]
     severities: tuple[float, ...]
@@ -89,6 +90,7 @@ def make_settings(
         if name not in METHODS:
             raise unknown("method of adaptation", name, METHODS)
     return Settings(
+        budget=budget,
         sections=tuple(name for name in SECTIONS if not sections or name in sections),
         shifts=tuple(dict.fromkeys(chosen)),
         severities=levels,

@@ -22,8 +22,10 @@ from shiftproof.shifts.levels import quantize_
 
 SMALLEST_SIDE = 8
 LARGEST_SEVERITY = 5.0
-CACHED = 2**20
+CACHED = 2**19
 """On a CPU images are shifted so many values at a time, which stay in its cache over a recipe's passes."""
+
+_IMAGES = "a float32 tensor N x C x H x W with values in [0, 1], C = 1 or 3"
 
 
 class Shape(NamedTuple):
@@ -60,7 +62,7 @@ class Shift(ABC):
     @final
     def __call__(self, images: Tensor, keys: Tensor | Sequence[int], *, seed: int = 0) -> Tensor:
         """Return shifted copies of float32 images in [0, 1], N x C x H x W, with values on the 256 levels of uint8."""
-        check_images(images)
+        check_layout(images)
         keys = torch.as_tensor(keys, dtype=torch.int64)
         if keys.shape != images.shape[:1]:
             raise DataError(
@@ -69,15 +71,18 @@ class Shift(ABC):
                 came=f"keys of shape {tuple(keys.shape)}",
             )
         if self.severity == 0 or len(images) == 0:
+            check_values(images)
             return images.clone()
         with torch.no_grad():
             if images.device.type != "cpu":
+                check_values(images)
                 return quantize_(self._shifted(images, keys, seed)).contiguous()
             # From numpy, which asks for huge pages: the system takes long to find many small ones.
             shifted = torch.from_numpy(np.empty(images.shape, np.float32))
             part = max(1, CACHED // images[0].numel())
             for start in range(0, len(images), part):
                 some = slice(start, start + part)
+                check_values(images[some])  # brings them into the cache
                 quantize_(self._shifted(images[some], keys[some], seed), out=shifted[some])
             return shifted
 
@@ -106,9 +111,9 @@ def check_severity(name: str, severity: float) -> None:
         )
 
 
-def check_images(images: Tensor) -> None:
-    """Refuse what is not a batch of float32 images in [0, 1], with 1 or 3 channels and sides of at least 8 pixels."""
-    expected = "a float32 tensor N x C x H x W with values in [0, 1], C = 1 or 3"
+def check_layout(images: Tensor) -> None:
+    """Refuse what is not a batch of float32 images with 1 or 3 channels and sides of at least 8 pixels."""
+    expected = _IMAGES
     if not isinstance(images, Tensor):
         raise DataError("Shifts act on tensors.", expected=expected, came=type(images).__name__)
     came = f"{str(images.dtype).removeprefix('torch.')} tensor of shape {tuple(images.shape)}"
@@ -124,9 +129,13 @@ def check_images(images: Tensor) -> None:
         raise DataError(
             "Images are too small to corrupt.", expected=f"sides of at least {SMALLEST_SIDE} pixels", came=came
         )
+
+
+def check_values(images: Tensor) -> None:
+    """Refuse values outside [0, 1], and NaN."""
     if images.numel():
         low, high = torch.stack(torch.aminmax(images)).tolist()  # one wait for the device
         if not (low >= 0.0 and high <= 1.0):  # also catches NaN
             values = "NaN" if math.isnan(low) else f"{low:.4g} to {high:.4g}"
             fix = "keep normalisation inside the model (shiftproof.models.Normalize) and pass images in [0, 1]"
-            raise DataError("Image values leave [0, 1].", expected=expected, came=f"values {values}", instead=fix)
+            raise DataError("Image values leave [0, 1].", expected=_IMAGES, came=f"values {values}", instead=fix)

@@ -51,22 +51,40 @@ def compress_pillow(levels: Tensor, quality: int) -> Tensor:
     Images are spread over threads, as many as torch uses: the codec runs without the interpreter lock.
     """
     count, channels, height, width = levels.shape
-    # Pillow packs and unpacks images whose channels take turns line by line.
-    mode, layout = ("L", "L") if channels == 1 else ("RGB", "RGB;L")
-    lines = np.ascontiguousarray(levels.numpy().transpose(0, 2, 1, 3))
-    decoded = np.empty(levels.shape, np.uint8)
+    # Pillow holds three channels in four bytes a pixel: packed so, images go in and out by plain copies of memory.
+    mode, layout = ("L", "L") if channels == 1 else ("RGB", "RGBX")
+    pixels = (levels if channels == 1 else _packed(levels)).numpy()
+    decoded = np.empty_like(pixels)
 
     def work(row: int) -> None:
         file = io.BytesIO()
-        image = Image.frombytes(mode, (width, height), lines[row].tobytes(), "raw", layout)
+        image = Image.frombytes(mode, (width, height), pixels[row].tobytes(), "raw", layout)
         image.save(file, format="JPEG", quality=quality)
         # What the file says is known, so it is not opened as one but decoded at once.
         image = Image.frombytes(mode, (width, height), file.getvalue(), "jpeg", mode, "")
-        unpacked = np.frombuffer(image.tobytes("raw", layout), np.uint8)
-        decoded[row] = unpacked.reshape(height, channels, width).transpose(1, 0, 2)
+        decoded[row].data.cast("B")[:] = image.tobytes("raw", layout)
 
     over_threads(work, count, cost=height * width)
-    return torch.from_numpy(decoded)
+    result = torch.from_numpy(decoded)
+    return result if channels == 1 else _unpacked(result)
+
+
+def _packed(levels: Tensor) -> Tensor:
+    """Return uint8 images N x 3 x H x W as int32 pixels N x H x W, red in the lowest byte."""
+    red, green, blue = levels.unbind(1)
+    pixels = blue.to(torch.int32)
+    for channel in (green, red):
+        pixels.bitwise_left_shift_(8).bitwise_or_(channel)
+    return pixels
+
+
+def _unpacked(pixels: Tensor) -> Tensor:
+    """Return int32 pixels N x H x W as uint8 images N x 3 x H x W; the conversion keeps the lowest byte."""
+    count, height, width = pixels.shape
+    levels = torch.empty(count, 3, height, width, dtype=torch.uint8)
+    for channel in range(3):
+        levels[:, channel] = pixels.bitwise_right_shift(8 * channel)
+    return levels
 
 
 def compress_tensor(levels: Tensor, quality: int) -> Tensor:

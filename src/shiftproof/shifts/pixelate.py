@@ -36,11 +36,14 @@ def _average_rows(levels: Tensor, size: int) -> Tensor:
         return levels
     start, count, weight = _windows(length, size, levels.device)
     fewest, most = _taps(length, size)
-    total = levels.index_select(2, start).to(torch.int32)
+    exact = torch.int16 if most <= 128 else torch.int32  # sums of levels, at most 255 each
+    total = levels.index_select(2, start).to(exact)
     for tap in range(1, most):
         rows = levels.index_select(2, (start + tap).clamp_max_(length - 1))
-        total += rows if tap < fewest else rows.mul_(count > tap)
-    return total.mul_(weight).add_(1 << (_PRECISION - 1)).bitwise_right_shift_(_PRECISION).to(torch.uint8)
+        total += (rows if tap < fewest else rows.mul_(count > tap)).to(exact)
+    return (
+        total.to(torch.int32).mul_(weight).add_(1 << (_PRECISION - 1)).bitwise_right_shift_(_PRECISION).to(torch.uint8)
+    )
 
 
 def _repeat_rows(levels: Tensor, size: int) -> Tensor:

@@ -1,0 +1,46 @@
+"""The command line: a thin shell over the same verbs, with the same option names.
+
+One module per group of commands, in the order the help shows them. Nothing heavy is imported until a command runs, so
+that `shiftproof --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import NoReturn
+
+import typer
+
+from shiftproof.cli import auditing, listing, shifting  # noqa: F401  (they add their commands)
+from shiftproof.cli.application import FAILED, INTERRUPTED, app
+from shiftproof.errors import ShiftproofError
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Run a command; an error that a user can act on is one paragraph and an exit status, never a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    debug = "--debug" in sys.argv  # understood before or after the command
+    try:
+        app([argument for argument in sys.argv[1:] if argument != "--debug"])
+    except ShiftproofError as error:
+        if debug:
+            raise
+        typer.echo(f"shiftproof: {error}", err=True)
+        sys.exit(FAILED)
+    except _Interrupt:
+        typer.echo(
+            "shiftproof: interrupted. What was measured is saved; the same command goes on from there.", err=True
+        )
+        sys.exit(INTERRUPTED)
+
+
+class _Interrupt(BaseException):
+    """Ctrl-C or a request to end; of its own kind because the argument parser swallows KeyboardInterrupt."""
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise _Interrupt

@@ -1,0 +1,19 @@
+"""`shiftproof list`: what there is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shiftproof.cli.application import app
+
+
+@app.command("list")
+def list_names(
+    kind: Annotated[str, typer.Argument(help="shifts, adapters, sections, models or data.")],
+) -> None:
+    """List what there is: shifts, adapters, sections, models, data."""
+    from shiftproof.audits import listing
+
+    listing.show(kind)

@@ -1,0 +1,95 @@
+"""`shiftproof corrupt` and `preview`: shifted copies of images, to keep or to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftproof.cli.application import app, listed, numbers, one_of
+
+
+@app.command()
+def corrupt(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="A folder of images, or demo, an .npz or .npy file, CIFAR files.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the copy; the same command resumes it.")],
+    shift: Annotated[
+        list[str] | None,
+        typer.Option("--shift", "-s", help="fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; can be given again."),
+    ] = None,
+    suite: Annotated[
+        str | None, typer.Option(help="Instead of shifts: imagenet-c, imagenet-c-bar, cifar-c or cifar-c-bar.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="png, jpg or same. Default: png; jpg for imagenet-c.")
+    ] = None,
+    quality: Annotated[int, typer.Option(help="Quality of JPEG files, 1 to 100.")] = 85,
+    size: Annotated[
+        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Severities of imagenet or cifar. Default: by image size, or the suite's.")
+    ] = None,
+    textures: Annotated[Path | None, typer.Option(help="Folder of photographs for a suite's frost.")] = None,
+    on_bad_file: Annotated[str, typer.Option(help="fail or skip, when an image cannot be read.")] = "fail",
+    device: Annotated[
+        str, typer.Option(help="cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.")
+    ] = "cpu",
+    executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
+    workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
+) -> None:
+    """Write a corrupted copy of a data set: files in the same folders, or arrays. Ends with a manifest.json."""
+    from shiftproof.audits.bench import choose_device
+    from shiftproof.audits.terminal import Progress
+    from shiftproof.shifts.writing import write_corrupted
+
+    one_of("--on-bad-file", on_bad_file, ("fail", "skip"))
+    one_of("--executor", executor, ("inline", "processes"))
+    options: dict[str, Any] = {"on_bad_file": on_bad_file, "executor": executor, "format": file_format}
+    with Progress() as progress:
+        written = write_corrupted(
+            source,
+            out,
+            shifts=shift or (),
+            suite=suite,
+            seed=seed,
+            quality=quality,
+            size=size,
+            preset=preset,
+            textures=None if textures is None else str(textures),
+            device=choose_device(device),
+            workers=workers,
+            watch=progress.heard,
+            **options,
+        )
+    typer.echo(f"images    {written.images:,}, under {len(written.shifts)} shift{'s' * (len(written.shifts) > 1)}")
+    if written.left_out:
+        typer.echo(f"left out  {len(written.left_out)} that cannot be read; the manifest names them")
+    typer.echo(f"manifest  {written.manifest}")
+
+
+@app.command()
+def preview(
+    image: Annotated[Path | None, typer.Argument(help="An image file. Default: images of the demo.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="What to write: a .png or an .html file.")] = Path(
+        "preview.png"
+    ),
+    family: Annotated[str, typer.Option(help="common, holdout or bar, or several separated by commas.")] = "common",
+    severities: Annotated[str, typer.Option(help="Severities in [0, 5], separated by commas.")] = "1,3,5",
+    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+) -> None:
+    """Show an image under every shift, by severity, as a picture or a page."""
+    from shiftproof.shifts.preview import preview as write
+
+    written = write(
+        image,
+        out,
+        families=listed(family) or (),
+        severities=numbers("--severities", severities) or (),
+        seed=seed,
+    )
+    typer.echo(f"preview  {written}")
