@@ -11,15 +11,17 @@ from shiftproof.registry import resolve
 from shiftproof.version import __version__
 
 if TYPE_CHECKING:
+    from shiftproof.adapters import adapt
     from shiftproof.audits import audit
     from shiftproof.data import load_data
     from shiftproof.errors import ShiftproofError
     from shiftproof.models import load_model
     from shiftproof.shifts import corrupt
 
-__all__ = ["ShiftproofError", "__version__", "audit", "corrupt", "load_data", "load_model"]
+__all__ = ["ShiftproofError", "__version__", "adapt", "audit", "corrupt", "load_data", "load_model"]
 
 _VERBS = {
+    "adapt": "shiftproof.adapters:adapt",
     "audit": "shiftproof.audits:audit",
     "corrupt": "shiftproof.shifts:corrupt",
     "load_data": "shiftproof.data:load_data",

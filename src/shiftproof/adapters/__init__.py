@@ -8,6 +8,7 @@ from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method
 from shiftproof.adapters.guard import Guard
 from shiftproof.adapters.method import Method, Parts, Step
+from shiftproof.adapters.priors import PriorChoice, choose_prior
 from shiftproof.adapters.resets import Reset, each_shift, every, never
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "Guard",
     "Method",
     "Parts",
+    "PriorChoice",
     "Reset",
     "Step",
     "adapt",
+    "choose_prior",
     "each_shift",
     "every",
     "facts",

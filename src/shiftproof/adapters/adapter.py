@@ -64,6 +64,8 @@ class Adapter(nn.Module):
         self.shift: str | None = None
         self.adapted_to: str | None = None
         self._identity = digest(dict(model.state_dict()))
+        if self.parts.start:
+            self.parts.start(self)
         self.starts = {name: tensor.detach().clone() for name, tensor in self.changing().items()}
         self._new_optimizer()
         self.register_state_dict_post_hook(_copy_tensors)  # type: ignore[no-untyped-call]

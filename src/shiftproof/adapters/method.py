@@ -74,6 +74,7 @@ class Parts:
     divide_by   what the sum of weighted losses is divided by (by default the number of kept images)
     regularise  a term added to the loss
     optimizer   makes the optimiser of the parameters
+    start       what is done once, when the model is wrapped; a reset goes back to after it
     learn       the whole step, where it is not the common one; it returns the logits
     predict     how images are answered without learning, where it is not by the adapted copy alone
     after       what happens after an update
@@ -88,6 +89,7 @@ class Parts:
     divide_by: Callable[[Step], float] | None = None
     regularise: Callable[[Step, Adapter], Tensor] | None = None
     optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None
+    start: Callable[[Adapter], None] | None = None
     learn: Callable[[Adapter, Tensor], Tensor] | None = None
     predict: Callable[[Adapter, Tensor], Tensor] | None = None
     after: tuple[Callable[[Step, Adapter], None], ...] = ()

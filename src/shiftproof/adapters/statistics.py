@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
 from shiftproof.adapters.method import Method, Options, Parts
-from shiftproof.adapters.norms import BatchStatistics, NormPolicy, RunningStatistics, SourceStatistics
+from shiftproof.adapters.norms import (
+    BatchStatistics,
+    GatheredStatistics,
+    NormPolicy,
+    RunningStatistics,
+    SourceStatistics,
+)
 from shiftproof.errors import ConfigurationError
+from shiftproof.measures.normalization import optimal_prior
+from shiftproof.models.statistics import collect_statistics, source_statistics
+
+if TYPE_CHECKING:
+    from shiftproof.adapters.adapter import Adapter
 
 
 def _source(o: Options) -> Parts:
@@ -12,9 +31,12 @@ def _source(o: Options) -> Parts:
 
 
 def _bn(o: Options) -> Parts:
-    if not isinstance(o.prior, int | float) or isinstance(o.prior, bool) or o.prior < 0:
+    chosen_later = o.prior == "auto"
+    if not chosen_later and (not isinstance(o.prior, int | float) or isinstance(o.prior, bool) or o.prior < 0):
         raise ConfigurationError(
-            "The prior must be a number of images.", expected="0 or more; inf is the source alone", came=repr(o.prior)
+            "The prior must be a number of images.",
+            expected="0 or more, where inf is the source alone; or auto, the best one for the first batch",
+            came=repr(o.prior),
         )
     if o.window and o.statistics != "batch":
         raise ConfigurationError(
@@ -22,6 +44,16 @@ def _bn(o: Options) -> Parts:
             expected="statistics='batch' with a window, or no window",
             came=f"statistics={o.statistics!r} with window={o.window}",
         )
+    if chosen_later and o.statistics != "batch":
+        raise ConfigurationError(
+            "The best prior is known for the statistics of single batches.",
+            expected="prior='auto' with statistics='batch', or a number",
+            came=f"prior='auto' with statistics={o.statistics!r}",
+        )
+    if chosen_later:
+        return Parts(learn=partial(_with_best_prior, remember=True), predict=partial(_with_best_prior, remember=False))
+    if o.statistics == "full":
+        return Parts(norm=GatheredStatistics(), start=_take_statistics)
     return Parts(norm=_policy(o))
 
 
@@ -33,8 +65,43 @@ def _policy(o: Options) -> NormPolicy:
     if o.statistics == "cumulative":
         return RunningStatistics(prior=float(o.prior))
     raise ConfigurationError(
-        "There are no such statistics.", expected="batch, ema or cumulative", came=repr(o.statistics)
+        "There are no such statistics.", expected="batch, ema, cumulative or full", came=repr(o.statistics)
     )
+
+
+def _with_best_prior(adapter: Adapter, images: Tensor, *, remember: bool) -> Tensor:
+    """Answer with the prior that makes the upper bound of Proposition 1 least for the first batch since the start."""
+    prior = adapter.memory.get("prior")
+    if prior is None:
+        source = copy.deepcopy(adapter.source).to(images.device)  # the adapter may have moved since
+        target = collect_statistics(source, [images])
+        prior = torch.tensor(optimal_prior(source_statistics(source), target, n=len(images)), dtype=torch.float64)
+        if remember:
+            adapter.memory["prior"] = prior
+    with adapter.normalising(BatchStatistics(float(prior), adapter.options.variance)):
+        return adapter.run(images)
+
+
+def _take_statistics(adapter: Adapter) -> None:
+    """Take the exact statistics of the whole target set, layer by layer, mixed with the source's as `prior` images."""
+    target, prior = adapter.options.target, float(adapter.options.prior)
+    if target is None:
+        raise ConfigurationError(
+            "Statistics of the whole target set need its images.",
+            expected="target=images, a tensor or a list of batches, with statistics='full'",
+            came="no target",
+        )
+    taken = collect_statistics(adapter.source, [target] if isinstance(target, Tensor) else target, exact=True)
+    for layer in taken:
+        norm = adapter.norms[layer.name]
+        share = 1.0 if math.isinf(prior) else prior / (prior + (layer.images or 0))
+        for name, kept, source in (
+            ("mean", norm.target_mean, norm.source_mean),
+            ("var", norm.target_var, norm.source_var),
+        ):
+            values = torch.from_numpy(getattr(layer, name)).to(kept)
+            kept.copy_(values if source is None else torch.lerp(values, source, share))
+        norm.seen.fill_(layer.images or 0)
 
 
 SOURCE = Method(
@@ -49,7 +116,7 @@ BN = Method(
     name="bn",
     paper="Schneider et al. 2020; Nado et al. 2020",
     parts=_bn,
-    defaults={"prior": 0, "statistics": "batch", "ema": 0.1, "variance": "biased"},
+    defaults={"prior": 0, "statistics": "batch", "ema": 0.1, "target": None, "variance": "biased"},
     release={"variance": "unbiased"},
     needs_gradients=False,
     min_batch=2,

@@ -1,0 +1,67 @@
+"""The prior of batch normalisation that suits small batches, chosen on corruptions held out for such choices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from shiftproof import shifts
+from shiftproof.adapters.catalogue import adapt
+from shiftproof.data import ImageSet
+from shiftproof.errors import DataError
+
+PRIORS = (0, *(2**power for power in range(11)))
+"""The grid of Schneider et al. 2020, and no prior."""
+
+
+@dataclass(frozen=True)
+class PriorChoice:
+    """The accuracy that each prior reached, over all hold-out corruptions, for batches of one size."""
+
+    batch: int
+    accuracies: Mapping[float, float]
+
+    @property
+    def best(self) -> float:
+        """The prior of the highest accuracy, the smallest of several."""
+        return max(sorted(self.accuracies), key=lambda prior: self.accuracies[prior])
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the choice as JSON values."""
+        grid = {f"{prior:g}": value for prior, value in self.accuracies.items()}
+        return {"batch": self.batch, "best": self.best, "accuracies": grid}
+
+
+def choose_prior(
+    model: nn.Module,
+    data: ImageSet,
+    *,
+    batch: int = 8,
+    shifts_used: Sequence[str] | None = None,
+    severity: float = 3.0,
+    priors: Sequence[float] = PRIORS,
+    seed: int = 0,
+) -> PriorChoice:
+    """Measure each prior on labelled images under the hold-out corruptions, in batches of the size met in service.
+
+    `shifts_used` names other corruptions. Those that will be tested later must not be among them.
+    """
+    if data.labels is None:
+        raise DataError("A prior is chosen by accuracy, which needs labels.", expected="a labelled set", came=data.name)
+    device = next((tensor.device for tensor in model.parameters()), "cpu")
+    adapters = {prior: adapt(model, "bn", prior=prior) for prior in priors}
+    hits, images = dict.fromkeys(priors, 0), 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
+        for name in shifts_used or shifts.names("holdout"):
+            shift = shifts.corruption(name, severity)
+            for part in data.batches(batch, device=device):
+                shifted = shift(part.images, part.keys, seed=seed)
+                images += len(shifted)
+                for prior, adapter in adapters.items():
+                    hits[prior] += int((adapter(shifted).argmax(1) == part.labels).sum())
+    return PriorChoice(batch, {prior: hits[prior] / images for prior in priors})
