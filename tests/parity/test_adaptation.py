@@ -67,6 +67,7 @@ class Recorded:
         pytest.param(torch.float64, 11, id="float64 beginning"),
         pytest.param(torch.float32, 11, id="float32 beginning"),  # rounding grows along the stream
         pytest.param(torch.float64, 24, id="float64", marks=pytest.mark.slow),
+        pytest.param(torch.float32, 24, id="float32", marks=pytest.mark.slow),
     ],
 )
 def test_logits_follow_the_original(case: str, dtype: torch.dtype, batches: int, stream: list[Tensor]) -> None:
@@ -88,5 +89,7 @@ def test_logits_follow_the_original(case: str, dtype: torch.dtype, batches: int,
     if name == "lame":
         got = got.exp()
     difference = (got - expected.reshape(got.shape)).abs().max().item()
-    assert difference < (1e-6 if dtype == torch.float64 else 1e-2), difference
+    # Plain PyTorch in float32 drifts as far from float64 over the whole stream: by 0.013 for Tent, whose logits reach 36.
+    rounding = 1e-2 if batches < 24 else max(1e-2, 1e-3 * expected.abs().max().item())
+    assert difference < (1e-6 if dtype == torch.float64 else rounding), difference
     assert math.isfinite(difference)

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -14,6 +14,8 @@ from torch import nn
 from shiftproof import shifts
 from shiftproof.audits.sections.base import Scope, Section, Subject
 from shiftproof.audits.sections.measuring import accuracy, check_labels, rows, tally
+from shiftproof.audits.sections.statistics import TASK as STATISTICS
+from shiftproof.audits.sections.statistics import measure_statistics, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.audits.view import Column, Figure, Sentence, Table, Tile, View
 from shiftproof.errors import ModelError
@@ -43,6 +45,7 @@ class Adaptation(Section):
             for name in settings.shifts:
                 label = f"{name}@{severity:g}"
                 yield Cell("adaptation", method=method, shift=label, images=images, seed=settings.seed)
+        yield from plan_statistics(scope)
         if "bn" in settings.methods:
             for name in _one_per_category(settings.shifts):
                 for batch in GRID_BATCHES:
@@ -58,6 +61,8 @@ class Adaptation(Section):
 
     def measure(self, cell: Cell, subject: Subject) -> Row:
         """Stream shifted images through a fresh adapter and tally its answers."""
+        if cell.task == STATISTICS:
+            return measure_statistics(cell, subject)
         try:
             adapter = _adapter(cell, subject)
         except ModelError as error:
@@ -101,6 +106,8 @@ class Adaptation(Section):
             "mean over corruptions, no labels used",
         )
         prior = rows(results, "adaptation.prior")
+        moved = [row for _, row in rows(results, STATISTICS) if row.get("applies", True)]
+        blocks, predicted = statistics_blocks(moved[0], source) if moved else ((), {})
         images = next(iter(source.values())).images
         return View(
             self.name,
@@ -112,21 +119,26 @@ class Adaptation(Section):
                 _gain_table(grid, source, gains),
                 _cost_table(pace, gains),
                 *([_prior_figure(prior)] if prior else []),
+                *blocks,
             ),
             notes=(f"{images:,} images a stream, in batches of {BATCH}, each from a fresh start.",),
-            numbers=numbers,
+            numbers={**numbers, **predicted},
         )
 
 
 def _adapter(cell: Cell, subject: Subject) -> nn.Module:
     """Return a fresh adapter of the cell's method."""
-    from shiftproof.adapters import adapt
+    from shiftproof.adapters import adapt, method
 
     if not isinstance(subject.model, nn.Module):
         raise ModelError("The model is a black box: it has no layers that can adapt.")
     if cell.task == "adaptation.prior":
         return adapt(subject.model, "bn", prior=cast(int, cell["prior"]))
-    return adapt(subject.model, cast(str, cell["method"]), preset="cifar" if subject.data.side <= 64 else "imagenet")
+    chosen = method(cast(str, cell["method"]))
+    preset = cast(str, cell.parameters.get("preset", "cifar" if subject.data.side <= 64 else "imagenet"))
+    given = cast(Mapping[str, Any], cell.parameters.get("options", {}))
+    options = {name: value for name, value in given.items() if name in chosen.defaults}
+    return adapt(subject.model, chosen.name, preset=preset, **options)
 
 
 def _streamed(adapter: nn.Module, cell: Cell, subject: Subject, batch: int) -> Row:

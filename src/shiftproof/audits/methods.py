@@ -1,0 +1,150 @@
+"""Methods of adaptation side by side: each on the same shifted streams, from a fresh start, resumable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from shiftproof import shifts as shifted
+from shiftproof.adapters import method as find
+from shiftproof.audits.bench import Bench, check_subject, choose_device
+from shiftproof.audits.sections.measuring import accuracy
+from shiftproof.data import load_data
+from shiftproof.errors import ConfigurationError
+from shiftproof.measures import Accuracy
+from shiftproof.models import fingerprint
+from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, drive, write_atomically
+from shiftproof.version import __version__
+
+
+@dataclass(frozen=True)
+class MethodComparison:
+    """The accuracy of each method under each shift, its cost per batch against the source model's, and what failed."""
+
+    folder: Path
+    shifts: tuple[str, ...]
+    methods: tuple[str, ...]
+    accuracies: Mapping[tuple[str, str], Accuracy]
+    costs: Mapping[str, float]
+    reasons: Mapping[str, str]
+
+    def gain(self, method: str) -> float | None:
+        """Return the mean accuracy a method adds to the source model's, over the shifts; None where it did not run."""
+        gains = [
+            self.accuracies[method, shift].value - self.accuracies["source", shift].value
+            for shift in self.shifts
+            if (method, shift) in self.accuracies and ("source", shift) in self.accuracies
+        ]
+        return sum(gains) / len(gains) if gains else None
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one row per method and shift that was measured."""
+        return [
+            {"method": method, "shift": shift, "accuracy": found.value, "images": found.images}
+            for (method, shift), found in self.accuracies.items()
+        ]
+
+
+def compare_methods(
+    model: Any = "demo",
+    data: Any = "demo",
+    *,
+    shifts: Sequence[str],
+    methods: Sequence[str] = ("bn", "tent", "rdumb"),
+    out: str | Path = "shiftproof-adapt",
+    images: int | None = None,
+    batch_size: int = 64,
+    preset: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    weights: str | Path | None = None,
+    size: int | None = None,
+    labels: str | Path | None = None,
+    on_bad_file: Literal["fail", "skip"] = "fail",
+    watch: Callable[[int, int, Result | None], None] | None = None,
+) -> MethodComparison:
+    """Let every method adapt to the same images under each shift, in batches, and measure how often it is right.
+
+    `shifts` are texts that `shifts.parse` reads (`fog@3`); `images` a number of them, None all; `options` are given to
+    every method that has them. The source model is always measured too. `out` is a run directory: the same call goes on
+    where it stopped. Writes `methods.json` there.
+
+    >>> found = compare_methods("demo", "demo", shifts=["contrast@5"], methods=["bn"], images=64, out=folder)
+    >>> found.gain("bn") > 0.1
+    True
+    """
+    names = tuple(dict.fromkeys(("source", *methods)))
+    for name in names:
+        find(name)
+    parsed = tuple(shifted.parse(text).label for text in shifts)
+    if not parsed:
+        raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", came="none")
+    if batch_size < 1:
+        raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
+    device = choose_device(device)
+    bench = Bench(
+        model=model,
+        data=data,
+        images=images,
+        seed=seed,
+        device=device,
+        batch_size=batch_size,
+        data_options={"size": size, "labels": labels, "on_bad_file": on_bad_file},
+        model_options={"weights": weights},
+    )
+    whole = load_data(data, **bench.data_options)
+    subject = bench.subject(whole)
+    check_subject(subject)
+    count = len(subject.data)
+    chosen: dict[str, Json] = {
+        "preset": preset or ("cifar" if subject.data.side <= 64 else "imagenet"),
+        "options": dict(options or {}),
+    }
+    cells = tuple(
+        Cell("adaptation", method=name, shift=shift, images=count, seed=seed, batch=batch_size, **chosen)
+        for shift in parsed
+        for name in names
+    )
+    prints = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
+    plan = Plan(cells, {**prints, "sample": subject.data.fingerprint})
+    with Store(Path(out), prints) as store:
+        done = len(store.done() & plan.identities().keys())
+
+        def heard(result: Result | None) -> None:
+            nonlocal done
+            done += result is not None
+            if watch is not None:
+                watch(done, len(cells), result)
+
+        heard(None)
+        results = drive(plan, store, bench, watch=heard)
+    comparison = _compared(Path(out), parsed, names, results)
+    write_atomically(
+        comparison.folder / "methods.json",
+        json.dumps({"fingerprints": plan.fingerprints, **chosen, "rows": comparison.to_rows()}, indent=1) + "\n",
+    )
+    return comparison
+
+
+def _compared(
+    folder: Path, shifts: tuple[str, ...], methods: tuple[str, ...], results: Sequence[Result]
+) -> MethodComparison:
+    accuracies: dict[tuple[str, str], Accuracy] = {}
+    spent: dict[str, list[float]] = {name: [] for name in methods}
+    reasons: dict[str, str] = {}
+    for result in results:
+        name = cast(str, result.cell["method"])
+        row: Row = result.row or {"applies": False, "reason": (result.error or "").splitlines()[0]}
+        value = accuracy([row]) if row.get("applies", True) else None
+        if value is None:
+            reasons[name] = str(row.get("reason", "no images"))
+        else:
+            accuracies[name, cast(str, result.cell["shift"])] = value
+            spent[name].append(cast(float, row["milliseconds"]))
+    means = {name: sum(times) / len(times) for name, times in spent.items() if times}
+    costs = {name: mean / means["source"] for name, mean in means.items()} if "source" in means else {}
+    return MethodComparison(folder, shifts, methods, accuracies, costs, reasons)

@@ -1,0 +1,161 @@
+"""How far the model's normalisation statistics move under each shift: what that predicts, and which shifts are alike.
+
+A part of the section `adaptation` (Schneider et al. 2020, sections 5 and C.5, figure 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from torch import Tensor, nn
+
+from shiftproof import shifts
+from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.measuring import accuracy, predictions, tally
+from shiftproof.audits.sections.wording import title
+from shiftproof.audits.view import Block, Column, Figure, Table
+from shiftproof.errors import ModelError
+from shiftproof.measures import Accuracy, ErrorLine, mean_distance, shift_map
+from shiftproof.models import collect_statistics, source_statistics
+from shiftproof.runs import Cell, Json, Row
+
+IMAGES = {"quick": 64, "standard": 512, "full": 2_000}
+TASK = "adaptation.statistics"
+
+Numbers = Mapping[str, float]
+
+
+def plan_statistics(scope: Scope) -> Iterator[Cell]:
+    """Plan one cell: maps need the statistics of all shifts together, which are too large to keep."""
+    settings = scope.settings
+    yield Cell(
+        TASK,
+        shifts=[f"{name}@{settings.severities[-1]:g}" for name in settings.shifts],
+        holdout=[f"{name}@{severity:g}" for name in shifts.names("holdout") for severity in settings.severities],
+        images=min(scope.images, IMAGES[settings.budget]),
+        seed=settings.seed,
+    )
+
+
+def measure_statistics(cell: Cell, subject: Subject) -> Row:
+    """Return distances, points of a map, and errors predicted from distances by a line through hold-out corruptions."""
+    model, images, seed = subject.model, cast(int, cell["images"]), cast(int, cell["seed"])
+    if not isinstance(model, nn.Module):
+        return {"applies": False, "reason": "The model is a black box: it shows no statistics."}
+
+    def shifted(label: str) -> Iterator[Tensor]:
+        shift = shifts.parse(label)
+        for batch in subject.data.subset(range(images)).batches(subject.batch_size, device=subject.device):
+            yield shift(batch.images, batch.keys, seed=seed)
+
+    try:
+        source = source_statistics(model)
+    except ModelError as error:
+        return {"applies": False, "reason": error.headline}
+    targets = {label: collect_statistics(model, shifted(label)) for label in cast(Sequence[str], cell["shifts"])}
+    distances = {label: mean_distance(source, target) for label, target in targets.items()}
+    row: dict[str, Json] = {"images": images, "distances": distances}
+    found = shift_map(source, targets)
+    row |= {"points": dict(zip(found.names, found.points.tolist(), strict=True)), "share": found.share}
+    held = cast(Sequence[str], cell["holdout"])
+    errors = {label: _error(subject, label, images, seed) for label in held}
+    apart = {label: mean_distance(source, collect_statistics(model, shifted(label))) for label in held}
+    line = ErrorLine.fit(list(apart.values()), list(errors.values()))
+    predicted = {label: min(1.0, max(0.0, float(line.predict(value)))) for label, value in distances.items()}
+    return {**row, "predicted": predicted, "r_squared": line.r_squared}
+
+
+def _error(subject: Subject, label: str, images: int, seed: int) -> float:
+    found = accuracy([tally(*predictions(subject, 0, images, shifts.parse(label), seed))])
+    return 0.0 if found is None else 1 - found.value
+
+
+def statistics_blocks(row: Row, source: Mapping[str, Accuracy]) -> tuple[tuple[Block, ...], Numbers]:
+    """Return the figures of a measured row, and the mean error of its predictions against the measured accuracies."""
+    distances = {shifts.parse(label).name: value for label, value in cast(Numbers, row["distances"]).items()}
+    predicted = {shifts.parse(label).name: value for label, value in cast(Numbers, row["predicted"]).items()}
+    known = [name for name in distances if name in source]
+    if not known:
+        return (), {}
+    missed = sum(abs(predicted[name] - 1 + source[name].value) for name in known) / len(known)
+    return (
+        (_prediction(distances, predicted, source, known, missed), _map(row)),
+        {"distance_prediction_error": missed},
+    )
+
+
+def _prediction(
+    distances: Numbers, predicted: Numbers, source: Mapping[str, Accuracy], known: Sequence[str], missed: float
+) -> Figure:
+    ranked = sorted(known, key=lambda name: -distances[name])
+    measured = [100 * (1 - source[name].value) for name in ranked]
+    points = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [distances[name] for name in ranked],
+        "y": measured,
+        "text": [title(name) for name in ranked],
+        "name": "measured",
+    }
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [distances[name] for name in ranked],
+        "y": [100 * predicted[name] for name in ranked],
+        "name": "predicted",
+    }
+    table = Table(
+        "Distance and error",
+        (
+            Column("corruption"),
+            Column("distance", "number"),
+            Column("predicted error", "percent", heat=(0.0, 1.0)),
+            Column("measured error", "percent", heat=(0.0, 1.0)),
+        ),
+        tuple((title(name), round(distances[name], 3), predicted[name], 1 - source[name].value) for name in ranked),
+    )
+    layout = {
+        "xaxis": {"title": {"text": "distance of the statistics from the source's, in standard deviations"}},
+        "yaxis": {"title": {"text": "error, %"}, "rangemode": "tozero"},
+    }
+    return Figure(
+        f"The distance of its statistics predicts the error to within {100 * missed:.0f} points on average",
+        {"data": [points, line], "layout": layout},
+        table,
+        caption="The line was fitted to the hold-out corruptions. Distances need no labels: a large one is a warning.",
+    )
+
+
+def _map(row: Row) -> Figure:
+    points = cast(Mapping[str, Sequence[float]], row["points"])
+    names = [title(shifts.parse(label).name) for label in points]
+    across, up = [point[0] for point in points.values()], [point[1] for point in points.values()]
+    data = [
+        {"type": "scatter", "mode": "markers+text", "x": across, "y": up, "text": names, "textposition": "top center"},
+        {
+            "type": "scatter",
+            "mode": "markers+text",
+            "x": [0],
+            "y": [0],
+            "text": ["clean"],
+            "textposition": "top center",
+        },
+    ]
+    layout = {
+        "showlegend": False,
+        "xaxis": {"title": {"text": "first axis, in standard deviations"}, "zeroline": False},
+        "yaxis": {"title": {"text": "second axis"}, "zeroline": False, "scaleanchor": "x"},
+    }
+    table = Table(
+        "Points of the map",
+        (Column("corruption"), Column("first axis", "number"), Column("second axis", "number")),
+        tuple((name, round(x, 3), round(y, 3)) for name, x, y in zip(names, across, up, strict=True)),
+    )
+    return Figure(
+        "Which corruptions look alike to the model",
+        {"data": data, "layout": layout},
+        table,
+        caption=f"Near points move its statistics alike; far from clean is far from training. The plane shows "
+        f"{100 * cast(float, row['share']):.0f}% of the squared distances.",
+    )
