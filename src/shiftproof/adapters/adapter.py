@@ -6,7 +6,6 @@ One adapter serves one stream: what it learns from a batch shapes its answers to
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -59,6 +58,7 @@ class Adapter(nn.Module):
         for parameter in self.trained.values():
             parameter.requires_grad_(True)
         self.memory: Memory = {}
+        self._finite: list[Tensor] = []
         self.steps = self.updates = self.resets = self.skipped = 0
         self.shape: tuple[int, ...] | None = None
         self.shift: str | None = None
@@ -77,10 +77,12 @@ class Adapter(nn.Module):
             self.reset()
         self.shape, self.adapted_to = tuple(images.shape[1:]), self.shift
         before = dict(self.memory)
+        self._finite.clear()
         with torch.inference_mode(mode=False), torch.set_grad_enabled(bool(self.trained)):
             joined = self._joined(images.clone() if images.is_inference() else images)
             try:
                 logits = (self.parts.learn or learn)(self, joined).detach()
+                self.settle()
             except NotFiniteError:
                 self.memory = before
                 return self._answer_with_source(images)
@@ -93,27 +95,48 @@ class Adapter(nn.Module):
     def predict(self, images: Tensor) -> Tensor:
         """Return the logits the method would answer, without learning from the images; nothing changes."""
         check_images(images, self)
+        self._finite.clear()
         with torch.no_grad():
             try:
-                return (self.parts.predict or Adapter.run)(self, self._joined(images))[-len(images) :]
+                logits = (self.parts.predict or Adapter.run)(self, self._joined(images))[-len(images) :]
+                self.settle()
+                return logits
             except NotFiniteError:
                 return self.source_logits(images)
 
     def run(self, images: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """Run the adapted copy, in reduced precision where that was chosen, with other tensors in place if given.
 
-        `weights` replaces parameters and buffers by name, for teachers and anchors.
+        `weights` replaces parameters and buffers by name, for teachers and anchors. Whether the logits are finite is
+        noted for `settle`.
         """
         for norm in self.norms.values():
             norm.pending = None
         with self._precision(images):
             logits = functional_call(self.model, dict(weights), (images,)) if weights else self.model(images)
-        return check_logits(logits, images)
+        logits = check_logits(logits, images)
+        self._finite.append(logits.detach().isfinite().all())
+        return logits
+
+    def settle(self, *also: Tensor) -> list[bool]:
+        """Raise `NotFiniteError` if logits since the last time were not finite, and return other flags as bools.
+
+        One question for all of them: each answer from a device waits for all its work so far.
+        """
+        waiting, self._finite = self._finite, []
+        if not waiting and not also:
+            return []
+        answers: list[bool] = torch.stack([*waiting, *also]).tolist()
+        if not all(answers[: len(waiting)]):
+            raise NotFiniteError
+        return answers[len(waiting) :]
 
     def anchor(self, images: Tensor) -> Tensor:
         """Return the logits of the start, under the method's norm policy: what no learning would have answered."""
         with torch.no_grad():
-            return self.run(images, self.starts)
+            logits = self.run(images, self.starts)
+        self.settle()
+        return logits
 
     def source_logits(self, images: Tensor) -> Tensor:
         """Return the logits of the source model in evaluation mode, finite or not."""
@@ -129,11 +152,11 @@ class Adapter(nn.Module):
         """Take one optimiser step along gradients, one per trained parameter; along none that is not finite."""
         if self.optimizer is None:
             raise RuntimeError(f"method {self.method.name!r} has no optimiser")
-        parameters = list(self.trained.values())
-        for parameter, gradient in zip(parameters, gradients, strict=True):
+        norm = nn.utils.get_total_norm([gradient for gradient in gradients if gradient is not None])
+        (sound,) = self.settle(norm.isfinite())
+        for parameter, gradient in zip(self.trained.values(), gradients, strict=True):
             parameter.grad = gradient
-        # Clipping at infinity changes nothing and returns the norm in one go.
-        if bool(nn.utils.clip_grad_norm_(parameters, math.inf).isfinite()):
+        if sound:
             self.optimizer.step()
             self.updates += 1
         else:
