@@ -13,19 +13,39 @@ from shiftproof.version import __version__
 if TYPE_CHECKING:
     from shiftproof.adapters import adapt
     from shiftproof.audits import audit
+    from shiftproof.certificates import certify
     from shiftproof.data import load_data
     from shiftproof.errors import ShiftproofError
+    from shiftproof.estimators import estimate
     from shiftproof.models import load_model
+    from shiftproof.searchers import search
     from shiftproof.shifts import corrupt
+    from shiftproof.streams import evaluate
 
-__all__ = ["ShiftproofError", "__version__", "adapt", "audit", "corrupt", "load_data", "load_model"]
+__all__ = [
+    "ShiftproofError",
+    "__version__",
+    "adapt",
+    "audit",
+    "certify",
+    "corrupt",
+    "estimate",
+    "evaluate",
+    "load_data",
+    "load_model",
+    "search",
+]
 
 _VERBS = {
     "adapt": "shiftproof.adapters:adapt",
     "audit": "shiftproof.audits:audit",
+    "certify": "shiftproof.certificates:certify",
     "corrupt": "shiftproof.shifts:corrupt",
+    "estimate": "shiftproof.estimators:estimate",
+    "evaluate": "shiftproof.streams:evaluate",
     "load_data": "shiftproof.data:load_data",
     "load_model": "shiftproof.models:load_model",
+    "search": "shiftproof.searchers:search",
     "ShiftproofError": "shiftproof.errors:ShiftproofError",
 }
 

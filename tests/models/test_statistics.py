@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.measures import LayerStatistics, mean_distance
-from shiftproof.models import build_network, collect_statistics, source_statistics
+from shiftproof.models import StatisticsTap, build_network, collect_statistics, source_statistics
 
 
 class Branches(nn.Module):
@@ -249,3 +249,15 @@ def test_what_cannot_be_used_is_told(model):
 def test_empty_batches_between_others_are_passed_over(model):
     found = collect_statistics(model, [IMAGES[:5], IMAGES[:0], IMAGES[5:]])
     assert_same(by_name(found), by_hand(model, IMAGES, exact=False))
+
+
+def test_a_tap_takes_the_statistics_of_passes_that_are_made_anyway(model):
+    model = copy.deepcopy(model).eval()
+    tap = StatisticsTap(model)
+    with torch.no_grad():
+        for part in (IMAGES[:5], IMAGES[5:]):
+            with tap:
+                model(part)
+        model(IMAGES + 1)  # not while it is open
+    assert_same(by_name(tap.statistics(images=len(IMAGES))), by_hand(model, IMAGES, exact=False))
+    assert not any(module._forward_pre_hooks for module in model.modules())

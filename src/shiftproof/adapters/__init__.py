@@ -6,6 +6,7 @@ logits = adapted(images)          # predicts, and learns from the images
 
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method
+from shiftproof.adapters.freezing import freeze
 from shiftproof.adapters.guard import Guard
 from shiftproof.adapters.method import Method, Parts, Step
 from shiftproof.adapters.priors import PriorChoice, choose_prior
@@ -26,6 +27,7 @@ __all__ = [
     "each_shift",
     "every",
     "facts",
+    "freeze",
     "method",
     "never",
 ]

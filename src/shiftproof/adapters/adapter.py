@@ -59,6 +59,7 @@ class Adapter(nn.Module):
             parameter.requires_grad_(True)
         self.memory: Memory = {}
         self._finite: list[Tensor] = []
+        self._sound: list[Tensor] = []
         self.steps = self.updates = self.resets = self.skipped = 0
         self.shape: tuple[int, ...] | None = None
         self.shift: str | None = None
@@ -77,7 +78,7 @@ class Adapter(nn.Module):
             self.reset()
         self.shape, self.adapted_to = tuple(images.shape[1:]), self.shift
         before = dict(self.memory)
-        self._finite.clear()
+        self._finite, self._sound = [], []
         with torch.inference_mode(mode=False), torch.set_grad_enabled(bool(self.trained)):
             joined = self._joined(images.clone() if images.is_inference() else images)
             try:
@@ -95,7 +96,7 @@ class Adapter(nn.Module):
     def predict(self, images: Tensor) -> Tensor:
         """Return the logits the method would answer, without learning from the images; nothing changes."""
         check_images(images, self)
-        self._finite.clear()
+        self._finite, self._sound = [], []
         with torch.no_grad():
             try:
                 logits = (self.parts.predict or Adapter.run)(self, self._joined(images))[-len(images) :]
@@ -118,18 +119,19 @@ class Adapter(nn.Module):
         self._finite.append(logits.detach().isfinite().all())
         return logits
 
-    def settle(self, *also: Tensor) -> list[bool]:
-        """Raise `NotFiniteError` if logits since the last time were not finite, and return other flags as bools.
+    def settle(self) -> None:
+        """Count updates made and skipped since the last time; raise `NotFiniteError` if logits were not finite.
 
         One question for all of them: each answer from a device waits for all its work so far.
         """
-        waiting, self._finite = self._finite, []
-        if not waiting and not also:
-            return []
-        answers: list[bool] = torch.stack([*waiting, *also]).tolist()
-        if not all(answers[: len(waiting)]):
+        finite, sound, self._finite, self._sound = self._finite, self._sound, [], []
+        if not finite and not sound:
+            return
+        answers: list[bool] = torch.stack([*finite, *sound]).tolist()
+        if not all(answers[: len(finite)]):
             raise NotFiniteError
-        return answers[len(waiting) :]
+        self.updates += sum(answers[len(finite) :])
+        self.skipped += sum(not answer for answer in answers[len(finite) :])
 
     def anchor(self, images: Tensor) -> Tensor:
         """Return the logits of the start, under the method's norm policy: what no learning would have answered."""
@@ -153,14 +155,19 @@ class Adapter(nn.Module):
         if self.optimizer is None:
             raise RuntimeError(f"method {self.method.name!r} has no optimiser")
         norm = nn.utils.get_total_norm([gradient for gradient in gradients if gradient is not None])
-        (sound,) = self.settle(norm.isfinite())
+        self._sound.append(norm.isfinite())
         for parameter, gradient in zip(self.trained.values(), gradients, strict=True):
             parameter.grad = gradient
-        if sound:
+        made = self.updates
+        if self.optimizer.param_groups[0].get("fused"):
+            # The device itself decides whether to step: asking it would leave it idle. `settle` counts later.
+            unsound = 1.0 - torch.stack([*self._finite, *self._sound[-1:]]).all().float()
+            self.optimizer.found_inf = unsound  # type: ignore[attr-defined]
             self.optimizer.step()
-            self.updates += 1
         else:
-            self.skipped += 1
+            self.settle()
+            if self.updates > made:
+                self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     def reset(self, *, optimizer: bool = True) -> None:
@@ -240,9 +247,7 @@ class Adapter(nn.Module):
                 raise DataError(f"This state belongs to another {what}.", expected=own, came=str(state[key]))
         device = next((tensor.device for tensor in self.model.parameters()), None)
         self.memory = {name: tensor.to(device) for name, tensor in state["memory"].items()}
-        self._new_optimizer()
-        if self.optimizer and state["optimizer"]:
-            self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        self._new_optimizer(state["optimizer"])
         self.steps, self.updates, self.resets, self.skipped = state["counts"]
         self.shape = None if state["shape"] is None else tuple(state["shape"])
         self.shift, self.adapted_to = state["shifts"]
@@ -253,9 +258,7 @@ class Adapter(nn.Module):
         self.starts = {name: fn(tensor) for name, tensor in self.starts.items()}
         self.memory = {name: fn(tensor) for name, tensor in self.memory.items()}
         if self.optimizer:
-            known = self.optimizer.state_dict()
-            self._new_optimizer()
-            self.optimizer.load_state_dict(known)  # which moves and casts what it loads
+            self._new_optimizer(self.optimizer.state_dict())
         return self
 
     def _finish(self, images: Tensor, logits: Tensor) -> None:
@@ -283,9 +286,15 @@ class Adapter(nn.Module):
         recent = self.memory.get("recent", images[:0])
         return torch.cat([recent, images])[-max(self.options.window, len(images)) :]
 
-    def _new_optimizer(self) -> None:
+    def _new_optimizer(self, state: Mapping[str, Any] | None = None) -> None:
+        """Start the optimiser anew, or where another was, moved and cast; how it computes is this device's choice."""
         make = self.parts.optimizer
         self.optimizer = make(list(self.trained.values())) if make and self.trained else None
+        if self.optimizer and state:
+            fused = [group.get("fused") for group in self.optimizer.param_groups]
+            self.optimizer.load_state_dict(copy.deepcopy(dict(state)))
+            for group, own in zip(self.optimizer.param_groups, fused, strict=True):
+                group["fused"] = own
 
     def _precision(self, images: Tensor) -> AbstractContextManager[Any]:
         amp = self.options.amp

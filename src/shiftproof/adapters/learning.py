@@ -20,6 +20,8 @@ def learn(adapter: Adapter, images: Tensor) -> Tensor:
         narrow(step, adapter)
     if parts.loss is not None and len(step.kept):
         adapter.update(total_loss(step, adapter))
+        if parts.after:
+            adapter.settle()  # nothing follows on logits that are not finite
         for act in parts.after:
             act(step, adapter)
     return parts.answer(step, adapter) if parts.answer else step.logits

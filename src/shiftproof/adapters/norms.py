@@ -33,6 +33,9 @@ class NormPolicy(Protocol):
     def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
         """Return the normalised and scaled input."""
 
+    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean and variance to normalise an input with, [C] each."""
+
 
 class AdaptiveBatchNorm(nn.Module):
     """A batch norm (of any number of dimensions) that keeps its source statistics and normalises by a policy.
@@ -121,6 +124,12 @@ class SourceStatistics:
         """Use the source statistics."""
         return norm.with_source(x)
 
+    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return those of the source, or of the batch where the layer never had any."""
+        if norm.source_mean is None or norm.source_var is None:
+            return batch_statistics(x)
+        return norm.source_mean, norm.source_var
+
 
 @dataclass(frozen=True)
 class BatchStatistics:
@@ -141,11 +150,15 @@ class BatchStatistics:
             return norm.with_batch(x)
         if math.isinf(self.prior):
             return norm.with_source(x)
+        return norm.with_statistics(x, *self.statistics(norm, x))
+
+    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mixture."""
         mean, var = batch_statistics(x, self.variance)
-        share = self.prior / (self.prior + (self.images or len(x)))
-        return norm.with_statistics(
-            x, torch.lerp(mean, norm.source_mean, share), torch.lerp(var, norm.source_var, share)
-        )
+        if norm.source_mean is None or norm.source_var is None:
+            return mean, var
+        share = 1.0 if math.isinf(self.prior) else self.prior / (self.prior + (self.images or len(x)))
+        return torch.lerp(mean, norm.source_mean, share), torch.lerp(var, norm.source_var, share)
 
 
 @dataclass(frozen=True)
@@ -161,12 +174,16 @@ class RunningStatistics:
 
     def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
         """Propose statistics that include this batch and use them."""
+        return norm.with_statistics(x, *self.statistics(norm, x))
+
+    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return those of the stream with this batch, and propose them to be kept."""
         mean, var, seen = self._with(norm, *batch_statistics(x), len(x))
         norm.pending = Gathered(mean.detach(), var.detach(), seen)
         if norm.source_mean is not None and norm.source_var is not None and self.momentum is None and self.prior:
             share = self.prior / (self.prior + seen.to(mean.dtype))
             mean, var = torch.lerp(mean, norm.source_mean, share), torch.lerp(var, norm.source_var, share)
-        return norm.with_statistics(x, mean, var)
+        return mean, var
 
     def _with(self, norm: AdaptiveBatchNorm, mean: Tensor, var: Tensor, images: int) -> Gathered:
         old_mean, old_var, seen = norm.gathered
@@ -194,11 +211,45 @@ class GatheredStatistics:
 
     def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
         """Use the gathered statistics."""
-        if norm.source_mean is None or norm.source_var is None:
-            return norm.with_batch(x)
+        return norm.with_statistics(x, *self.statistics(norm, x))
+
+    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return those gathered; before there are any, the source's, or the batch's where it never had any."""
         first = norm.seen == 0
+        if norm.source_mean is None or norm.source_var is None:
+            return batch_statistics(x)
         mean = torch.where(first, norm.source_mean, norm.target_mean)
-        return norm.with_statistics(x, mean, torch.where(first, norm.source_var, norm.target_var))
+        return mean, torch.where(first, norm.source_var, norm.target_var)
+
+
+@dataclass(frozen=True)
+class FixedStatistics:
+    """Normalise with the kept statistics, whatever the layer had before: the policy of a model that adapts no more."""
+
+    def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
+        """Use the kept statistics."""
+        return norm.with_statistics(x, *self.statistics(norm, x))
+
+    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what is kept."""
+        return norm.target_mean, norm.target_var
+
+
+@dataclass(frozen=True)
+class Fixing:
+    """Normalise as another policy does, and keep the statistics it used."""
+
+    policy: NormPolicy
+
+    def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
+        """Keep, and use what is kept."""
+        for kept, used in zip((norm.target_mean, norm.target_var), self.statistics(norm, x), strict=True):
+            kept.copy_(used)
+        return norm.with_statistics(x, norm.target_mean, norm.target_var)
+
+    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Ask the other policy."""
+        return self.policy.statistics(norm, x)
 
 
 def replace_batch_norms(model: nn.Module, policy: NormPolicy) -> dict[str, AdaptiveBatchNorm]:

@@ -102,15 +102,19 @@ def optimizer(o: Options) -> Callable[[list[nn.Parameter]], torch.optim.Optimize
     decay = o.get("weight_decay", 0.0)
 
     def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        fused = True if all(parameter.is_cuda for parameter in parameters) else None
         if o.optimizer == "sgd":
             nesterov = o.get("nesterov", False)
-            return torch.optim.SGD(parameters, lr=o.lr, momentum=o.momentum, nesterov=nesterov, weight_decay=decay)
+            return torch.optim.SGD(
+                parameters, lr=o.lr, momentum=o.momentum, nesterov=nesterov, weight_decay=decay, fused=fused
+            )
         kind = torch.optim.Adam if o.optimizer == "adam" else torch.optim.AdamW
-        return kind(parameters, lr=o.lr, betas=(o.momentum, 0.999), weight_decay=decay)
+        return kind(parameters, lr=o.lr, betas=(o.momentum, 0.999), weight_decay=decay, fused=fused)
 
     return make
 
 
 def kept_entropy(step: Step) -> Tensor:
     """Return the entropies of the kept images."""
-    return step.entropy[step.kept]
+    # Picking out all of them would cost a device as much as a layer, on the way back.
+    return step.entropy if len(step.kept) == len(step.entropy) else step.entropy[step.kept]

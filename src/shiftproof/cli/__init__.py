@@ -1,6 +1,6 @@
 """The command line: a thin shell over the same verbs, with the same option names.
 
-One module per group of commands, in the order the help shows them. Nothing heavy is imported until a command runs, so
+One module per group of commands. Nothing heavy is imported until a command runs, so
 that `shiftproof --help` answers at once.
 """
 
@@ -12,7 +12,16 @@ from typing import NoReturn
 
 import typer
 
-from shiftproof.cli import auditing, listing, shifting  # noqa: F401  (they add their commands)
+from shiftproof.cli import (  # noqa: F401  (they add their commands)
+    adapting,
+    auditing,
+    certifying,
+    estimating,
+    listing,
+    searching,
+    shifting,
+    streaming,
+)
 from shiftproof.cli.application import FAILED, INTERRUPTED, app
 from shiftproof.errors import ShiftproofError
 

@@ -1,6 +1,13 @@
 """Pure functions on numbers: accuracies with their intervals, corruption errors, and distances between statistics."""
 
 from shiftproof.measures.accuracy import Accuracy
+from shiftproof.measures.certified import (
+    MeanRadius,
+    average_radius,
+    certified_accuracy,
+    certified_curve,
+    mean_average_radius,
+)
 from shiftproof.measures.corruption_error import (
     ALEXNET,
     ALEXNET_CLEAN,
@@ -26,12 +33,17 @@ __all__ = [
     "Accuracy",
     "ErrorLine",
     "LayerStatistics",
+    "MeanRadius",
     "ShiftMap",
+    "average_radius",
     "category_means",
+    "certified_accuracy",
+    "certified_curve",
     "corruption_errors",
     "expected_distance_bounds",
     "layer_distances",
     "mce",
+    "mean_average_radius",
     "mean_distance",
     "optimal_prior",
     "relative_mce",

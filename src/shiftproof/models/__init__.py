@@ -10,7 +10,7 @@ from shiftproof.models.loading import FORMS, load_model
 from shiftproof.models.networks import NETWORKS, build_network
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of, logits
-from shiftproof.models.statistics import collect_statistics, source_statistics
+from shiftproof.models.statistics import StatisticsTap, collect_statistics, source_statistics
 from shiftproof.models.weights import load_weights, read_weights
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "BlackBox",
     "Model",
     "Normalize",
+    "StatisticsTap",
     "build_network",
     "collect_statistics",
     "device_of",

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.hooks import RemovableHandle
 
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.measures.normalization import LayerStatistics
@@ -81,6 +83,42 @@ class _Inputs:
         gap = mean.double() - self.mean
         self.mean = self.mean + gap * share
         self.var = self.var * (1 - share) + var.double() * share + gap.square() * share * (1 - share)
+
+
+class StatisticsTap:
+    """Takes the statistics of what enters a model's batch norms, in whatever forward passes happen while it is open.
+
+    with StatisticsTap(model) as tap:
+        logits(model, images)
+    tap.statistics(images=len(images))
+
+    Unlike `collect_statistics` it works on the model itself, in passes that are made anyway; those should be in
+    evaluation mode. It can be opened again, and then adds to what it has.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._norms = _batch_norms(model)
+        self._inputs: dict[str, _Inputs] = {}
+        self._hooks: list[RemovableHandle] = []
+
+    def __enter__(self) -> Self:
+        def hook(name: str, _: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            self._inputs.setdefault(name, _Inputs()).add(arguments[0].detach())
+
+        self._hooks = [norm.register_forward_pre_hook(partial(hook, name)) for name, norm in self._norms.items()]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def statistics(self, images: int | None = None) -> tuple[LayerStatistics, ...]:
+        """Return the statistics so far, in the order of the model's modules; `images` is how many they are of."""
+        return tuple(
+            LayerStatistics(name, _numbers(self._inputs[name].mean), _numbers(self._inputs[name].var), images)
+            for name in self._norms
+            if name in self._inputs
+        )
 
 
 class _Arrived(BaseException):

@@ -24,7 +24,7 @@ def brightness(levels: Tensor, factor: Tensor) -> Tensor:
 
 def color(levels: Tensor, factor: Tensor) -> Tensor:
     """Blend with the grey version of the image: 0 is grey, 1 the image, more is more colourful."""
-    return _blend_(luma(levels), levels.clone(), factor)
+    return _blend(luma(levels), levels, factor)
 
 
 def contrast(levels: Tensor, factor: Tensor) -> Tensor:
@@ -33,38 +33,50 @@ def contrast(levels: Tensor, factor: Tensor) -> Tensor:
     # Row sums are whole numbers that float32 holds exactly; their sum needs float64.
     total = grey.sum(dim=3).double().sum(dim=(1, 2))
     mean = (total / grey[0].numel() + 0.5).floor()
-    return _blend_(_column(mean), levels.clone(), factor)
+    return _blend(_column(mean), levels, factor)
 
 
 def sharpness(levels: Tensor, factor: Tensor) -> Tensor:
     """Blend with a smoothed version: 0 is smooth, 1 the image, more is sharper; the outermost pixels stay."""
-    rows = levels[..., :-2, :] + levels[..., 1:-1, :]
-    rows += levels[..., 2:, :]
+    height, width = levels.shape[2:]
+    # Rows end to end: neighbours are at fixed distances, and the sums run over long stretches of memory. At the
+    # outermost columns they reach into another row, but those pixels stay as they were.
+    flat = levels.flatten(2)
+    inner = (height - 2) * width
+    rows = flat[..., :inner] + flat[..., width : width + inner]
+    rows += flat[..., 2 * width :]
+    centre = flat[..., width + 1 : width + inner - 1]
     # The kernel weighs the centre 5 and its neighbours 1, over 13, and rounds: no quotient is near a half.
-    smooth = torch.add(rows[..., 1:-1], levels[..., 1:-1, 1:-1], alpha=4.0)
+    smooth = torch.add(rows[..., 1:-1], centre, alpha=4.0)
     smooth += rows[..., :-2]
     smooth += rows[..., 2:]
-    smooth.add_(6.5).div_(13.0).floor_()
-    sharp = levels.clone()
-    _blend_(smooth, sharp[..., 1:-1, 1:-1], factor)
+    smooth.mul_(1.0 / 13.0).round_()
+    sharp = torch.empty_like(levels, memory_format=torch.contiguous_format)
+    blended = sharp.flatten(2)[..., width + 1 : width + inner - 1]
+    _settle_(torch.sub(centre, smooth, out=blended).mul_(_column(factor)[..., 0]).add_(smooth))
+    sharp[..., :: height - 1, :] = levels[..., :: height - 1, :]
+    sharp[..., :: width - 1] = levels[..., :: width - 1]
     return sharp
 
 
 def autocontrast(levels: Tensor, cutoff: Tensor) -> Tensor:
     """Stretch each channel to 0..255 after leaving out `cutoff` percent of its pixels at either end."""
     bins = _bins(levels)
-    through = histogram(levels, bins).cumsum(dim=2)
     pixels = levels[0, 0].numel()
     cut = (cutoff * pixels).div(100.0, rounding_mode="floor").long()
     cut = cut[:, None, None].repeat(1, levels.shape[1], 1)
-    low = torch.searchsorted(through, cut, right=True)
-    high = torch.searchsorted(through, pixels - cut)
+    if cut.device.type == "cpu" and not bool(cut.any()):  # small images and cutoffs: no pixel is left out
+        low, high = (bound(levels, dim=(2, 3))[..., None].long() for bound in (torch.amin, torch.amax))
+    else:
+        through = histogram(levels, bins).cumsum(dim=2)
+        low = torch.searchsorted(through, cut, right=True)
+        high = torch.searchsorted(through, pixels - cut)
     # A true division: a number over a tensor would be the number times its rounded reciprocal.
     span = (high - low).double()
-    scale = torch.full_like(span, 255.0) / span
+    scale = torch.where(low < high, torch.full_like(span, 255.0) / span, 1.0)
+    offset = torch.where(low < high, -low * scale, 0.0)
     ramp = torch.arange(LEVELS, device=levels.device, dtype=torch.float64)
-    stretched = _settle_((ramp * scale).add_(-low * scale))
-    return _look_up(torch.where(low < high, stretched, ramp), bins, levels)
+    return _look_up(_settle_((ramp * scale).add_(offset)), bins, levels)
 
 
 def equalize(levels: Tensor) -> Tensor:
@@ -131,17 +143,20 @@ def histogram(levels: Tensor, bins: Tensor | None = None) -> Tensor:
     """Count the pixels at each level, N x C x 256 int64."""
     images, channels = levels.shape[:2]
     bins = _bins(levels) if bins is None else bins
+    if levels.device.type == "cpu":
+        return torch.bincount(bins, minlength=images * channels * LEVELS).view(images, channels, LEVELS)
+    # Elsewhere a bincount would wait for the device to tell its largest number.
     counts = torch.zeros(images * channels * LEVELS, dtype=torch.int32, device=levels.device)
     one = torch.ones((), dtype=torch.int32, device=levels.device)
     return counts.index_add_(0, bins, one.expand_as(bins)).view(images, channels, LEVELS).long()
 
 
-def _blend_(degenerate: Tensor, levels: Tensor, factor: Tensor) -> Tensor:
-    """Turn levels into degenerate + factor * (levels - degenerate), in place, in the order of Pillow's `Image.blend`.
+def _blend(degenerate: Tensor, levels: Tensor, factor: Tensor) -> Tensor:
+    """Return degenerate + factor * (levels - degenerate), in the order of Pillow's `Image.blend`.
 
     Product and sum are rounded one after the other; `lerp` and `addcmul` may round once, which changes levels.
     """
-    return _settle_(levels.sub_(degenerate).mul_(_column(factor)).add_(degenerate))
+    return _settle_(torch.sub(levels, degenerate).mul_(_column(factor)).add_(degenerate))
 
 
 def _settle_(values: Tensor) -> Tensor:
@@ -157,8 +172,11 @@ def _column(values: Tensor) -> Tensor:
 def _shift_channel(levels: Tensor, amount: Tensor, channel: int) -> Tensor:
     if levels.shape[1] == 1:  # as Pillow would: to RGB, shift, back to L
         return luma(_shift_channel(levels.expand(-1, 3, -1, -1), amount, channel))
-    shifted = levels.clone(memory_format=torch.contiguous_format)
-    shifted[:, channel].add_(_column(amount)[:, 0]).clamp_(0.0, 255.0)
+    shifted = torch.empty_like(levels, memory_format=torch.contiguous_format)
+    for place in range(3):
+        if place != channel:
+            shifted[:, place] = levels[:, place]
+    torch.add(levels[:, channel], _column(amount)[:, 0], out=shifted[:, channel]).clamp_(0.0, 255.0)
     return shifted
 
 

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 SECTIONS: Mapping[str, str] = {
     "clean": "shiftproof.audits.sections.clean:Clean",
     "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
+    "worst_case": "shiftproof.audits.sections.worst_case:WorstCase",
+    "spectrum": "shiftproof.audits.sections.spectrum:Spectrum",
+    "certified": "shiftproof.audits.sections.certified:Certified",
     "adaptation": "shiftproof.audits.sections.adaptation:Adaptation",
+    "endurance": "shiftproof.audits.sections.endurance:Endurance",
+    "label_free": "shiftproof.audits.sections.label_free:LabelFree",
 }
 """Name -> lazy target."""
 

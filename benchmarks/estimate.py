@@ -1,0 +1,164 @@
+"""Estimation without labels: what it costs, and how far it is from the truth.
+
+python benchmarks/estimate.py speed                      invariance and the monitor against plain forward passes
+python benchmarks/estimate.py table --natural FILE.npz   every estimator over the 75 common corruptions of the demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from shiftproof import load_data, load_model, shifts
+from shiftproof.data import ImageSet
+from shiftproof.estimators import Calibration, Estimator, Monitor, neighborhood_invariance
+from shiftproof.estimators.calibration import Copy
+from shiftproof.estimators.estimating import shifted
+from shiftproof.estimators.evidence import observe
+from shiftproof.estimators.neighborhoods import neighborhood
+from shiftproof.estimators.statistics import Reference
+from shiftproof.measures.estimation import kendall_tau, mean_absolute_error, r_squared, spearman_rho
+
+
+def main() -> None:
+    """Run one of the two parts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("speed", "table"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=None, help="images per forward pass; 128 on a CPU, 1024 on CUDA")
+    parser.add_argument("--images", type=int, default=1000, help="images of each cell of the table")
+    parser.add_argument("--viewed", type=int, default=200, help="of how many of them views are taken")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--natural", help="a labelled .npz of a natural shift, as the last row of the table")
+    options = parser.parse_args()
+    options.batch = options.batch or (128 if options.device == "cpu" else 1024)
+    (speed if options.part == "speed" else table)(options)
+
+
+def speed(options: argparse.Namespace) -> None:
+    """Print throughput as shares of a plain forward pass over the same number of images, measured in turn."""
+    model = load_model("demo", device=options.device)
+    inputs = _images(load_data("demo"), options.device)
+    n = 10
+    some = inputs[: 256 if options.device == "cpu" else 1000]
+    many = some.repeat(n + 1, 1, 1, 1)
+
+    def forward() -> None:
+        with torch.no_grad():
+            for part in torch.split(many, options.batch):
+                model(part)
+
+    plain, invariance = _in_turn(
+        [forward, lambda: neighborhood_invariance(model, some, n=n, batch_size=options.batch)], options
+    )
+    print(f"{'forward pass':<34}{len(many) / plain:>12,.0f} images/s")
+    print(f"{'neighborhood_invariance, n=10':<34}{len(many) / invariance:>12,.0f} images/s  {plain / invariance:.2f}")
+    batches = torch.split(inputs.repeat(4, 1, 1, 1), options.batch)
+    monitor = Monitor(model, _calibration())
+
+    def serve() -> None:
+        with torch.no_grad():
+            for part in batches:
+                model(part)
+
+    def watched() -> None:
+        for part in batches:
+            monitor(part)
+
+    plain, observed = _in_turn([serve, watched], options)
+    print(f"\n{'serving':<34}{plain * 1e3 / len(batches):>12.2f} ms a batch of {options.batch}")
+    print(f"{'serving under a Monitor':<34}{observed * 1e3 / len(batches):>12.2f} ms  {observed / plain:.2f} times")
+
+
+def table(options: argparse.Namespace) -> None:
+    """Print estimated against true accuracy over the common corruptions, by estimator."""
+    model = load_model("demo", device=options.device)
+    estimator = Estimator.fit(model, load_data("demo-source"), batch_size=options.batch)
+    calibration = estimator.calibration
+    data = load_data("demo").take(options.images).in_memory()
+    labels = [f"{name}@{severity}" for name in shifts.names("common") for severity in range(1, 6)]
+    sets = [_measured(estimator, data, label, options) for label in labels]
+    natural = None
+    if options.natural:
+        natural = _measured(estimator, load_data(options.natural), "natural", options)
+    truth = [one.accuracy for one in sets]
+    chosen = [calibration.choose(one.statistics) for one in sets]
+    print(f"{len(sets)} sets of {len(data)} images, accuracies {min(truth):.3f} to {max(truth):.3f}")
+    last = "" if natural is None else f" natural shift (true {100 * natural.accuracy:.1f}%) |"
+    print(f"| estimator | MAE, points | Spearman | Kendall | R2 | points off on unseen source shifts |{last}")
+    print("|---|---:|---:|---:|---:|---:|" + ("---:|" if natural else ""))
+    for method in ("auto", *sorted(calibration.errors, key=lambda name: calibration.errors[name])):
+        used = chosen if method == "auto" else [method] * len(sets)
+        found = [calibration.predict(name, one.statistics) for name, one in zip(used, sets, strict=True)]
+        row = [
+            method,
+            f"{100 * mean_absolute_error(found, truth):.1f}",
+            f"{spearman_rho(found, truth):.3f}",
+            f"{kendall_tau(found, truth):.3f}",
+            f"{r_squared(found, truth):.3f}",
+            "" if method == "auto" else f"{100 * calibration.errors[method]:.1f}",
+        ]
+        if natural is not None:
+            name = calibration.choose(natural.statistics) if method == "auto" else method
+            row.append(f"{100 * calibration.predict(name, natural.statistics):.1f}")
+        print(f"| {' | '.join(row)} |", flush=True)
+    print(f"chosen by auto: { {name: chosen.count(name) for name in dict.fromkeys(chosen)} }")
+
+
+def _measured(estimator: Estimator, data: ImageSet, label: str, options: argparse.Namespace) -> Copy:
+    """Return the accuracy and the statistics of a set under a shift."""
+    shift = None if label == "natural" else shifts.parse(label)
+    found = observe(
+        estimator.model,
+        shifted(data.batches(options.batch, device=options.device), shift, seed=0),
+        neighborhood=neighborhood(estimator.neighborhood),
+        n=estimator.n,
+        share=options.viewed / len(data),
+        batch_size=options.batch,
+        drift=True,
+    )
+    return Copy.of(label, found, estimator.calibration.source)
+
+
+def _images(data: ImageSet, device: str) -> torch.Tensor:
+    return torch.cat([batch.images for batch in data.batches(256, device=device)])
+
+
+def _calibration() -> Calibration:
+    """Return some calibration: the monitor's cost does not depend on its numbers."""
+    rng = np.random.default_rng(0)
+    names = ("confidence", "confident", "certain", "balance", "invariance", "decision_entropy", "drift")
+    copies = [
+        Copy(f"kind{kind}@{severity}", float(rng.random()), 100, {name: float(rng.random()) for name in names})
+        for kind in range(10)
+        for severity in (1, 3, 5)
+    ]
+    return Calibration(Reference(0.9, 0.9, 0.5, -1.0), tuple(copies))
+
+
+def _in_turn(works: list[Callable[[], Any]], options: argparse.Namespace) -> list[float]:
+    """Return the median seconds of each work, measured in turn; processor time on a CPU, which others may use too."""
+    cuda = options.device != "cpu"
+    clock = time.perf_counter if cuda else time.process_time
+    spent: list[list[float]] = [[] for _ in works]
+    for repeat in range(options.repeats + 1):
+        for place, work in enumerate(works):
+            if cuda:
+                torch.cuda.synchronize()
+            start = clock()
+            work()
+            if cuda:
+                torch.cuda.synchronize()
+            if repeat:  # the first time warms up
+                spent[place].append(clock() - start)
+    return [statistics.median(times) for times in spent]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""A plain model out of one that adapts: its weights as they are now, its statistics fixed."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.adapters.adapter import Adapter
+from shiftproof.adapters.checks import check_images
+from shiftproof.adapters.norms import AdaptiveBatchNorm, BatchStatistics, FixedStatistics, Fixing
+from shiftproof.errors import ModelError
+
+
+def freeze(adapter: Adapter, images: Tensor) -> nn.Module:
+    """Return a copy of the adapted model that adapts no more: a fixed function of one image.
+
+    It normalises for good with the statistics that the method would use for `images`, a batch of the shift; running
+    statistics are those gathered so far, with the batch. For certificates, export, and whatever else must not change
+    under one's hands. The adapter stays as it is and goes on adapting.
+
+    >>> import torch
+    >>> from shiftproof import adapt, load_model
+    >>> images = torch.rand(16, 3, 32, 32)
+    >>> adapted = adapt(load_model("demo"), "bn", prior=16)
+    >>> frozen = freeze(adapted, images)
+    >>> torch.allclose(frozen(images[:1]), adapted(images)[:1], atol=1e-4)
+    True
+    """
+    prior = adapter.memory.get("prior")
+    if adapter.parts.predict is not None and prior is None:
+        raise ModelError(
+            f"What {adapter.method.name!r} answers is not the adapted network's own output.",
+            expected="a method that answers with the adapted network (bn, tent, eta, eata, rdumb, sar), or bn with "
+            "prior='auto' after its first batch",
+            came=adapter.method.name,
+        )
+    check_images(images, adapter)
+    model = copy.deepcopy(adapter.model).requires_grad_(False)
+    norms = [module for module in model.modules() if isinstance(module, AdaptiveBatchNorm)]
+    for norm in norms:
+        chosen = norm.policy if prior is None else BatchStatistics(float(prior), adapter.options.variance)
+        norm.policy, norm.pending = Fixing(chosen), None
+    with torch.no_grad():
+        model(images)
+    for norm in norms:
+        norm.policy, norm.pending = FixedStatistics(), None
+    return model

@@ -1,0 +1,273 @@
+"""Endurance: methods of adaptation along one long stream, each beside the model as it is, resumable at any point."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from shiftproof.audits.bench import choose_device
+from shiftproof.data import load_data
+from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.models import Model, fingerprint, load_model
+from shiftproof.registry import unknown
+from shiftproof.runs import Json, Result, write_atomically
+from shiftproof.streams import STREAMS, Calibration, Stream, Trace, calibrate, evaluate, make_stream
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+METHODS = ("source", "bn", "tent", "eta", "eata", "rdumb", "guard")
+GUARD = "guard"
+"""ETA that goes back when its answers seem worse than those of its start."""
+SMALL_SIDE = 64
+FILE = "endurance.json"
+
+Watch = Callable[[int, int, Result | None], None]
+
+
+@dataclass(frozen=True)
+class Endurance:
+    """The trace of each method along the stream, why some do not apply, and what has to be said of the stream."""
+
+    folder: Path
+    traces: Mapping[str, Trace]
+    reasons: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    def to_rows(self) -> list[dict[str, Json]]:
+        """Return one row per method: accuracy, area against the source model, where it collapsed, and its pace."""
+        source = self.traces["source"]
+        return [
+            {
+                "method": name,
+                **trace.to_row(),
+                "area_against_source": trace.area(source),
+                "collapsed_after": None if name == "source" else trace.collapse(source),
+                "resets": trace.resets,
+            }
+            for name, trace in self.traces.items()
+        ]
+
+
+def make_adapter(model: Model, method: str, *, preset: str, lr_scale: float = 1.0) -> Any:
+    """Return a fresh adapter of a method, `guard` among them; a black box can only be itself, the method `source`."""
+    from torch import nn
+
+    from shiftproof.adapters import adapt
+    from shiftproof.adapters import method as find
+
+    if not isinstance(model, nn.Module):
+        if method == "source":
+            return model
+        raise ModelError("The model is a black box: it has no layers that can adapt.")
+    name, options = ("eta", {"reset": "guard"}) if method == GUARD else (method, {})
+    defaults = find(name).options(preset, "paper", {})
+    if lr_scale != 1.0 and "lr" in defaults:
+        options["lr"] = defaults["lr"] * lr_scale
+    return adapt(model, name, preset=preset, **options)
+
+
+def endure(
+    model: Any = "demo",
+    data: Any = "demo",
+    *,
+    out: str | Path = "shiftproof-stream",
+    stream: str = "ccc",
+    methods: Sequence[str] = METHODS,
+    images: int = 100_000,
+    target: float = 0.34,
+    speed: int = 1000,
+    seed: int = 43,
+    shifts: Sequence[str] | None = None,
+    batch_size: int = 64,
+    preset: str | None = None,
+    lr_scale: float = 1.0,
+    calibration: str | Path | None = None,
+    calibration_images: int = 1000,
+    device: str = "auto",
+    workers: int = 1,
+    weights: str | Path | None = None,
+    size: int | None = None,
+    labels: str | Path | None = None,
+    on_bad_file: Literal["fail", "skip"] = "fail",
+    watch: Watch | None = None,
+) -> Endurance:
+    """Send the same stream of `images` images through every method, and trace how often each is right.
+
+    `stream` is a name in `streams.STREAMS`; CCC keeps the source model at the accuracy `target` by a `calibration`, a
+    file, or made in `out` where there is none. `methods` are names of `adapters.METHODS`, and `guard`; the source model
+    is always among them. `lr_scale` multiplies learning rates. `workers` methods run at a time, in a process each.
+    Every method has a run directory in `out`: the same call goes on where it was killed. Writes `endurance.json`.
+    """
+    from shiftproof.adapters import METHODS as KNOWN
+
+    names = tuple(dict.fromkeys(("source", *methods)))
+    for name in names:
+        if name not in KNOWN and name != GUARD:
+            raise unknown("method of adaptation", name, [*KNOWN, GUARD])
+    if stream not in STREAMS:
+        raise unknown("stream", stream, STREAMS)
+    if images < 1 or workers < 1 or lr_scale <= 0:
+        raise ConfigurationError(
+            "A run needs images, workers and a learning rate.",
+            expected="more than 0 of each",
+            came=f"images {images}, workers {workers}, lr_scale {lr_scale:g}",
+        )
+    device, folder = choose_device(device), Path(out)
+    data_options = {"size": size, "labels": labels, "on_bad_file": on_bad_file}
+    made: Path | None = None
+    if stream == "ccc":
+        made = Path(calibration) if calibration is not None else folder / "calibration" / "calibration.json"
+        if calibration is None:
+            calibrate(
+                model,
+                data,
+                out=made.parent,
+                length=images,
+                target=target,
+                speed=speed,
+                seed=seed,
+                shifts=shifts,
+                images=calibration_images,
+                device=device,
+                model_options={"weights": weights},
+                data_options=data_options,
+                watch=watch,
+            )
+    given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size}
+    given |= {"speed": speed} if stream in ("ccc", "gradual") else {}
+    given |= {"shifts": None if stream == "ccc" else shifts}
+    contest = _Contest(
+        model, data, device, folder, stream, given, made, target, preset, lr_scale, {"weights": weights}, data_options
+    )
+    traces, reasons = _run(contest, names, workers, watch)
+    result = Endurance(folder, traces, reasons, contest.stream().notes)
+    content = {"stream": stream, **given, "target": target, "lr_scale": lr_scale, "notes": result.notes}
+    write_atomically(folder / FILE, json.dumps({**content, "rows": result.to_rows()}, indent=1) + "\n")
+    return result
+
+
+@dataclass(frozen=True)
+class _Contest:
+    """Everything needed to make the stream and a method's adapter again, in this process or another."""
+
+    model: Any
+    data: Any
+    device: str
+    folder: Path
+    kind: str
+    options: Mapping[str, Any]
+    calibration: Path | None
+    target: float
+    preset: str | None
+    lr_scale: float
+    model_options: Mapping[str, Any]
+    data_options: Mapping[str, Any]
+    made: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what was made."""
+        return {**self.__dict__, "made": {}}
+
+    def subject(self) -> Model:
+        """Return the model, loaded once."""
+        if "model" not in self.made:
+            self.made["model"] = load_model(self.model, device=self.device, **self.model_options)
+        model: Model = self.made["model"]
+        return model
+
+    def stream(self) -> Stream:
+        """Return the stream at its start, made once."""
+        if "stream" not in self.made:
+            options = dict(self.options)
+            if self.calibration is not None:
+                options["calibration"] = Calibration.load(self.calibration)
+                options["calibration"].check(model=fingerprint(self.subject()), target=self.target)
+            images = load_data(self.data, **self.data_options)
+            self.made["stream"] = make_stream(self.kind, images, device=self.device, **options)
+        stream: Stream = self.made["stream"]
+        stream.seek(0)
+        return stream
+
+    def trace(self, method: str, watch: Watch | None = None) -> Trace:
+        """Run one method, or what is left of its run."""
+        stream = self.stream()
+        preset = self.preset or ("cifar" if stream.data.side <= SMALL_SIDE else "imagenet")
+        adapter = make_adapter(self.subject(), method, preset=preset, lr_scale=self.lr_scale)
+        return evaluate(adapter, stream, out=self.folder / method, watch=watch)
+
+
+def _run(
+    contest: _Contest, names: Sequence[str], workers: int, watch: Watch | None
+) -> tuple[dict[str, Trace], dict[str, str]]:
+    """Run the methods, one after another or so many at a time; a method the model cannot have gives its reason."""
+    contest.stream()  # what is wrong with it is told before any process starts
+    traces: dict[str, Trace] = {}
+    reasons: dict[str, str] = {}
+    if workers == 1:
+        for number, name in enumerate(names):
+            try:
+                traces[name] = contest.trace(name, _part(watch, number, len(names)))
+            except ModelError as error:
+                reasons[name] = error.headline
+        return traces, reasons
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        min(workers, len(names)), mp_context=spawn, initializer=_share_cores, initargs=(workers,)
+    ) as pool:
+        running = {name: pool.submit(contest.trace, name) for name in names}
+        for number, (name, future) in enumerate(running.items(), 1):
+            try:
+                traces[name] = future.result()
+            except ModelError as error:
+                reasons[name] = error.headline
+            if watch is not None:
+                watch(number, len(names), None)
+    return traces, reasons
+
+
+def _part(watch: Watch | None, number: int, parts: int) -> Watch | None:
+    """Return what hears of one part of a run and tells of the whole."""
+    if watch is None:
+        return None
+    return lambda done, total, result: watch(number * total + done, parts * total, result)
+
+
+def _share_cores(workers: int) -> None:
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+
+
+def show(result: Endurance, console: Console | None = None) -> None:
+    """Print a row per method: accuracy, against the source model, where it collapsed, resets and pace."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = console or Console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("method", "accuracy, %", "against source", "collapsed after", "resets", "ms per batch"):
+        table.add_column(title, justify="left" if title == "method" else "right")
+    for row in result.to_rows():
+        after = row["collapsed_after"]
+        table.add_row(
+            str(row["method"]),
+            f"{100 * float(str(row['accuracy'])):.1f}",
+            "" if row["method"] == "source" else f"{100 * float(str(row['area_against_source'])):+.1f}",
+            "" if after is None else f"{after:,} images",
+            str(row["resets"] or ""),
+            f"{1e3 * float(str(row['seconds_per_batch'])):.1f}",
+        )
+    console.print(table)
+    for name, reason in result.reasons.items():
+        console.print(f"{name}: {reason}", markup=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(note, markup=False, soft_wrap=True)
+    console.print(f"\nnumbers  {result.folder / FILE}", markup=False, soft_wrap=True)

@@ -1,0 +1,131 @@
+"""How long does the help last: methods of adaptation along a stream of changing corruptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from shiftproof.audits.endurance import GUARD, SMALL_SIDE, make_adapter
+from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.sections.measuring import rows
+from shiftproof.audits.traces import trace_figure
+from shiftproof.audits.view import Sentence, View
+from shiftproof.errors import ModelError
+from shiftproof.runs import Cell, Result, Row
+from shiftproof.streams import Trace, evaluate, make_stream
+
+SIZES: Mapping[str, int] = {"quick": 1_024, "standard": 10_000, "full": 50_000}
+"""Images of the stream, by budget; a fourth of them where images are large."""
+BATCH = 64
+SEVERITY = 3.0
+STEPS = 100
+"""A stream has at most so many steps of severity: with as many images, each step has more."""
+
+
+class Endurance(Section):
+    """Rolling accuracy of every method against the source model's, over corruptions that change without end."""
+
+    name = "endurance"
+    title = "How long the help lasts"
+    question = "Over a long stream of changing corruptions, which methods stay above the model as it is?"
+
+    def plan(self, scope: Scope) -> Iterator[Cell]:
+        """Plan the same stream for every method; each is one cell, because a method's answers depend on all before."""
+        settings = scope.settings
+        images = min(SIZES[settings.budget] // (1 if scope.side <= SMALL_SIDE else 4), 10 * scope.images)
+        methods = ("source", *settings.methods, *(() if settings.budget == "quick" else (GUARD,)))
+        for method in dict.fromkeys(methods):
+            yield Cell(
+                "endurance",
+                method=method,
+                images=images,
+                speed=max(BATCH, images // STEPS),
+                shifts=list(settings.shifts),
+                seed=settings.seed,
+            )
+
+    def measure(self, cell: Cell, subject: Subject) -> Row:
+        """Send the stream through a fresh adapter."""
+        preset = "cifar" if subject.data.side <= SMALL_SIDE else "imagenet"
+        try:
+            adapter = make_adapter(subject.model, cast(str, cell["method"]), preset=preset)
+        except ModelError as error:
+            return {"applies": False, "reason": error.headline}
+        names = cast("list[str]", cell["shifts"])
+        stream = make_stream(
+            "ccc" if len(names) > 1 else "gradual",
+            subject.data,
+            shifts=names,
+            severity=SEVERITY if len(names) > 1 else None,
+            length=cast(int, cell["images"]),
+            speed=cast(int, cell["speed"]),
+            seed=cast(int, cell["seed"]),
+            batch_size=BATCH,
+            device=subject.device,
+        )
+        trace = evaluate(adapter, stream)
+        return {
+            "images": sum(trace.images),
+            "right": sum(trace.right),
+            "resets": trace.resets,
+            "batches": {"images": trace.images, "right": trace.right, "shifts": trace.shifts},
+            "milliseconds": [round(1e3 * seconds, 3) for seconds in trace.seconds],
+        }
+
+    def view(self, results: Sequence[Result]) -> View:
+        """Tell who falls below the source model and when, and who stays above."""
+        found = rows(results, self.name)
+        traces = {cast(str, cell["method"]): _trace(row) for cell, row in found if row.get("applies", True)}
+        reasons = sorted({str(row["reason"]) for _, row in found if "reason" in row})
+        if "source" not in traces or len(traces) < 2:
+            notes = tuple(reasons) or ("No method was measured along a stream.",)
+            return View(self.name, self.title, self.question, notes=notes)
+        source = traces["source"]
+        images = sum(source.images)
+        window = max(BATCH, min(2_000, images // 4))
+        others = {name: trace for name, trace in traces.items() if name != "source"}
+        gains = {name: trace.area(source) for name, trace in others.items()}
+        falls = {name: trace.collapse(source, window) for name, trace in others.items()}
+        numbers = {f"endurance.{name}": gain for name, gain in gains.items()}
+        numbers["endurance.collapsed"] = float(sum(place is not None for place in falls.values()))
+        return View(
+            self.name,
+            self.title,
+            self.question,
+            verdict=(_verdict(gains, falls, images),),
+            blocks=(trace_figure(traces, window),),
+            notes=(
+                f"{images:,} images in batches of {BATCH}, cropped and mirrored at random, each under two corruptions: "
+                "one fades out while the next fades in. Severities are not calibrated, so the source model's accuracy "
+                "moves too; compare lines at the same place.",
+                *(
+                    ["A stream this short shows only quick collapses; shiftproof adapt --stream ccc runs long ones."]
+                    if images < SIZES["standard"]
+                    else []
+                ),
+                *reasons,
+            ),
+            numbers=numbers,
+        )
+
+
+def _trace(row: Row) -> Trace:
+    kept = cast("Mapping[str, list[int]]", row["batches"])
+    return Trace.join([{"start": 0, "resets": row["resets"], "milliseconds": row["milliseconds"], **kept}])
+
+
+def _verdict(gains: Mapping[str, float], falls: Mapping[str, int | None], images: int) -> Sentence:
+    best = max(gains, key=lambda name: gains[name])
+    fallen = {name: place for name, place in falls.items() if place is not None}
+    stays = f"{best} stays {100 * gains[best]:.1f} points above it" if gains[best] > 0 else "no method stays above it"
+    if fallen:
+        first = min(fallen, key=lambda name: fallen[name])
+        return Sentence(
+            f"Along a stream of changing corruptions {first} falls below the unadapted model after {fallen[first]:,} "
+            f"images; {stays}.",
+            "watch" if gains[best] > 0 else "bad",
+        )
+    return Sentence(
+        f"Along {images:,} images of changing corruptions no method falls below the unadapted model for good; {stays}.",
+        "good" if gains[best] > 0 else "plain",
+    )

@@ -1,0 +1,261 @@
+"""Would you know: how well accuracy under shift can be told without labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import cast
+
+from shiftproof import shifts
+from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.sections.label_free_figures import error_table, panels, strangeness_table
+from shiftproof.audits.sections.measuring import check_labels, rows
+from shiftproof.audits.sections.wording import title
+from shiftproof.audits.view import Level, Sentence, Tile, View
+from shiftproof.data import ImageSet
+from shiftproof.estimators import Calibration
+from shiftproof.estimators.calibration import Copy
+from shiftproof.estimators.confidence import FEW
+from shiftproof.estimators.estimating import KINDS, shifted
+from shiftproof.estimators.evidence import Evidence, observe
+from shiftproof.estimators.invariance import LABELS_DESTROYED
+from shiftproof.estimators.neighborhoods import neighborhood
+from shiftproof.estimators.statistics import Reference
+from shiftproof.measures.estimation import (
+    auroc,
+    confidence,
+    fit_temperature,
+    mean_absolute_error,
+    modal_share,
+    spearman_rho,
+)
+from shiftproof.runs import Cell, Json, Result, Row
+
+NEIGHBORHOOD = "randaugment"
+GOOD, WATCH = 0.05, 0.10
+LEVEL_RULE = "mean distance between estimated and true accuracy: good under 5 points, bad over 10"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a budget allows: images a set, of how many views are taken, how many views, and severities."""
+
+    images: int
+    viewed: int
+    views: int
+    severities: int
+    kinds: int
+
+
+SIZES: Mapping[str, Size] = {
+    "quick": Size(images=100, viewed=24, views=3, severities=3, kinds=6),
+    "standard": Size(images=500, viewed=100, views=10, severities=5, kinds=10),
+    "full": Size(images=2_000, viewed=200, views=10, severities=5, kinds=10),
+}
+SOURCE_SEVERITIES = (2, 5)
+
+
+class LabelFree(Section):
+    """Estimates without labels against the truth."""
+
+    name = "label_free"
+    title = "Would you know"
+    question = "How well can accuracy under shift be told from unlabelled images alone?"
+
+    def plan(self, scope: Scope) -> Iterator[Cell]:
+        """Plan the labelled half with its shifted copies, to learn from, and the other half under every shift."""
+        settings, size = scope.settings, SIZES[scope.settings.budget]
+        images = min(size.images, scope.images // 2)
+        if images < FEW:
+            return
+        common: dict[str, Json] = {"images": images, "viewed": size.viewed, "views": size.views, "seed": settings.seed}
+        learnt = [
+            f"{name}@{severity}" for name in _kinds(settings.shifts, size.kinds) for severity in SOURCE_SEVERITIES
+        ]
+        tested = [
+            f"{name}@{severity:g}"
+            for name in settings.shifts
+            for severity in _spread(settings.severities, size.severities)
+        ]
+        yield Cell("label_free.reference", **common)
+        for half, labels in (("source", learnt), ("target", tested)):
+            for label in ("clean", *labels):
+                yield Cell(f"label_free.{half}", shift=label, **common)
+
+    def measure(self, cell: Cell, subject: Subject) -> Row:
+        """Return the source's reference, or the accuracy and the statistics of a set."""
+        images, seed = cast(int, cell["images"]), cast(int, cell["seed"])
+        reference = _reference(subject, images, seed)
+        if cell.task == "label_free.reference":
+            return _finite(asdict(reference))
+        half = 0 if cell.task == "label_free.source" else 1
+        found = _observed(cell, subject, half, cast(str, cell["shift"]))
+        copy = Copy.of(cast(str, cell["shift"]), found, reference)
+        row: dict[str, Json] = {
+            "accuracy": copy.accuracy,
+            "statistics": dict(copy.statistics),
+            "entropy_difference": found.entropy_difference,
+        }
+        if half and cell["shift"] != "clean":
+            clean = _clean_target(_Question(subject, images, cast(int, cell["viewed"]), cast(int, cell["views"]), seed))
+            row["auroc_invariance"] = auroc(modal_share(clean.shares), modal_share(found.shares))
+            row["auroc_confidence"] = auroc(confidence(clean.logits), confidence(found.logits))
+        return row
+
+    def view(self, results: Sequence[Result]) -> View:
+        """Tell how far estimates are from the truth, by estimator and by shift."""
+        reference = [row for _, row in rows(results, "label_free.reference")]
+        learnt, tested = (_copies(rows(results, f"label_free.{half}")) for half in ("source", "target"))
+        shifted_sets = [copy for copy in tested if copy.shift != "clean"]
+        if not reference or not learnt or not shifted_sets:
+            note = f"Nothing was estimated: that takes {2 * FEW} images or more, half of them to learn from."
+            return View(self.name, self.title, self.question, notes=(note,))
+        calibration = Calibration.from_row({"source": reference[0], "copies": [asdict(copy) for copy in learnt]})
+        estimates = _estimates(calibration, shifted_sets)
+        truth = [copy.accuracy for copy in shifted_sets]
+        errors = {method: mean_absolute_error(found, truth) for method, found in estimates.items()}
+        ranks = {method: spearman_rho(found, truth) for method, found in estimates.items()}
+        error = errors["auto"]
+        level: Level = "good" if error < GOOD else "watch" if error < WATCH else "bad"
+        found = rows(results, "label_free.target")
+        numbers = {f"label_free_error.{method}": value for method, value in errors.items() if method != "auto"}
+        numbers["label_free_error"] = error
+        if ranks["auto"] is not None:
+            numbers["label_free_rank_correlation"] = ranks["auto"]
+        numbers |= _detection(found)
+        tile = Tile(
+            "Error of the label-free estimate",
+            f"{100 * error:.1f} points",
+            f"over {len(truth)} shifts",
+            level,
+            LEVEL_RULE,
+        )
+        return View(
+            self.name,
+            self.title,
+            self.question,
+            verdict=(Sentence(_verdict(error, ranks["auto"], len(truth)), level),),
+            tiles=(tile,),
+            blocks=(panels(estimates, shifted_sets), error_table(calibration, errors, ranks), strangeness_table(found)),
+            notes=_notes(calibration, found, results, error),
+            numbers=numbers,
+        )
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Which images of a subject, seen how; hashable, so that what several cells need is worked out once."""
+
+    subject: Subject
+    images: int
+    viewed: int
+    views: int
+    seed: int
+
+
+def _halves(subject: Subject, images: int, seed: int) -> tuple[ImageSet, ImageSet]:
+    """Return two disjoint sets of images, with classes as balanced as can be."""
+    chosen = subject.data.take(2 * images, seed=seed)
+    return chosen.subset(range(0, len(chosen), 2)), chosen.subset(range(1, len(chosen), 2))
+
+
+@lru_cache(maxsize=1)
+def _reference(subject: Subject, images: int, seed: int) -> Reference:
+    source, _ = _halves(subject, images, seed)
+    found = observe(subject.model, source.batches(subject.batch_size, device=subject.device))
+    labels = check_labels(source.labels, found.logits.shape[1])
+    return Reference.of(found, temperature=fit_temperature(found.logits, labels.numpy()))
+
+
+@lru_cache(maxsize=1)
+def _clean_target(question: _Question) -> Evidence:
+    cell = Cell("label_free.target", images=question.images, viewed=question.viewed, views=question.views,
+                seed=question.seed)  # fmt: skip
+    return _observed(cell, question.subject, 1, "clean")
+
+
+def _observed(cell: Cell, subject: Subject, half: int, label: str) -> Evidence:
+    """Return what the model says of one half of the images under a shift, and of views of some of them."""
+    images, seed = cast(int, cell["images"]), cast(int, cell["seed"])
+    chosen = _halves(subject, images, seed)[half]
+    shift = None if label == "clean" else shifts.parse(label)
+    return observe(
+        subject.model,
+        shifted(chosen.batches(subject.batch_size, device=subject.device), shift, seed),
+        neighborhood=neighborhood(NEIGHBORHOOD),
+        n=cast(int, cell["views"]),
+        share=cast(int, cell["viewed"]) / images,
+        seed=seed,
+        batch_size=subject.batch_size,
+        drift=True,
+    )
+
+
+def _kinds(tested: Sequence[str], count: int) -> list[str]:
+    """Return corruptions to learn from: none of those the audit tests."""
+    known = [*KINDS, *(name for family in ("holdout", "bar", "common") for name in shifts.names(family))]
+    return [name for name in dict.fromkeys(known) if name not in tested][:count]
+
+
+def _spread(severities: Sequence[float], count: int) -> list[float]:
+    """Return at most so many severities, from the lowest to the highest."""
+    if len(severities) <= count:
+        return list(severities)
+    return [severities[round(place * (len(severities) - 1) / (count - 1))] for place in range(count)]
+
+
+def _finite(values: Mapping[str, float]) -> Row:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _copies(found: Sequence[tuple[Cell, Row]]) -> list[Copy]:
+    return [
+        Copy(
+            cast(str, cell["shift"]),
+            cast(float, row["accuracy"]),
+            cast(int, cell["images"]),
+            cast(Mapping[str, float], row["statistics"]),
+        )
+        for cell, row in found
+    ]
+
+
+def _estimates(calibration: Calibration, sets: Sequence[Copy]) -> dict[str, list[float]]:
+    """Return estimated accuracies by method, `auto` first: the method a user would be given for each set."""
+    chosen = [calibration.choose(one.statistics) for one in sets]
+    auto = [calibration.predict(method, one.statistics) for method, one in zip(chosen, sets, strict=True)]
+    each = {m: [calibration.predict(m, one.statistics) for one in sets] for m in calibration.methods()}
+    return {"auto": auto, **each}
+
+
+def _verdict(error: float, rank: float | None, count: int) -> str:
+    follows = "" if rank is None else f" (rank correlation {rank:.2f})"
+    if error < WATCH:
+        return f"Without labels, its accuracy can be followed to within {100 * error:.1f} points on average{follows}."
+    return f"Without labels, estimates of its accuracy are {100 * error:.1f} points off on average over {count} shifts."
+
+
+def _detection(found: Sequence[tuple[Cell, Row]]) -> dict[str, float]:
+    names = ("auroc_invariance", "auroc_confidence")
+    values = {name: [cast(float, row[name]) for _, row in found if name in row] for name in names}
+    return {f"ood_{name}": sum(some) / len(some) for name, some in values.items() if some}
+
+
+def _notes(
+    calibration: Calibration, found: Sequence[tuple[Cell, Row]], results: Sequence[Result], error: float
+) -> tuple[str, ...]:
+    cell = found[0][0]
+    gaps = [cast(float, row["entropy_difference"]) for _, row in found if row.get("entropy_difference") is not None]
+    gap = sum(gaps) / len(gaps) if gaps else 0.0
+    destroys = "destroy labels: leave invariance aside" if gap > LABELS_DESTROYED else "keep labels"
+    kinds = sorted({title(copy.kind) for copy in calibration.copies if copy.shift != "clean"})
+    drop = max(0.05, math.ceil(200 * error) / 100)
+    return (
+        f"{cell['images']} labelled images to learn from and as many others to test on; lines were drawn through "
+        f"shifts that are not tested here: {', '.join(kinds)}.",
+        f"Views of {NEIGHBORHOOD} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
+        f"({LABELS_DESTROYED} is the limit). {cell['views']} views of up to {cell['viewed']} images a set.",
+        f"For a monitor of this model: drop={drop:.2f}, twice the error of the estimate.",
+    )

@@ -1,0 +1,102 @@
+"""How the section on estimates without labels draws and tabulates them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from shiftproof.audits.sections.wording import title
+from shiftproof.audits.view import Column, Figure, Table
+from shiftproof.estimators import Calibration
+from shiftproof.estimators.calibration import Copy
+from shiftproof.measures.estimation import mean_absolute_error
+from shiftproof.runs import Cell, Row
+
+PANELS = ("combined", "calibrated_confidence", "invariance", "bn_distance", "atc_entropy", "average_confidence")
+
+
+def panels(estimates: Mapping[str, Sequence[float]], sets: Sequence[Copy]) -> Figure:
+    """Draw estimated against true accuracy, one panel per estimator."""
+    shown = [method for method in PANELS if method in estimates]
+    columns = min(3, len(shown))
+    lines = -(-len(shown) // columns)
+    truth = [100 * one.accuracy for one in sets]
+    data: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {"showlegend": False, "annotations": [], "height": 80 + 260 * lines}
+    for place, method in enumerate(shown):
+        across, down = place % columns, place // columns
+        number = "" if place == 0 else str(place + 1)
+        left, width = across / columns, 1 / columns - 0.05
+        top = 1 - down / lines
+        axes = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+        points = {"x": truth, "y": [100 * value for value in estimates[method]], "text": [one.shift for one in sets]}
+        data.append({"type": "scatter", "mode": "lines", "x": [0, 100], "y": [0, 100], "hoverinfo": "skip",
+                     "line": {"dash": "dot", "color": "#777777"}, **axes})  # fmt: skip
+        data.append({"type": "scatter", "mode": "markers", "name": title(method), **points, **axes,
+                     "hovertemplate": "%{text}: true %{x:.1f}%, estimated %{y:.1f}%<extra></extra>"})  # fmt: skip
+        layout[f"xaxis{number}"] = {"domain": [left, left + width], "anchor": f"y{number}", "range": [0, 100],
+                                    "title": {"text": "true accuracy, %"}}  # fmt: skip
+        layout[f"yaxis{number}"] = {"domain": [top - 1 / lines + 0.14 / lines, top - 0.08 / lines],
+                                    "anchor": f"x{number}", "range": [0, 100],
+                                    "title": {"text": "estimated, %" if across == 0 else ""}}  # fmt: skip
+        layout["annotations"].append({"text": title(method), "xref": "paper", "yref": "paper", "x": left, "y": top,
+                                      "showarrow": False, "xanchor": "left", "yanchor": "top"})  # fmt: skip
+    table = Table(
+        "Estimated and true accuracy",
+        (Column("shift"), Column("true", "percent"), *(Column(title(method), "percent") for method in shown)),
+        tuple(
+            (one.shift, one.accuracy, *(estimates[method][place] for method in shown)) for place, one in enumerate(sets)
+        ),
+    )
+    closest = min(shown, key=lambda method: mean_absolute_error(estimates[method], [one.accuracy for one in sets]))
+    return Figure(
+        f"Of these estimators, {title(closest)} stays closest to the truth",
+        {"data": data, "layout": layout},
+        table,
+        caption="Each point is a shift. On the dotted line the estimate is right; above it the model does worse than "
+        "it seems.",
+    )
+
+
+def error_table(calibration: Calibration, errors: Mapping[str, float], ranks: Mapping[str, float | None]) -> Table:
+    """Tabulate how far every estimator is off, here and on the source's own shifted copies."""
+    order = sorted(errors, key=lambda method: errors[method])
+    return Table(
+        "Error of every estimator",
+        (
+            Column("estimator"),
+            Column("points off", "number"),
+            Column("rank correlation", "number"),
+            Column("points off on the source's unseen shifts", "number"),
+        ),
+        tuple(
+            (
+                "chosen for each set" if method == "auto" else title(method),
+                round(100 * errors[method], 1),
+                None if ranks[method] is None else round(cast(float, ranks[method]), 3),
+                None if method == "auto" else round(100 * calibration.errors[method], 1),
+            )
+            for method in order
+        ),
+        caption="The last column is all that is known without labels of the target: by it the estimator is chosen.",
+    )
+
+
+def strangeness_table(found: Sequence[tuple[Cell, Row]]) -> Table:
+    """Tabulate how well single shifted images are told from clean ones."""
+    strongest = {cast(str, cell["shift"]).partition("@")[0]: (cell, row) for cell, row in found}  # the last of each
+    body = [
+        (cast(str, cell["shift"]), cast(float, row["auroc_invariance"]), cast(float, row["auroc_confidence"]))
+        for cell, row in strongest.values()
+        if "auroc_invariance" in row
+    ]
+    return Table(
+        "Telling a shifted image from a clean one",
+        (
+            Column("shift"),
+            Column("AUROC of invariance", "number", heat=(0.5, 1.0)),
+            Column("AUROC of confidence", "number", heat=(0.5, 1.0)),
+        ),
+        tuple((label, round(one, 3), round(other, 3)) for label, one, other in sorted(body, key=lambda row: -row[1])),
+        caption="At the strongest severity: how often a clean image scores above a shifted one; 0.5 is chance.",
+    )

@@ -1,0 +1,31 @@
+"""What is guaranteed: randomized smoothing, certified radii, and the spectral view.
+
+certified = certify("demo", "demo", sigma=0.03, rule="sequential", n=1000, take=20)
+certified.acr.value, certified.accuracy(at=0.05)
+"""
+
+from shiftproof.certificates.certification import Certification, load_certificate
+from shiftproof.certificates.certifying import certify
+from shiftproof.certificates.radius import lower_bound, radius, upper_bound
+from shiftproof.certificates.rules import AtLeast, Fixed, Rule, Sequential, make_rule
+from shiftproof.certificates.smoothed import ABSTAIN, Certificate, Smoothed
+from shiftproof.certificates.spectrum import Spectrum, spectrum
+
+__all__ = [
+    "ABSTAIN",
+    "AtLeast",
+    "Certificate",
+    "Certification",
+    "Fixed",
+    "Rule",
+    "Sequential",
+    "Smoothed",
+    "Spectrum",
+    "certify",
+    "load_certificate",
+    "lower_bound",
+    "make_rule",
+    "radius",
+    "spectrum",
+    "upper_bound",
+]

@@ -1,0 +1,202 @@
+"""`certify`: certificates for a set of images, in cells that can be lost and run again."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+
+from shiftproof.certificates.certification import FIELDS, Certification, Terms
+from shiftproof.certificates.checks import check_fixed, check_sizes
+from shiftproof.certificates.material import Material, Watch
+from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
+from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
+from shiftproof.models import device_of
+from shiftproof.runs import Cell, Executor, Inline, Json, Processes, Result, Row
+from shiftproof.shifts import Shift, parse
+
+FILE = "certificate.json"
+CELL_SAMPLES = {"cpu": 2**16, "cuda": 2**20}
+"""A cell draws about so many samples: seconds to a minute of work, and on a GPU enough to fill batches."""
+SHARE_DRAWN = {"fixed": 1.0, "sequential": 0.3, "radius": 0.03}
+"""The share of n that an image takes on average, by rule, to size cells by."""
+CELL_IMAGES = 256
+
+
+def certify(
+    model: Any,
+    images: Any,
+    labels: Any = None,
+    *,
+    sigma: float,
+    n0: int = 100,
+    n: int = 100_000,
+    alpha: float = 0.001,
+    rule: Literal["fixed", "sequential", "radius"] = "sequential",
+    radius: float | None = None,
+    tolerance: float = TOLERANCE,
+    futility: bool = True,
+    shift: str | Shift | None = None,
+    take: int | None = None,
+    seed: int = 0,
+    dtype: Precision = "float32",
+    compile: bool = False,  # noqa: A002  (the option's name)
+    device: str | None = None,
+    batch_size: int | None = None,
+    weights: str | Path | None = None,
+    size: int | None = None,
+    out: str | Path | None = None,
+    executor: Literal["inline", "processes"] = "inline",
+    workers: int | None = None,
+    watch: Watch | None = None,
+) -> Certification:
+    """Certify a model, smoothed with Gaussian noise, on images: L2 distances within which its class cannot change.
+
+    `model` and `images` (with `labels`) are what `load_model` and `load_data` take; black boxes are welcome. `sigma` is
+    the noise's standard deviation on the [0, 1] scale. `n0` samples choose a class, at most `n` fresh ones count it,
+    and each certificate is wrong with probability at most `alpha`. Rules:
+
+    * `sequential`: the full radius with fewer samples, up to a `tolerance` (see `rules.Sequential`).
+    * `fixed`: n samples and one bound (Cohen et al. 2019); `futility` stops early on images that will not be certified.
+    * `radius`: is the radius at least `radius`? Most images answer within a few hundred samples.
+
+    With labels, images whose first guess is wrong are skipped, since they count 0. `shift` certifies shifted images;
+    `take` uses so many of them. `dtype` and `compile` certify a copy of the model in that precision. The run directory
+    `out` resumes, and holds the certificate file when all is done.
+
+    >>> model, images = (lambda images: images.mean((2, 3))), torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
+    >>> found = certify(model, images, [0, 1, 2], sigma=0.25, n=1000)
+    >>> found.accuracy(at=0.5).value
+    1.0
+    """
+    check_fixed(model)  # before loading puts a module into evaluation mode
+    chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
+    check_sizes(n0, n)
+    count = workers if workers is not None else os.cpu_count() or 1
+    job = Job(
+        material=Material(
+            model, {"weights": weights, "device": device}, images, {"size": size, "labels": labels}, take, seed
+        ),
+        rule=chosen,
+        n0=n0,
+        shift=parse(shift) if isinstance(shift, str) else shift,
+        seed=seed,
+        dtype=dtype,
+        compiled=compile,
+        batch_size=batch_size,
+        threads=max(1, (os.cpu_count() or 1) // count) if executor == "processes" else None,
+    )
+    job.material.check()
+    where: Executor = Inline() if executor == "inline" else Processes(count)
+    made = job.conclude(job.material.run(job.cells(), job, out=out, executor=where, watch=watch))
+    if out is not None:
+        made.save(Path(out) / file_name(made.terms.shift))
+    return made
+
+
+@dataclass(frozen=True)
+class Job:
+    """A certification to be done, in this process or another: what is needed to make its worker again."""
+
+    material: Material
+    rule: Rule
+    n0: int
+    shift: Shift | None
+    seed: int
+    dtype: Precision
+    compiled: bool
+    batch_size: int | None
+    threads: int | None = None
+
+    def __call__(self) -> Certifier:
+        """Return what certifies cells in this process."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        return Certifier(self)
+
+    def terms(self) -> Terms:
+        """Return what decides the numbers."""
+        model, _ = self.material.loaded
+        own = precision_of(model) if self.dtype == "float32" else getattr(torch, self.dtype)
+        return Terms(
+            sigma=self.rule.sigma,
+            n0=self.n0,
+            rule=self.rule.facts(),
+            seed=self.seed,
+            dtype=str(own).removeprefix("torch."),
+            compiled=self.compiled,
+            device=device_of(model).type,
+            shift="clean" if self.shift is None else self.shift.label,
+        )
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Cut the images into cells."""
+        terms, images = self.terms(), len(self.material.loaded[1])
+        most = CELL_SAMPLES.get(terms.device, CELL_SAMPLES["cuda"])
+        step = int(most / (self.n0 + self.rule.n * SHARE_DRAWN.get(self.rule.name, 1.0)))
+        step = max(1, min(CELL_IMAGES, step))
+        return tuple(
+            Cell("certify", start=start, stop=min(start + step, images), **terms.to_row())
+            for start in range(0, images, step)
+        )
+
+    def conclude(self, results: Sequence[Result]) -> Certification:
+        """Put the rows of all cells together."""
+        rows = [result.row for result in results if result.row is not None]
+
+        def column(name: str) -> list[Any]:
+            return [value for row in rows for value in cast("list[Any]", row[name])]
+
+        model, data = self.material.loaded
+        subject = self.material.subject()
+        return Certification(
+            model=self.material.name,
+            model_fingerprint=subject["model"],
+            data=data.name,
+            data_fingerprint=subject["data"],
+            terms=self.terms(),
+            keys=tuple(column("key")),
+            labels=None if data.labels is None else tuple(column("label")),
+            certificates=tuple(Certificate(*values) for values in zip(*map(column, FIELDS), strict=True)),
+            batch_size=self.batch_size or batch_size_for(device_of(model), math.prod(data.shape)),
+        )
+
+
+class Certifier:
+    """A worker of `runs`: certifies runs of images."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        model, self.data = job.material.loaded
+        self.smoothed = Smoothed(
+            model, job.rule.sigma, seed=job.seed, batch_size=job.batch_size, dtype=job.dtype, compile=job.compiled
+        )
+
+    def measure(self, cell: Cell) -> Row:
+        """Return the certificates of a run of images, column by column."""
+        job, size = self.job, cast(int, cell["stop"]) - cast(int, cell["start"])
+        chosen = self.data.subset(range(cast(int, cell["start"]), cast(int, cell["stop"])))
+        rows: dict[str, list[Json]] = {name: [] for name in ("key", "label", *FIELDS)}
+        for batch in chosen.batches(size, device=self.smoothed.device):
+            images = batch.images if job.shift is None else job.shift(batch.images, batch.keys, seed=job.seed)
+            made = self.smoothed.certify(images, batch.labels, keys=batch.keys, n0=job.n0, rule=job.rule)
+            rows["key"] += batch.keys.tolist()
+            rows["label"] += [None] * len(batch) if batch.labels is None else batch.labels.tolist()
+            for field in FIELDS:
+                rows[field] += [getattr(each, field) for each in made]
+        return rows
+
+
+def file_name(shift: str) -> str:
+    """Return the name of a certificate file: `certificate.json`, or `certificate.fog@3.json` under a shift."""
+    if shift == "clean":
+        return FILE
+    stem, _, suffix = FILE.partition(".")
+    label = re.sub(r"[^\w@.=-]+", "_", shift).strip("_")
+    return f"{stem}.{label}.{suffix}"

@@ -1,0 +1,92 @@
+"""What can be certified: a fixed function of one image. This module refuses what is not one, and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.models import logits
+
+PROBE = 8
+"""Images that are put to the model before any certificate is made."""
+AGREE = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 2e-2, torch.float16: 2e-2}
+"""How far the scores of the same image may be apart, as a share of their range, by the model's precision."""
+
+_THEOREM = "The certificate is about a fixed function of one image"
+
+
+def check_fixed(model: object) -> None:
+    """Refuse a model that adapts, or is in training mode, by what it says of itself."""
+    for part in model.modules() if isinstance(model, nn.Module) else (model,):
+        if adapts(part):
+            raise ModelError(
+                "A model that adapts cannot be certified.",
+                expected="a model whose answer to an image is always the same",
+                came=f"{type(part).__name__}, whose answers change with the images it has seen",
+                reason=f"{_THEOREM}: one that changed while it was sampled is none of the functions it was.",
+                instead="freeze it first: shiftproof.adapters.freeze(adapted, images) is a plain copy with the weights "
+                "and statistics it has reached; or certify its source",
+            )
+        if isinstance(part, nn.Module) and part.training and not _is_program(part):
+            raise ModelError(
+                "A model in training mode cannot be certified.",
+                expected="a model in evaluation mode: model.eval()",
+                came=f"a {type(part).__name__} in training mode",
+                reason=f"{_THEOREM}: dropout draws at random, and batch normalisation looks at the whole batch.",
+            )
+
+
+def adapts(part: object) -> bool:
+    """Whether an object is a model that learns while it predicts: one that has a `source` and can go back to it."""
+    return hasattr(part, "source") and callable(getattr(part, "reset", None))
+
+
+def check_function(model: Callable[[Tensor], Any], images: Tensor, dtype: torch.dtype = torch.float32) -> int:
+    """Refuse a model whose scores are no logits or not a function of the single image; return its number of classes.
+
+    It is asked twice about the same images, and once more about half of them among others.
+    """
+    images = images[torch.arange(2 * PROBE, device=images.device) % len(images)].clone()
+    images[PROBE:] = 1 - images[PROBE:]
+    first, again = logits(model, images), logits(model, images)
+    images[PROBE:] = images[PROBE:].flip(3) * 0.5
+    among_others = logits(model, images)
+    allowed = AGREE[dtype] * max(float(first.max() - first.min()), 1e-6)
+    if float((first - again).abs().max()) > allowed:
+        raise ModelError(
+            "A stochastic model cannot be certified.",
+            expected="the same scores when the same images come again",
+            came=f"scores that differ by up to {float((first - again).abs().max()):.3g}",
+            reason=f"{_THEOREM}: a model that draws at random, or learns from what it sees, is none.",
+            instead="switch off dropout (model.eval()), sampling, and adaptation",
+        )
+    apart = float((first - among_others)[:PROBE].abs().max())
+    if apart > allowed:
+        raise ModelError(
+            "A model whose answers depend on the rest of the batch cannot be certified.",
+            expected="the same scores for an image whatever images come with it",
+            came=f"scores that differ by up to {apart:.3g}",
+            reason=f"{_THEOREM}; batch statistics make it one of many images.",
+            instead="normalise with fixed statistics: model.eval()",
+        )
+    return int(first.shape[1])
+
+
+def check_sizes(n0: int, n: int) -> None:
+    """Refuse numbers of samples that make no sense together."""
+    if n0 < 1 or n0 > n:
+        raise ConfigurationError(
+            "The class is chosen with fewer samples than it is counted with.",
+            expected="n0 from 1 to n, such as n0=100 and n=100,000",
+            came=f"n0={n0}, n={n}",
+        )
+
+
+def _is_program(module: nn.Module) -> bool:
+    """Whether a module is an exported program, whose mode flag says nothing."""
+    kinds = type(module).__mro__
+    return any(kind.__module__.startswith(("torch.export", "torch.fx")) for kind in kinds)

@@ -1,0 +1,102 @@
+"""What a certification or a spectrum is made of, loaded once per process, and the driving of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from shiftproof.certificates.checks import check_fixed, check_function
+from shiftproof.data import ImageSet, load_data
+from shiftproof.errors import DataError, RunError
+from shiftproof.models import Model, device_of, fingerprint, load_model
+from shiftproof.runs import Cell, Executor, Plan, Result, Store, drive
+from shiftproof.runs.executors import Setup
+from shiftproof.version import __version__
+
+Watch = Callable[[int, int, Result | None], None]
+
+
+@dataclass(frozen=True)
+class Material:
+    """A model and images as the user gave them: text that is loaded, or the objects themselves; `take` chooses some."""
+
+    model: Any
+    model_options: dict[str, Any]
+    data: Any
+    data_options: dict[str, Any]
+    take: int | None
+    seed: int
+
+    @cached_property
+    def loaded(self) -> tuple[Model, ImageSet]:
+        """The model and the chosen images."""
+        data = load_data(self.data, **self.data_options)
+        chosen = data if self.take is None else data.take(self.take, seed=self.seed)
+        return load_model(self.model, **self.model_options), chosen
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what was loaded: another process loads its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "loaded"}
+
+    @property
+    def name(self) -> str:
+        """What to call the model: the text it was given as, its own name, or its class."""
+        model = self.loaded[0]
+        return str(self.model) if isinstance(self.model, str | Path) else getattr(model, "name", type(model).__name__)
+
+    def subject(self) -> dict[str, str]:
+        """Return what a run directory is about."""
+        model, data = self.loaded
+        return {"version": __version__, "model": fingerprint(model), "data": data.fingerprint}
+
+    def check(self) -> None:
+        """Put a few images to the model before any long work, and see that labels are classes of its own."""
+        model, data = self.loaded
+        check_fixed(model)
+        batch = next(iter(data.subset(range(min(4, len(data)))).batches(4, device=device_of(model))))
+        classes = check_function(model, batch.images)
+        if data.labels is not None and not 0 <= int(data.labels.min()) <= int(data.labels.max()) < classes:
+            raise DataError(
+                "Labels and model outputs do not fit.",
+                expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
+                came=f"labels from {int(data.labels.min())} to {int(data.labels.max())}",
+            )
+
+    def run(
+        self,
+        cells: tuple[Cell, ...],
+        setup: Setup,
+        *,
+        out: str | Path | None,
+        executor: Executor,
+        watch: Watch | None,
+    ) -> list[Result]:
+        """Measure the cells that the run directory lacks, or all of them without one.
+
+        The first cell that fails ends it: a gap would make the numbers wrong.
+        """
+        plan = Plan(cells, self.subject())
+        identities = plan.identities()
+        done = 0
+
+        def heard(result: Result | None) -> None:
+            nonlocal done
+            if result is not None and result.error is not None:
+                *_, reason = result.error.strip().splitlines()
+                unforeseen = result.error.startswith("Traceback")
+                raise RunError(f"A measurement failed: {reason}" if unforeseen else result.error)
+            done += result is not None
+            if watch is not None:
+                watch(done, len(identities), result)
+
+        with ExitStack() as stack:
+            folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory()))
+            store = stack.enter_context(Store(folder, plan.fingerprints))
+            done = len(store.done() & identities.keys())
+            heard(None)
+            return drive(plan, store, setup, executor=executor, watch=heard)

@@ -1,0 +1,242 @@
+"""The stateful shell: a model smoothed with Gaussian noise, which predicts and certifies."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from shiftproof.certificates.checks import check_fixed, check_function, check_sizes
+from shiftproof.certificates.radius import is_majority
+from shiftproof.certificates.rules import Rule, check_sigma, make_rule
+from shiftproof.certificates.sampling import Sampler
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.models import device_of
+from shiftproof.shifts.corrupting import content_keys
+
+Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+ABSTAIN = -1
+"""The class of an image of which nothing is claimed."""
+AHEAD = 8
+"""Images are admitted until so many batches of samples wait, so that batches are full and the device seldom idles."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known of one image.
+
+    `prediction` is the smoothed classifier's class, or -1 where it abstains: nothing is claimed then. Within the L2
+    distance `radius` of the image (on the [0, 1] scale, over all values) the prediction is the same. `guess` is the
+    class the first n0 samples chose; `hits` of `samples` fresh ones agreed with it. An image whose guess was not its
+    label was `skipped`: it counts 0 whatever its radius, so no fresh sample was drawn.
+    """
+
+    prediction: int
+    radius: float
+    guess: int
+    hits: int
+    samples: int
+    skipped: bool = False
+
+
+class Smoothed:
+    """A classifier smoothed with Gaussian noise: its answer is what `model` says most often of an image with noise.
+
+    `model` is any callable from images to scores, `sigma` the noise's standard deviation on the [0, 1] scale of images.
+    `dtype` and `compile` run a copy of a module in another precision or compiled, and certificates are about that copy.
+    The noise of an image's samples depends on (`seed`, its key) alone.
+
+    >>> smoothed = Smoothed(lambda images: images.mean((2, 3)), sigma=0.25)
+    >>> smoothed.certify(torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8), n=1000)[1].prediction
+    1
+    """
+
+    def __init__(
+        self,
+        model: Callable[[Tensor], Any],
+        sigma: float,
+        *,
+        seed: int = 0,
+        batch_size: int | None = None,
+        dtype: Precision = "float32",
+        compile: bool = False,  # noqa: A002  (the option's name)
+    ) -> None:
+        check_sigma(sigma)
+        if batch_size is not None and batch_size < 1:
+            raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
+        check_fixed(model)
+        self.sigma, self.seed, self.batch_size = float(sigma), seed, batch_size
+        self._plain, self.dtype = prepared(model, dtype, compile)
+        self.model = torch.compile(self._plain, dynamic=False) if compile else self._plain
+        self.device = device_of(model)
+        self._known: set[tuple[int, ...]] = set()
+
+    def certify(
+        self,
+        images: Tensor,
+        labels: Tensor | Sequence[int] | None = None,
+        *,
+        keys: Tensor | Sequence[int] | None = None,
+        n0: int = 100,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        rule: str | Rule = "sequential",
+        **options: Any,
+    ) -> list[Certificate]:
+        """Certify images [N, C, H, W] in [0, 1]; each certificate is wrong with probability at most alpha.
+
+        `rule` is a name, with its options (`radius`, `tolerance`, `futility`), or a rule. With `labels`, images whose
+        guess is wrong are skipped. `keys` name the images for their noise; without them, their pixels do.
+        """
+        chosen = make_rule(rule, sigma=self.sigma, n=n, alpha=alpha, **options) if isinstance(rule, str) else rule
+        if chosen.sigma != self.sigma:
+            raise ConfigurationError(
+                "The rule is for other noise.", expected=f"sigma={self.sigma:g}", came=f"sigma={chosen.sigma:g}"
+            )
+        check_sizes(n0, chosen.n)
+        sampler = self._sampler(images, keys)
+        wanted = None if labels is None else _labels(labels, len(images))
+        return certify_sampled(sampler, chosen, n0, wanted) if len(images) else []
+
+    def predict(
+        self,
+        images: Tensor,
+        *,
+        keys: Tensor | Sequence[int] | None = None,
+        n: int = 1000,
+        alpha: float = 0.001,
+    ) -> Tensor:
+        """Return the smoothed classifier's class of images, [N] int64, or -1 where n samples do not settle it.
+
+        A class that is returned is not the smoothed classifier's with probability at most alpha.
+        """
+        make_rule("fixed", sigma=self.sigma, n=n, alpha=alpha)  # which checks the numbers
+        sampler = self._sampler(images, keys)
+        if not len(images):
+            return torch.empty(0, dtype=torch.int64)
+        for image in range(len(images)):
+            sampler.ask(image, 0, n)
+        while sampler.waiting:
+            sampler.run()
+        counts = sampler.take(range(len(images)))
+        order = np.argsort(-counts, axis=1, kind="stable")[:, :2]
+        top = np.take_along_axis(counts, order, 1)
+        settled = [is_majority(int(first), int(second), alpha) for first, second in top]
+        return torch.from_numpy(np.where(settled, order[:, 0], ABSTAIN))
+
+    def _sampler(self, images: Tensor, keys: Tensor | Sequence[int] | None) -> Sampler:
+        """Return what draws samples of these images, after a look at whether the model is one that can be certified."""
+        if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
+            came = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images)
+            raise DataError("This is not a batch of images.", expected="a float tensor N x C x H x W", came=str(came))
+        named = content_keys(images) if keys is None else torch.as_tensor(keys, dtype=torch.int64)
+        if len(named) != len(images):
+            raise DataError("Every image needs a key.", expected=f"{len(images)} keys", came=f"{len(named)}")
+        shape = tuple(images.shape[1:])
+        size = self.batch_size or batch_size_for(self.device, math.prod(shape))
+        if len(images) and shape not in self._known:
+            check_function(self._plain, images.to(self.device, torch.float32), self.dtype)
+            self._known.add(shape)
+        return Sampler(
+            self.model,
+            images.float(),
+            named,
+            sigma=self.sigma,
+            seed=self.seed,
+            batch_size=size,
+            device=self.device,
+            dtype=self.dtype,
+        )
+
+
+def certify_sampled(sampler: Sampler, rule: Rule, n0: int, labels: NDArray[np.int64] | None) -> list[Certificate]:
+    """Certify all images of a sampler by a rule.
+
+    Samples 0 to n0 - 1 of an image choose its class; those after them, which are fresh, count it. Images are admitted
+    as others finish, so that batches stay full.
+    """
+    images = len(sampler.images)
+    made: dict[int, Certificate] = {}
+    admitted = 0
+    guess, hits = np.full(images, ABSTAIN), np.zeros(images, np.int64)
+    looks = np.full(images, -1)  # of each image, the next look at it; -1 while its class is chosen
+
+    def ask(image: int) -> None:
+        before = rule.looks[looks[image] - 1] if looks[image] > 0 else 0
+        sampler.ask(image, n0 + before, n0 + rule.looks[looks[image]])
+
+    while len(made) < images:
+        while admitted < images and sampler.waiting < AHEAD * sampler.batch_size:
+            sampler.ask(admitted, 0, n0)
+            admitted += 1
+        sampler.run()
+        waiting = sampler.undrawn()
+        ready = np.array([each for each in range(admitted) if each not in made and each not in waiting], np.int64)
+        counts = sampler.take(ready.tolist())
+        choosing = looks[ready] < 0
+        for image, tally in zip(ready[choosing].tolist(), counts[choosing], strict=True):
+            guess[image] = tally.argmax()
+            if labels is not None and guess[image] != labels[image]:
+                made[image] = Certificate(ABSTAIN, 0.0, int(guess[image]), 0, 0, skipped=True)
+            else:
+                looks[image] = 0
+                ask(image)
+        counting, tallies = ready[~choosing], counts[~choosing]
+        hits[counting] += tallies[np.arange(len(counting)), guess[counting]]
+        reached = looks[counting]  # a copy: an image that goes on is not judged again before its samples are drawn
+        for look in np.unique(reached).tolist():
+            judged = counting[reached == look]
+            radius, done = rule.judge(look, hits[judged])
+            for image, over, distance in zip(judged.tolist(), done.tolist(), radius.tolist(), strict=True):
+                if over:
+                    claimed = int(guess[image]) if distance > 0 else ABSTAIN
+                    made[image] = Certificate(claimed, distance, int(guess[image]), int(hits[image]), rule.looks[look])
+                else:
+                    looks[image] += 1
+                    ask(image)
+    return [made[image] for image in range(images)]
+
+
+def prepared(model: Callable[[Tensor], Any], dtype: str, compiled: bool) -> tuple[Callable[[Tensor], Any], torch.dtype]:
+    """Return the model to sample (or to compile first) and its precision: itself, or a copy cast and laid out anew."""
+    if dtype not in PRECISIONS:
+        raise ConfigurationError(f"There is no precision {dtype!r} to certify in.", expected=", ".join(PRECISIONS))
+    if dtype == "float32" and not compiled:
+        return model, precision_of(model)
+    if not isinstance(model, nn.Module):
+        raise ConfigurationError(
+            "The precision of a black box is its own.",
+            came=f"{type(model).__name__} with dtype={dtype!r}, compile={compiled}",
+            instead="leave both options out, or give the PyTorch module",
+        )
+    kind: torch.dtype = getattr(torch, dtype)
+    return copy.deepcopy(model).to(kind).to(memory_format=torch.channels_last), kind  # type: ignore[call-overload]
+
+
+def precision_of(model: object) -> torch.dtype:
+    """Return the precision a model's own parameters are in; float32 without any."""
+    parameters = model.parameters() if isinstance(model, nn.Module) else ()
+    return next((each.dtype for each in parameters if each.is_floating_point()), torch.float32)
+
+
+def batch_size_for(device: torch.device, values: int) -> int:
+    """Return the images per batch that suit a device: few enough for a CPU's cache, enough to fill a GPU."""
+    if device.type == "cpu":
+        return 64
+    return int(max(256, min(4096, 2 ** int(math.log2(2**24 / values)))))
+
+
+def _labels(labels: Tensor | Sequence[int], images: int) -> NDArray[np.int64]:
+    wanted = torch.as_tensor(labels, dtype=torch.int64).cpu().numpy()
+    if wanted.shape != (images,):
+        raise DataError("Every image needs a label.", expected=f"{images} labels", came=f"shape {wanted.shape}")
+    return wanted

@@ -1,0 +1,315 @@
+"""The spectral view: how accuracy, or the average certified radius, depends on the frequency of a disturbance.
+
+* The map: one Fourier wave at a time is added to images (Yin et al. 2019; Sun et al. 2022, section 3.2.2).
+* The sets: noise around a centre frequency, falling off by a power law, as in CIFAR-10-F (Sun et al. 2022, section 6).
+* The amplitudes: at which frequencies corruptions change images (Sun et al. 2022, appendix A).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shiftproof import shifts
+from shiftproof.certificates.checks import check_fixed, check_sizes
+from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band, band_means, frequencies, laid_out, radial
+from shiftproof.certificates.material import Material, Watch
+from shiftproof.certificates.rules import Rule, make_rule
+from shiftproof.certificates.smoothed import Smoothed, batch_size_for
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.models import device_of, logits
+from shiftproof.runs import Cell, Executor, Inline, Json, Processes, Result, Row, write_atomically
+from shiftproof.shifts.spectral import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
+from shiftproof.version import __version__
+
+Measure: TypeAlias = Literal["accuracy", "acr"]
+
+FORMAT = "shiftproof-spectrum/1"
+ALPHAS = (0.5, 1.0, 2.0, 3.0)
+STRENGTHS = (8.0, 10.0, 12.0)
+CLEAN = "clean"
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Values (accuracies or average certified radii) by frequency.
+
+    `clean` is the value on the images as they are, `waves` under each wave, `sets` under power-law noise by (alpha,
+    centre), averaged over strengths; `amplitudes` by corruption are the mean amplitude of its change at radial
+    frequencies 0, 1, 2, ..., and under `clean` that of the images themselves.
+    """
+
+    measure: Measure
+    model: str
+    data: str
+    shape: tuple[int, int]
+    step: int
+    clean: float
+    waves: Mapping[Frequency, float]
+    sets: Mapping[tuple[float, float], float]
+    amplitudes: Mapping[str, tuple[float, ...]]
+    facts: Mapping[str, Json]
+
+    @property
+    def side(self) -> float:
+        """The geometric mean of height and width."""
+        return math.sqrt(self.shape[0] * self.shape[1])
+
+    def heat(self) -> NDArray[np.float64]:
+        """Return the map of `waves`, the zero frequency in its middle."""
+        return laid_out(self.waves, *self.shape, self.step)
+
+    def bands(self) -> dict[Band, float]:
+        """Return the mean value under waves of low, mid and high frequency."""
+        return band_means([(radial(each, *self.shape), value) for each, value in self.waves.items()], self.side)
+
+    def set_bands(self) -> dict[float, dict[Band, float]]:
+        """Return, by alpha, the mean value under noise around low, mid and high centres."""
+        return {
+            alpha: band_means(
+                [(center, value) for (other, center), value in self.sets.items() if other == alpha], self.side
+            )
+            for alpha in sorted({alpha for alpha, _ in self.sets})
+        }
+
+    def worst(self) -> tuple[Frequency, float]:
+        """Return the wave that costs most, and the value under it."""
+        return min(self.waves.items(), key=lambda each: (each[1], each[0]))
+
+    def shares(self) -> dict[str, dict[Band, float]]:
+        """Return, by corruption, which share of its change (in squared amplitude) is in each band."""
+        return {name: power_shares(profile, self.side) for name, profile in self.amplitudes.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "format": FORMAT,
+            "version": __version__,
+            "model": self.model,
+            "data": self.data,
+            "measure": self.measure,
+            "shape": list(self.shape),
+            "facts": dict(self.facts),
+            "clean": self.clean,
+            "bands": self.bands(),
+            "waves": [[*frequency, value] for frequency, value in self.waves.items()],
+            "sets": [[*place, value] for place, value in self.sets.items()],
+            "amplitudes": {name: list(profile) for name, profile in self.amplitudes.items()},
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to a JSON file, whole or not at all."""
+        write_atomically(Path(path), json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+        return Path(path)
+
+
+def spectrum(
+    model: Any,
+    images: Any,
+    labels: Any = None,
+    *,
+    measure: Measure = "accuracy",
+    take: int = 200,
+    eps: float = 4.0,
+    step: int = 1,
+    alphas: Sequence[float] = ALPHAS,
+    strengths: Sequence[float] = STRENGTHS,
+    corruptions: Sequence[str] | None = None,
+    severity: float = 3.0,
+    sigma: float = 0.25,
+    n0: int = 100,
+    n: int = 10_000,
+    alpha: float = 0.001,
+    seed: int = 0,
+    device: str | None = None,
+    batch_size: int | None = None,
+    weights: str | Path | None = None,
+    size: int | None = None,
+    out: str | Path | None = None,
+    executor: Literal["inline", "processes"] = "inline",
+    workers: int | None = None,
+    watch: Watch | None = None,
+) -> Spectrum:
+    """Measure a model frequency by frequency, on `take` labelled images.
+
+    `eps` is the L2 norm of a wave in each channel, `step` leaves out frequencies between its multiples. The sets have
+    noise of every power (`alphas`) and strength around every centre (1, 1 + `step`, ...). `corruptions` are those
+    whose amplitudes are told, at a `severity`; None is the fifteen common ones. `measure="acr"` certifies by the rule
+    `sequential`, with noise `sigma`, `n0` samples to choose a class and at most `n` to count it. `out` resumes.
+
+    >>> found = spectrum("demo", "demo", take=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
+    >>> sorted(found.waves), found.amplitudes.keys() >= {"clean", "fog"}
+    ([(0, 0), (0, 16), (16, 0), (16, 16)], True)
+    """
+    check_fixed(model)
+    if measure not in ("accuracy", "acr"):
+        raise ConfigurationError(f"There is no measure {measure!r}.", expected="accuracy or acr")
+    if step < 1 or take < 1 or not eps > 0:
+        raise ConfigurationError(
+            "These sizes make no spectrum.",
+            expected="a step and a number of images of 1 or more, and eps above 0",
+            came=f"step={step}, take={take}, eps={eps:g}",
+        )
+    rule = None
+    if measure == "acr":
+        rule = make_rule("sequential", sigma=sigma, n=n, alpha=alpha)
+        check_sizes(n0, n)
+    material = Material(
+        model, {"weights": weights, "device": device}, images, {"size": size, "labels": labels}, take, seed
+    )
+    job = Job(material, rule, n0, seed, batch_size)
+    material.check()
+    if material.loaded[1].labels is None:
+        raise DataError("The images have no labels.", expected="labels, of which accuracy and certified radii speak")
+    plan = Waves(eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity)
+    cells = plan.cells(material.loaded[1].shape, job.terms())
+    count = workers if workers is not None else os.cpu_count() or 1
+    where: Executor = Inline() if executor == "inline" else Processes(count)
+    results = material.run(cells, job, out=out, executor=where, watch=watch)
+    made = _conclude(results, material, measure, step, {**job.terms(), "eps": eps, "images": len(material.loaded[1])})
+    if out is not None:
+        made.save(Path(out) / "spectrum.json")
+    return made
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Which disturbances are measured."""
+
+    eps: float
+    step: int
+    alphas: tuple[float, ...]
+    strengths: tuple[float, ...]
+    corruptions: tuple[str, ...]
+    severity: float
+
+    def cells(self, shape: tuple[int, int, int], terms: Mapping[str, Json]) -> tuple[Cell, ...]:
+        """Return a cell per wave, set and corruption, of images of this shape."""
+        _, height, width = shape
+        centers = range(1, int(math.sqrt(height * width)) // 2 + 1, self.step)
+        made = [Cell("spectrum.value", shift=CLEAN, **terms)]
+        for i, j in frequencies(height, width, self.step):
+            made.append(Cell("spectrum.value", shift=FourierBasis(i, j, self.eps).label, **terms))
+        made += [
+            Cell("spectrum.value", shift=PowerLaw(strength, float(center), alpha).label, **terms)
+            for alpha in self.alphas
+            for strength in self.strengths
+            for center in centers
+        ]
+        labels = [shifts.corruption(name, self.severity).label for name in self.corruptions]
+        made += [Cell("spectrum.amplitude", shift=label, seed=terms["seed"]) for label in (CLEAN, *labels)]
+        return tuple(made)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A spectrum to be measured, in this process or another."""
+
+    material: Material
+    rule: Rule | None
+    n0: int
+    seed: int
+    batch_size: int | None
+
+    def terms(self) -> dict[str, Json]:
+        """Return what decides the numbers, apart from the disturbance."""
+        if self.rule is None:
+            return {"measure": "accuracy", "seed": self.seed}
+        device = device_of(self.material.loaded[0]).type
+        return {"measure": "acr", "seed": self.seed, "n0": self.n0, "device": device, **self.rule.facts()}
+
+    def __call__(self) -> Measurer:
+        """Return what measures cells in this process."""
+        return Measurer(self)
+
+
+class Measurer:
+    """A worker of `runs`, with all images in memory."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.model, data = job.material.loaded
+        (batch,) = data.batches(len(data), device=device_of(self.model))
+        self.batch = batch
+
+    def measure(self, cell: Cell) -> Row:
+        """Return the value, or the amplitudes, under a cell's shift."""
+        label, batch = cast(str, cell["shift"]), self.batch
+        shift = None if label == CLEAN else shifts.parse(label)
+        images = batch.images if shift is None else shift(batch.images, batch.keys, seed=self.job.seed)
+        if cell.task == "spectrum.amplitude":
+            return {"profile": list(amplitude_profile(images if shift is None else images - batch.images))}
+        labels = cast(Tensor, batch.labels)
+        if self.job.rule is None:
+            size = self.job.batch_size or batch_size_for(images.device, images[0].numel())
+            parts = [logits(self.model, part).argmax(1) for part in torch.split(images, size)]
+            return {"value": float((torch.cat(parts) == labels.cpu()).double().mean())}
+        smoothed = Smoothed(self.model, self.job.rule.sigma, seed=self.job.seed, batch_size=self.job.batch_size)
+        made = smoothed.certify(images, labels, keys=batch.keys, n0=self.job.n0, rule=self.job.rule)
+        return {"value": float(np.mean([each.radius for each in made]))}
+
+
+def amplitude_profile(images: Tensor) -> tuple[float, ...]:
+    """Return the mean amplitude of images, or of changes of them, at radial frequencies 0, 1, 2, ..., side / 2."""
+    return tuple(radial_profile(amplitude_spectrum(images).mean((0, 1))).tolist())
+
+
+def power_shares(profile: Sequence[float], side: float) -> dict[Band, float]:
+    """Return the share of the squared amplitude in each band, given mean amplitudes at radial frequencies 0, 1, 2, ...
+
+    A ring counts with the number of its frequencies, which grows as its radius.
+    """
+    power = dict.fromkeys(BANDS, 0.0)
+    for ring, value in enumerate(profile):
+        power[band(ring, side)] += max(1.0, 2 * math.pi * ring) * value**2
+    total = sum(power.values()) or 1.0
+    return {name: value / total for name, value in power.items()}
+
+
+def _check(material: Material) -> None:
+    """Refuse images without labels, labels that do not fit, and a model that cannot be measured."""
+    material.check()
+    _, data = material.loaded
+    if data.labels is None:
+        raise DataError(
+            "The images have no labels.", expected="labels: a spectrum is of accuracy or certified accuracy"
+        )
+
+
+def _conclude(
+    results: Sequence[Result], material: Material, measure: Measure, step: int, facts: Mapping[str, Json]
+) -> Spectrum:
+    """Put the rows of all cells together."""
+    waves: dict[Frequency, float] = {}
+    sets: dict[tuple[float, float], list[float]] = {}
+    amplitudes: dict[str, tuple[float, ...]] = {}
+    clean = 0.0
+    for result in results:
+        row, label = cast(Row, result.row), cast(str, result.cell["shift"])
+        if result.cell.task == "spectrum.amplitude":
+            name = label if label == CLEAN else shifts.parse(label).name
+            amplitudes[name] = tuple(cast("list[float]", row["profile"]))
+            continue
+        value = cast(float, row["value"])
+        if label == CLEAN:
+            clean = value
+            continue
+        shift = shifts.parse(label)
+        if isinstance(shift, FourierBasis):
+            waves[shift.i, shift.j] = value
+        elif isinstance(shift, PowerLaw):
+            sets.setdefault((shift.alpha, shift.center), []).append(value)
+    _, data = material.loaded
+    means = {place: sum(some) / len(some) for place, some in sets.items()}
+    shape = (data.shape[1], data.shape[2])
+    return Spectrum(measure, material.name, data.name, shape, step, clean, waves, means, amplitudes, facts)

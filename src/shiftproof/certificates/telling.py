@@ -1,0 +1,67 @@
+"""What a certification or a spectrum says in words and rows, for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shiftproof.certificates.certification import Certification
+from shiftproof.certificates.frequencies import BANDS
+from shiftproof.certificates.spectrum import Spectrum
+
+COLUMNS = 5
+"""Distances in a table, from 0 on."""
+
+
+def verdict(found: Certification) -> str:
+    """Say in a sentence or two what was found."""
+    row, terms, acr = found.to_row(), found.terms, found.acr
+    drawn = found.samples / len(found.certificates)
+    where = "clean images" if terms.shift == "clean" else f"images under {terms.shift}"
+    return (
+        f"{len(found.certificates):,} {where}, noise {terms.sigma:g}: {found.accuracy().value:.1%} "
+        f"{'are right and' if found.labels is not None else 'are'} certified at some distance, {row['abstained']} "
+        f"abstained, {row['skipped']} guessed wrong. Average certified radius {acr.value:.4f} "
+        f"({acr.low:.4f} to {acr.high:.4f}). {drawn:,.0f} samples per image ({terms.rule['rule']})."
+    )
+
+
+def certified_table(found: Sequence[Certification]) -> str:
+    """Return certified accuracies by distance, one row per certification, as text."""
+    reach = max(float(each.radii.max()) for each in found)
+    distances = [float(f"{distance:.2g}") for distance in np.linspace(0, reach, COLUMNS)]
+    width = max(len(each.terms.shift) for each in found)
+    head = f"{'L2 distance':<{max(width, 11)}}  {'ACR':>7}  " + "  ".join(f"{distance:>7g}" for distance in distances)
+    lines = [
+        f"{each.terms.shift:<{max(width, 11)}}  {each.acr.value:7.4f}  "
+        + "  ".join(f"{each.accuracy(distance).value:7.1%}" for distance in distances)
+        for each in found
+    ]
+    return "\n".join([head, *lines])
+
+
+def spectrum_table(found: Spectrum) -> str:
+    """Return the values by band of frequencies, and where corruptions act, as text."""
+    shown = ".1%" if found.measure == "accuracy" else ".4f"
+    what = "accuracy" if found.measure == "accuracy" else "average certified radius"
+    (i, j), worst = found.worst()
+    lines = [
+        f"{what} {found.clean:{shown}} on clean images; {worst:{shown}} under the worst wave, {i} cycles down and {j} "
+        "across",
+        "",
+        f"{what + ' under':<28}" + "".join(f"{name:>9}" for name in BANDS),
+    ]
+    rows = {"a wave": found.bands()}
+    rows |= {f"noise, alpha {alpha:g}": bands for alpha, bands in found.set_bands().items()}
+    lines += [
+        f"  {name:<26}" + "".join(f"{bands[part]:>9{shown}}" if part in bands else " " * 9 for part in BANDS)
+        for name, bands in rows.items()
+    ]
+    lines += ["", f"{'share of the change by':<28}" + "".join(f"{name:>9}" for name in BANDS)]
+    lines += [
+        f"  {name:<26}" + "".join(f"{shares[part]:>9.0%}" for part in BANDS)
+        for name, shares in found.shares().items()
+        if name != "clean"
+    ]
+    return "\n".join(lines)

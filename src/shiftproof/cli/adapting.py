@@ -1,0 +1,137 @@
+"""`shiftproof adapt`: methods of adaptation side by side, under shifts or along an endless stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shiftproof.cli.application import FAILED, app, listed, one_of
+
+if TYPE_CHECKING:
+    from shiftproof.audits.methods import MethodComparison
+
+STREAMS = ("ccc", "concatenated", "mixed", "correlated", "gradual")
+
+
+@app.command()
+def adapt(
+    model: Annotated[str, typer.Option("--model", "-m", help="What `audit` takes; a PyTorch module.")] = "demo",
+    data: Annotated[str, typer.Option("--data", "-d", help="What `audit` takes, with labels.")] = "demo",
+    shift: Annotated[
+        list[str] | None, typer.Option("--shift", "-s", help="fog@3, 'fog@3 + jpeg_compression@2'; can be given again.")
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="Methods, separated by commas; `shiftproof list adapters` names them.")
+    ] = "bn,tent,rdumb",
+    stream: Annotated[
+        str | None, typer.Option(help=f"Instead of shifts, a stream: {', '.join(STREAMS)}.", show_default=False)
+    ] = None,
+    target: Annotated[float, typer.Option(help="ccc: the source model's accuracy along the stream.")] = 0.34,
+    speed: Annotated[int, typer.Option(help="ccc: images per step of severity.")] = 1000,
+    shifts: Annotated[str, typer.Option(help="Streams: shifts or families, separated by commas.")] = "",
+    calibration: Annotated[Path | None, typer.Option(help="ccc: a file `stream calibrate` wrote.")] = None,
+    calibration_images: Annotated[int, typer.Option(help="ccc: images per calibrated pair.")] = 1000,
+    images: Annotated[int | None, typer.Option(help="Images to adapt to. Default: all; 100,000 of a stream.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Images per batch.")] = 64,
+    preset: Annotated[
+        str | None, typer.Option(help="imagenet, imagenet_vit, cifar or cifar100. Default: by image size.")
+    ] = None,
+    lr_scale: Annotated[float, typer.Option(help="Streams: learning rates times this.")] = 1.0,
+    prior: Annotated[str | None, typer.Option(help="Shifts: prior of bn, a number of images or auto.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    workers: Annotated[int, typer.Option(help="Streams: methods at a time, one process each.")] = 1,
+    weights: Annotated[Path | None, typer.Option(help="Weights for a reference network.")] = None,
+    size: Annotated[int | None, typer.Option(help="Resize the short side and crop the centre.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
+    on_bad_file: Annotated[str, typer.Option(help="fail or skip, when an image cannot be read.")] = "fail",
+) -> None:
+    """Compare methods that adapt while serving: under shifts, or along a long stream, where some collapse."""
+    from shiftproof.audits.terminal import Progress
+
+    one_of("--on-bad-file", on_bad_file, ("fail", "skip"))
+    if (stream is None) == (not shift):
+        raise typer.BadParameter("say what to adapt to: --shift fog@3 (again for more), or --stream ccc")
+    methods = listed(method) or []
+    given: dict[str, Any] = {
+        "methods": methods,
+        "batch_size": batch_size,
+        "preset": preset,
+        "seed": seed,
+        "device": device,
+        "weights": weights,
+        "size": size,
+        "labels": labels,
+        "on_bad_file": on_bad_file,
+    }
+    with Progress() as progress:
+        if stream is not None:
+            one_of("--stream", stream, STREAMS)
+            from shiftproof.audits.endurance import endure, show
+
+            endurance = endure(
+                model,
+                data,
+                stream=stream,
+                images=images or 100_000,
+                target=target,
+                speed=speed,
+                shifts=listed(shifts),
+                lr_scale=lr_scale,
+                calibration=calibration,
+                calibration_images=calibration_images,
+                workers=workers,
+                out=out or "shiftproof-stream",
+                watch=progress.heard,
+                **given,
+            )
+        else:
+            from shiftproof.audits.methods import compare_methods
+
+            comparison = compare_methods(
+                model,
+                data,
+                shifts=shift or (),
+                images=images,
+                options={} if prior is None else {"prior": _prior(prior)},
+                out=out or "shiftproof-adapt",
+                watch=progress.heard,
+                **given,
+            )
+    if stream is not None:
+        show(endurance)
+        return
+    _show(comparison)
+    if len(comparison.reasons) == len(comparison.methods):
+        raise typer.Exit(FAILED)
+
+
+def _prior(text: str) -> float | str:
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise typer.BadParameter(f"--prior takes a number of images, or auto; got {text!r}") from None
+
+
+def _show(found: MethodComparison) -> None:
+    """Print a row per shift, the mean gain and the cost of each method, and why some did not apply."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console, ran = Console(), [name for name in found.methods if name not in found.reasons]
+    table = Table(title="Accuracy, %", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("shift")
+    for name in ran:
+        table.add_column(name, justify="right")
+    for shift in found.shifts:
+        table.add_row(shift, *(f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran))
+    table.add_section()
+    table.add_row("points won", *("" if (gain := found.gain(name)) is None else f"{100 * gain:+.1f}" for name in ran))
+    table.add_row("time per batch", *(f"{found.costs[name]:.1f}x" for name in ran))
+    console.print(table)
+    for name, reason in found.reasons.items():
+        console.print(f"{name}: {reason}", markup=False, soft_wrap=True)
+    console.print(f"\nnumbers  {found.folder / 'methods.json'}", markup=False, soft_wrap=True)

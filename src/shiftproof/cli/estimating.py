@@ -1,0 +1,109 @@
+"""`shiftproof estimate`: the accuracy to expect on images without labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shiftproof.cli.application import app, listed
+
+if TYPE_CHECKING:
+    from shiftproof.estimators import Estimate
+
+
+@app.command()
+def estimate(
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx, ...")
+    ] = "demo",
+    data: Annotated[
+        str, typer.Option("--data", "-d", help="Images without labels: a folder, an .npz file, demo, ...")
+    ] = "demo",
+    source: Annotated[
+        str, typer.Option("--source", "-s", help="Labelled images like those the model was made for.")
+    ] = "demo-source",
+    method: Annotated[
+        str, typer.Option(help="auto, or a method, such as combined, invariance, atc_entropy or bn_distance.")
+    ] = "auto",
+    other: Annotated[str | None, typer.Option(help="A second model, for the method agreement.")] = None,
+    neighborhood: Annotated[
+        str, typer.Option(help="randaugment, translate, erase, flip_crop, ..., or any shift.")
+    ] = "randaugment",
+    n: Annotated[int, typer.Option("--views", "-n", help="Views of every image.")] = 10,
+    shifts: Annotated[
+        str, typer.Option(help="Shifts to calibrate on, separated by commas. Default: ten corruptions, thrice.")
+    ] = "",
+    images: Annotated[int | None, typer.Option(help="Use this many images. Default: 1,000; 0 is all.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    batch_size: Annotated[int | None, typer.Option(help="Images per forward pass. Default: 128.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the numbers to this JSON file.")] = None,
+) -> None:
+    """Estimate a model's accuracy on images without labels, with an interval and what speaks against it."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from shiftproof.audits.bench import choose_device
+    from shiftproof.estimators.estimating import IMAGES
+    from shiftproof.estimators.estimating import estimate as run
+    from shiftproof.estimators.evidence import BATCH_SIZE
+    from shiftproof.runs import write_atomically
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("calibrating", total=None)
+        result = run(
+            model,
+            data,
+            source=source,
+            method=method,
+            other=other,
+            neighborhood=neighborhood,
+            n=n,
+            shifts=listed(shifts),
+            images={None: IMAGES, 0: None}.get(images, images),
+            seed=seed,
+            device=choose_device(device),
+            batch_size=BATCH_SIZE if batch_size is None else batch_size,
+            size=size,
+            watch=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    _show(result)
+    if out is not None:
+        content = {**result.to_row(), "others": [one.to_row() for one in result.others]}
+        write_atomically(out, json.dumps(content, indent=1) + "\n")
+        typer.echo(f"numbers  {out}")
+
+
+def _show(result: Estimate) -> None:
+    """Print the answer, what speaks against it, and every method's with how far off it is on shifts it has not seen."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    console.print(
+        f"\n[bold]{100 * result.accuracy:.1f}%[/] accuracy is to be expected ({100 * result.low:.1f} to "
+        f"{100 * result.high:.1f}%), by {result.method} on {result.inputs:,} images\n",
+        highlight=False,
+    )
+    for warning in result.warnings:
+        console.print(f"  [yellow]watch[/] {escape(warning)}", soft_wrap=True, highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("method", "accuracy", "95% interval", "points off", ""):
+        table.add_column(title, justify="left" if title in ("method", "") else "right")
+    ranked = sorted((result, *result.others), key=lambda one: (one.error is None, one.error))
+    for one in ranked:
+        table.add_row(
+            one.method,
+            f"{100 * one.accuracy:.1f}",
+            f"{100 * one.low:.1f} to {100 * one.high:.1f}",
+            "" if one.error is None else f"{100 * one.error:.1f}",
+            "" if one.trusted else "not to be trusted",
+        )
+    console.print(table)

@@ -1,0 +1,137 @@
+"""`shiftproof search`: the worst case over transformation tuples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shiftproof.cli.application import FAILED, app
+
+if TYPE_CHECKING:
+    from shiftproof.searchers import Search
+
+
+@app.command()
+def search(
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="demo, file.py:build, model.onnx, ... as for `audit`.")
+    ] = "demo",
+    data: Annotated[
+        str, typer.Option("--data", "-d", help="demo, a folder with one sub-folder per class, an .npz file, ...")
+    ] = "demo",
+    space: Annotated[
+        str, typer.Option(help="mnist, cifar, camvid, faces, geometric, corruptions, or a JSON file of your own.")
+    ] = "cifar",
+    length: Annotated[int, typer.Option(help="Operations in a tuple.")] = 5,
+    searcher: Annotated[str, typer.Option(help="random, evolution, racing, optuna or cma.")] = "evolution",
+    budget: Annotated[int, typer.Option(help="Tuples to try.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    images: Annotated[int | None, typer.Option(help="Use this many images. Default: all.")] = None,
+    fitness: Annotated[
+        str, typer.Option(help="accuracy, detection_rate, or with --targets pixel_accuracy, mean_iou.")
+    ] = "accuracy",
+    targets: Annotated[
+        Path | None, typer.Option(help="Label maps for segmentation: a .npy file of whole numbers [N, H, W].")
+    ] = None,
+    ignore: Annotated[int | None, typer.Option(help="The class of pixels that do not count, with --targets.")] = None,
+    similarity: Annotated[
+        float | None, typer.Option(help="Keep the content: least mean structural similarity, such as 0.8.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Keep the content: a model that must still agree with itself.")
+    ] = None,
+    agreement: Annotated[
+        float | None, typer.Option(help="Least share of images the reference agrees on. Default: 0.9.")
+    ] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="Of evolution: ranked, paper or release. Default: ranked.")
+    ] = None,
+    population: Annotated[int | None, typer.Option(help="Of evolution: tuples per generation. Default: 10.")] = None,
+    mutation: Annotated[float | None, typer.Option(help="Of evolution: rate of mutation. Default: 0.1.")] = None,
+    sampler: Annotated[str | None, typer.Option(help="Of optuna: tpe or nsgaii. Default: tpe.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
+        "shiftproof-search"
+    ),
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images per forward pass. Default: 64 on a CPU, 512 on a GPU.")
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="Weights for a reference network or a file.py:build.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
+) -> None:
+    """Search for the tuple of image operations a model is most vulnerable to. Writes search.json and worst.png."""
+    from shiftproof.audits.bench import choose_device
+    from shiftproof.audits.terminal import Progress
+    from shiftproof.searchers import search as run
+
+    own = {"variant": variant, "population": population, "mutation": mutation, "sampler": sampler}
+    options: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    with Progress() as progress:
+        found = run(
+            model,
+            data,
+            space=space,
+            length=length,
+            searcher=searcher,
+            budget=budget,
+            seed=seed,
+            images=images,
+            fitness=fitness,
+            targets=None if targets is None else _maps(targets),
+            ignore=ignore,
+            similarity=similarity,
+            agreement=agreement,
+            reference=reference,
+            out=out,
+            device=choose_device(device),
+            batch_size=batch_size,
+            weights=weights,
+            size=size,
+            labels=labels,
+            watch=progress.heard,
+            **options,
+        )
+    _summary(found, out)
+    if found.trace.failures:
+        raise typer.Exit(FAILED)
+
+
+def _maps(path: Path) -> Any:
+    """Read an array of label maps."""
+    import numpy as np
+
+    from shiftproof.errors import DataError
+
+    try:
+        return np.load(path)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"Cannot read the targets {str(path)!r}.", expected="a .npy file of [N, H, W]", reason=str(error)
+        ) from error
+
+
+def _summary(found: Search, out: Path) -> None:
+    """Print what was found and where it is."""
+    trace, best, kept = found.trace, found.best, found.best_admissible
+    words = trace.space.words
+    lines = [("clean", f"{found.fitness} {found.clean:.3f} on {found.images:,} images")]
+    lines.append(("worst", f"{found.worst:.3f} under {words(best.genes)}"))
+    if found.constraint:
+        text = "no tuple that was tried" if kept is None else f"{found.worst_admissible:.3f} under {words(kept.genes)}"
+        lines.append(("keeping the content", text))
+    if found.quantile is not None:
+        lines.append(("0.1% of tuples", f"{found.quantile:.3f} or less"))
+    lines.append(("evaluations", f"{len(trace):,} of {trace.space.size(trace.length):.3g} tuples"))
+    if trace.failures:
+        lines.append(("failed", f"{len(trace.failures)} tuples; the same command tries them again"))
+        lines.append(("", str(trace.failures[0].score.error).splitlines()[0]))
+    lines.append(("result", f"{out / 'search.json'}"))
+    lines.append(("pictures", f"{out / 'worst.png'}"))
+    margin = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        typer.echo(f"{name:<{margin}}  {text}")

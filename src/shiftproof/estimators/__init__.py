@@ -1,0 +1,31 @@
+"""What to expect without labels: invariance, thresholded confidence, distances between statistics, and a monitor.
+
+result = estimate(model, unlabelled, source=labelled)
+print(result)                       # 63.1% (55.0 to 71.2%) by combined
+"""
+
+from shiftproof.estimators.calibration import Calibration
+from shiftproof.estimators.confidence import agreement, atc, average_confidence, difference_of_confidences
+from shiftproof.estimators.estimating import METHODS, Estimator, estimate
+from shiftproof.estimators.invariance import Invariance, neighborhood_invariance
+from shiftproof.estimators.monitor import Monitor
+from shiftproof.estimators.neighborhoods import NEIGHBORHOODS
+from shiftproof.estimators.results import Estimate
+from shiftproof.estimators.status import Status
+
+__all__ = [
+    "METHODS",
+    "NEIGHBORHOODS",
+    "Calibration",
+    "Estimate",
+    "Estimator",
+    "Invariance",
+    "Monitor",
+    "Status",
+    "agreement",
+    "atc",
+    "average_confidence",
+    "difference_of_confidences",
+    "estimate",
+    "neighborhood_invariance",
+]

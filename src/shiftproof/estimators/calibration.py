@@ -1,0 +1,244 @@
+"""Calibration: what a statistic of unlabelled inputs says of accuracy, learnt from shifted copies of a labelled set.
+
+A user has one model and one labelled validation set. Shifting that set in known ways gives pairs of (statistics,
+accuracy); a line through them turns the statistics of any unlabelled set into an accuracy (g = a mu + b, Ng et al.
+2023, section 4.3; the error line of Schneider et al. 2020, section C.5). How far such lines are off for a shift they
+have not seen is measured by leaving every shift out in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.estimators.confidence import few
+from shiftproof.estimators.evidence import Evidence
+from shiftproof.estimators.results import Estimate
+from shiftproof.estimators.statistics import STATISTICS, Reference, summarize, values_of
+from shiftproof.measures.estimation import Array, percentile_interval
+from shiftproof.registry import unknown
+from shiftproof.runs import Json
+
+FEWEST_KINDS = 4
+"""A line needs shifts of this many kinds."""
+
+LARGEST_ERROR = 0.1
+"""Methods whose error on shifts they have not seen is larger than this are not to be trusted."""
+
+BEYOND = 1.2
+"""A set may have so many times the largest leverage of the copies before a line is stretched too far."""
+
+
+CALIBRATED: Mapping[str, tuple[str, ...]] = {
+    "invariance": ("invariance",),
+    "invariance_entropy": ("decision_entropy",),
+    "calibrated_confidence": ("confidence",),
+    "calibrated_atc": ("confident",),
+    "bn_distance": ("drift",),
+    "combined": ("confidence", "balance"),
+}
+"""Method -> the statistics its line is drawn over."""
+
+DIRECT: Mapping[str, Callable[[Reference, Mapping[str, float]], float]] = {
+    "average_confidence": lambda _, now: now["confidence"],
+    "difference_of_confidences": lambda source, now: source.accuracy - source.confidence + now["confidence"],
+    "atc_confidence": lambda _, now: now["confident"],
+    "atc_entropy": lambda _, now: now["certain"],
+}
+"""Method -> the accuracy it reads off the statistics of a set, without a line."""
+
+
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    **CALIBRATED,
+    "average_confidence": ("confidence",),
+    "difference_of_confidences": ("confidence",),
+    "atc_confidence": ("confident",),
+    "atc_entropy": ("certain",),
+}
+"""Method -> the statistics it reads."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A shifted copy of the source: its shift, its accuracy and its statistics."""
+
+    shift: str
+    accuracy: float
+    inputs: int
+    statistics: Mapping[str, float]
+
+    @property
+    def kind(self) -> str:
+        """The shift without its severity: copies of one kind are left out together."""
+        return self.shift.partition("@")[0]
+
+    @classmethod
+    def of(cls, shift: str, found: Evidence, source: Reference) -> Copy:
+        """Take a copy's numbers from what the model said of it."""
+        return cls(shift, found.accuracy, len(found), summarize(values_of(found, source)))
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Least squares through copies: its coefficients, and what tells how far from the copies a set lies."""
+
+    coefficients: Array
+    inverse: Array
+    leverage: float
+
+    @classmethod
+    def through(cls, rows: Array, accuracies: Array) -> Line:
+        """Draw the line through statistics [S, d], the last of them 1, and accuracies [S]."""
+        inverse = np.asarray(np.linalg.pinv(rows.T @ rows), np.float64)
+        return cls(_fit(rows, accuracies), inverse, float(np.einsum("si,ij,sj->s", rows, inverse, rows).max()))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The source's reference and its shifted copies, from which every calibrated method draws its line."""
+
+    source: Reference
+    copies: tuple[Copy, ...]
+
+    def methods(self) -> tuple[str, ...]:
+        """Return the methods that can be used: those whose statistics are known of copies of enough kinds."""
+        enough = len({copy.kind for copy in self.copies}) >= FEWEST_KINDS
+        known = set.intersection(*(set(copy.statistics) for copy in self.copies)) if self.copies else set()
+        able = [method for method, names in NEEDS.items() if known.issuperset(names)]
+        return tuple(method for method in able if enough or method in DIRECT)
+
+    def choose(self, statistics: Mapping[str, float]) -> str:
+        """Return the method to use for a set: that with the least error on shifts it has not seen.
+
+        Methods whose line would be stretched too far, or whose error is large, are left out where others are left.
+        """
+        known = [name for name in self.methods() if set(NEEDS[name]) <= set(statistics)]
+        sound = [name for name in known if self.errors[name] <= LARGEST_ERROR and not self.stretched(name, statistics)]
+        return min(sound or known, key=self.errors.__getitem__)
+
+    def predict(self, method: str, statistics: Mapping[str, float]) -> float:
+        """Return the accuracy a method gives for a set's statistics, in [0, 1]."""
+        if method in DIRECT:
+            return float(np.clip(DIRECT[method](self.source, statistics), 0, 1))
+        return float(np.clip(_row(method, statistics) @ self._line(method).coefficients, 0, 1))
+
+    def residuals(self, method: str) -> Array:
+        """Return truth less prediction for every copy; a line is drawn without the copies of the same kind."""
+        if method in DIRECT:
+            return np.array([copy.accuracy - self.predict(method, copy.statistics) for copy in self.copies])
+        rows, accuracies = self._table(method)
+        kinds = np.array([copy.kind for copy in self.copies])
+        left = np.empty(len(rows))
+        for kind in np.unique(kinds):
+            out = kinds == kind
+            left[out] = accuracies[out] - np.clip(rows[out] @ _fit(rows[~out], accuracies[~out]), 0, 1)
+        return left
+
+    @cached_property
+    def errors(self) -> Mapping[str, float]:
+        """The mean distance from the truth on copies it has not seen, in accuracy, by method."""
+        return {method: float(np.abs(self.residuals(method)).mean()) for method in self.methods()}
+
+    def estimate(self, method: str, values: Mapping[str, Array], *, inputs: int, seed: int = 0) -> Estimate:
+        """Return the accuracy to expect on a set of inputs, from the values of its statistics.
+
+        The interval of a calibrated method holds three doubts: which inputs came (bootstrap), which shifts the line was
+        drawn through (their kinds are resampled), and how far off lines are for shifts they have not seen (a held-out
+        residual is added). That of a direct one holds only the first.
+        """
+        now = summarize({name: values[name] for name in NEEDS[method]})
+        drawn = [STATISTICS[name].bootstrap(values[name], seed) for name in now]
+        samples = (dict(zip(now, places, strict=True)) for places in zip(*drawn, strict=True))
+        if method in DIRECT:
+            guesses = [DIRECT[method](self.source, sample) for sample in samples]
+        else:
+            guesses = list(self._guesses(method, samples, np.random.default_rng([seed, inputs])))
+        value = self.predict(method, now)
+        low, high = np.clip(percentile_interval(guesses), 0, 1)
+        return Estimate(
+            accuracy=value,
+            low=min(float(low), value),
+            high=max(float(high), value),
+            method=method,
+            inputs=inputs,
+            error=self.errors[method],
+            warnings=few(inputs, "inputs") + self.stretched(method, now),
+            facts=now,
+        )
+
+    def _guesses(
+        self, method: str, samples: Iterable[Mapping[str, float]], rng: np.random.Generator
+    ) -> Iterator[float]:
+        """Return what lines through resampled kinds of shifts say of resampled statistics, off as lines are."""
+        rows, accuracies = self._table(method)
+        residuals = self.residuals(method)
+        labels = np.array([copy.kind for copy in self.copies])
+        places = [np.flatnonzero(labels == kind) for kind in np.unique(labels)]
+        for sample in samples:
+            some = np.concatenate([places[kind] for kind in rng.integers(0, len(places), len(places))])
+            yield float(_row(method, sample) @ _fit(rows[some], accuracies[some]) + rng.choice(residuals))
+
+    def to_row(self) -> dict[str, Json]:
+        """Return everything as JSON values; infinite thresholds are None."""
+        source = {name: value if np.isfinite(value) else None for name, value in asdict(self.source).items()}
+        return {"source": source, "copies": [asdict(copy) for copy in self.copies]}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Calibration:
+        """Return the calibration that `to_row` wrote."""
+        infinite = -np.inf if row["source"]["accuracy"] == 1 else np.inf  # see `atc_threshold`
+        source = {name: infinite if value is None else value for name, value in row["source"].items()}
+        return cls(Reference(**source), tuple(Copy(**copy) for copy in row["copies"]))
+
+    def _line(self, method: str) -> Line:
+        """Return a method's line through all copies, drawn once."""
+        if method not in self._lines:
+            self._lines[method] = Line.through(*self._table(method))
+        return self._lines[method]
+
+    @cached_property
+    def _lines(self) -> dict[str, Line]:
+        return {}
+
+    def _table(self, method: str) -> tuple[Array, Array]:
+        """Return the statistics of the copies, with a column of ones, and their accuracies."""
+        if method not in CALIBRATED:
+            raise unknown("calibrated method", method, CALIBRATED)
+        if method not in self.methods():
+            raise ConfigurationError(
+                f"The method {method!r} cannot be calibrated.",
+                expected=f"shifted copies of {FEWEST_KINDS} kinds or more, each with {', '.join(CALIBRATED[method])}",
+                came=f"{len(self.copies)} copies that have {', '.join(self.methods()) or 'no statistics'}",
+            )
+        rows = np.array([_row(method, copy.statistics) for copy in self.copies])
+        return rows, np.array([copy.accuracy for copy in self.copies])
+
+    def stretched(self, method: str, now: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the warning that a set lies outside everything a method's line was drawn through, if it does.
+
+        Leverage tells: how much a point with these statistics, together, would pull at the line.
+        """
+        if method in DIRECT:
+            return ()
+        line, row = self._line(method), _row(method, now)
+        if row @ line.inverse @ row <= BEYOND * line.leverage:
+            return ()
+        told = " and ".join(f"{name.replace('_', ' ')} ({now[name]:.2f})" for name in CALIBRATED[method])
+        return (
+            f"The inputs are unlike every shifted copy of the source in their {told}: another kind of shift, or "
+            "classes in another mix.",
+        )
+
+
+def _row(method: str, statistics: Mapping[str, float]) -> Array:
+    return np.array([*(statistics[name] for name in CALIBRATED[method]), 1.0])
+
+
+def _fit(rows: Array, accuracies: Array) -> Array:
+    """Return the least-squares coefficients, those of least norm where they are not determined."""
+    return np.asarray(np.linalg.lstsq(rows, accuracies, rcond=None)[0], np.float64)

@@ -1,0 +1,285 @@
+"""`estimate`: the accuracy to expect on inputs without labels, from a labelled set of the same kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shiftproof.data import Batch, ImageSet, load_data
+from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.estimators import neighborhoods
+from shiftproof.estimators.calibration import (
+    CALIBRATED,
+    DIRECT,
+    LARGEST_ERROR,
+    Calibration,
+    Copy,
+)
+from shiftproof.estimators.confidence import (
+    agreement,
+    atc,
+    average_confidence,
+    difference_of_confidences,
+)
+from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe
+from shiftproof.estimators.invariance import destroyed
+from shiftproof.estimators.neighborhoods import NeighborhoodLike
+from shiftproof.estimators.results import Estimate
+from shiftproof.estimators.statistics import Reference, common_class, doubts, summarize, values_of
+from shiftproof.measures.estimation import Array, Score, fit_temperature
+from shiftproof.models import device_of, load_model
+from shiftproof.registry import unknown
+from shiftproof.shifts import Shift, parse
+
+METHODS = (*CALIBRATED, *DIRECT, "agreement")
+
+KINDS = (
+    "speckle_noise",
+    "gaussian_blur",
+    "spatter",
+    "saturate",
+    "blue_noise_sample",
+    "caustic_refraction",
+    "cocentric_sine_waves",
+    "pinch_and_twirl",
+    "plasma_noise",
+    "sparkles",
+)
+"""Corruptions to calibrate on: none of the fifteen common ones, on which audits and benchmarks test."""
+
+SEVERITIES = (1, 3, 5)
+IMAGES, COPY_IMAGES, COPY_VIEWED = 1000, 300, 60
+"""How many inputs are estimated, how many each shifted copy of the source has, and how many of these get views."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimator:
+    """A model with a labelled source, ready to answer for any number of unlabelled sets.
+
+    `Estimator.fit(model, source)` shifts the source in known ways and keeps what it learns in `calibration`.
+    """
+
+    model: Callable[..., Any]
+    source: Evidence
+    calibration: Calibration
+    neighborhood: NeighborhoodLike
+    n: int
+    seed: int
+    batch_size: int
+
+    @classmethod
+    def fit(
+        cls,
+        model: Callable[..., Any],
+        source: ImageSet,
+        *,
+        shifts: Sequence[str | Shift] | None = None,
+        neighborhood: NeighborhoodLike = "randaugment",
+        n: int = 10,
+        images: int = COPY_IMAGES,
+        temperature: float | None = None,
+        seed: int = 0,
+        batch_size: int = BATCH_SIZE,
+        watch: Callable[[int, int], None] | None = None,
+    ) -> Estimator:
+        """Learn what outputs say of accuracy from shifted copies of labelled images.
+
+        A copy has up to `images` of the source. `temperature` divides the logits; None fits it to the labels.
+        `watch(done, all)` hears of progress.
+        """
+        check_source(source)
+        wanted = default_shifts() if shifts is None else shifts
+        chosen = [parse(one) if isinstance(one, str) else one for one in wanted]
+        made = neighborhoods.neighborhood(neighborhood)
+        batches = as_batches(source, batch_size=batch_size, device=device_of(model))
+        clean = observe(model, batches, batch_size=batch_size, drift=True)
+        labels = check_outputs(clean)
+        heat = fit_temperature(clean.logits, labels) if temperature is None else temperature
+        reference = Reference.of(clean, temperature=heat)
+        some = source.take(images, seed=seed)
+        copies = []
+        for number, shift in enumerate([None, *chosen]):
+            found = observe(
+                model,
+                shifted(as_batches(some, batch_size=batch_size, device=device_of(model)), shift, seed),
+                neighborhood=made,
+                n=n,
+                share=COPY_VIEWED / len(some),
+                seed=seed,
+                batch_size=batch_size,
+                drift=True,
+            )
+            copies.append(Copy.of("clean" if shift is None else shift.label, found, reference))
+            if watch is not None:
+                watch(number + 1, len(chosen) + 1)
+        return cls(model, clean, Calibration(reference, tuple(copies)), neighborhood, n, seed, batch_size)
+
+    def __call__(
+        self, inputs: Any, *, method: str = "auto", keys: Tensor | None = None, other: Callable[..., Any] | None = None
+    ) -> Estimate:
+        """Return the accuracy to expect on an `ImageSet`, images [N, C, H, W] in [0, 1], or texts.
+
+        `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen, among those
+        that nothing speaks against. `other` is a second model for the method `agreement`.
+        """
+        check_method(method)
+        found = self.observe(inputs, keys=keys)
+        values = values_of(found, self.calibration.source)
+        answers = {name: self._answer(name, found, values) for name in self.calibration.methods()}
+        if other is not None:
+            second = observe(other, as_batches(inputs, keys=keys, device=device_of(other)), batch_size=self.batch_size)
+            answers["agreement"] = agreement(found.logits, second.logits, seed=self.seed)
+        name = self.calibration.choose(summarize(values)) if method == "auto" else method
+        if name not in answers:
+            raise ConfigurationError(
+                f"The method {name!r} cannot be used here.",
+                expected=", ".join(answers),
+                reason="bn_distance needs a PyTorch module with batch norms, agreement a second model, and calibrated "
+                "methods shifts of four kinds or more",
+            )
+        return replace(answers.pop(name), others=tuple(answers.values()))
+
+    def observe(self, inputs: Any, *, keys: Tensor | None = None) -> Evidence:
+        """Return what the model says of inputs and their views."""
+        return observe(
+            self.model,
+            as_batches(inputs, keys=keys, batch_size=self.batch_size, device=device_of(self.model)),
+            neighborhood=neighborhoods.neighborhood(self.neighborhood),
+            n=self.n,
+            seed=self.seed,
+            batch_size=self.batch_size,
+            drift=True,
+        )
+
+    def _answer(self, method: str, found: Evidence, values: Mapping[str, Array]) -> Estimate:
+        warnings = doubts(common_class(found), self.calibration.source)
+        if method in DIRECT:
+            heat = self.calibration.source.temperature
+            source, target = self.source.logits / heat, found.logits / heat
+            made = _direct(method, source, self.source, target, self.seed)
+        else:
+            made = self.calibration.estimate(method, values, inputs=len(found), seed=self.seed)
+            if method.startswith("invariance"):
+                warnings += destroyed(found.entropy_difference, str(self.neighborhood))
+        error = self.calibration.errors[method]
+        if error > LARGEST_ERROR:
+            warnings += (f"On shifted copies of the source it is {100 * error:.1f} points off on average.",)
+        return replace(made, error=error, warnings=made.warnings + warnings)
+
+
+def estimate(
+    model: Any = "demo",
+    data: Any = "demo",
+    *,
+    source: Any = "demo-source",
+    method: str = "auto",
+    other: Any = None,
+    neighborhood: NeighborhoodLike = "randaugment",
+    n: int = 10,
+    shifts: Sequence[str | Shift] | None = None,
+    images: int | None = IMAGES,
+    temperature: float | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    batch_size: int = BATCH_SIZE,
+    size: int | None = None,
+    watch: Callable[[int, int], None] | None = None,
+) -> Estimate:
+    """Return the accuracy to expect of a model on images without labels, its interval, and what speaks against it.
+
+    `source` is a labelled validation set like the data the model was made for. It is shifted in known ways (`shifts`,
+    texts such as `fog@3`; by default ten corruptions at three severities) to learn what the outputs say of accuracy.
+    `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen; the answers of the
+    others are in the result's `others`. A second model, `other`, adds their agreement. `images` is how many of `data`
+    are used; labels it may have are never looked at. To ask for several sets, keep an `Estimator`.
+
+    >>> result = estimate("demo", "demo", images=60, n=2, shifts=[f"{name}@5" for name in KINDS[:4]])
+    >>> result.low <= result.accuracy <= result.high
+    True
+    """
+    check_method(method)
+    if method == "agreement" and other is None:
+        raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
+    tested = load_model(model, device=device)
+    target, labelled = load_data(data, size=size), load_data(source, size=size)
+    estimator = Estimator.fit(
+        tested,
+        labelled,
+        shifts=shifts,
+        neighborhood=neighborhood,
+        n=n,
+        temperature=temperature,
+        seed=seed,
+        batch_size=batch_size,
+        watch=watch,
+    )
+    chosen = target if images is None else target.take(images, seed=seed)
+    return estimator(chosen, method=method, other=None if other is None else load_model(other, device=device))
+
+
+def default_shifts() -> list[str]:
+    """Return the shifts to calibrate on."""
+    return [f"{name}@{severity}" for name in KINDS for severity in SEVERITIES]
+
+
+def shifted(batches: Iterator[Batch], shift: Shift | None, seed: int) -> Iterator[Batch]:
+    """Return batches after a shift, or as they are."""
+    for batch in batches:
+        yield batch if shift is None else replace(batch, images=shift(batch.images, batch.keys, seed=seed))
+
+
+def check_method(method: str) -> None:
+    """Refuse a method that does not exist."""
+    if method not in ("auto", *METHODS):
+        raise unknown("method of estimation", method, ("auto", *METHODS))
+
+
+def check_source(source: ImageSet) -> None:
+    """Refuse a source that cannot tell right from wrong."""
+    if source.labels is None:
+        raise DataError(
+            "The source has no labels.",
+            expected="labelled images like those the model was made for: a folder with one sub-folder per class, a CSV "
+            "of labels, or an .npz with labels",
+            instead="without any labels, neighborhood_invariance still ranks models and finds strange inputs",
+        )
+    if int(source.labels.min()) == int(source.labels.max()):
+        raise DataError(
+            "All source images have the same label.",
+            expected="two classes or more",
+            came=f"{len(source.labels)} images of one class",
+        )
+
+
+def check_outputs(source: Evidence) -> NDArray[np.int64]:
+    """Return the labels of the source; refuse those that do not fit the model, and probabilities for logits."""
+    out, labels = source.logits, source.labels
+    if labels is None or labels.min() < 0 or labels.max() >= out.shape[1]:
+        raise DataError(
+            "Labels and model outputs do not fit.",
+            expected=f"labels from 0 to {out.shape[1] - 1}: the model has {out.shape[1]} outputs",
+            came="none" if labels is None else f"labels from {labels.min()} to {labels.max()}",
+        )
+    if (out >= 0).all() and np.allclose(out.sum(1), 1, atol=1e-3):
+        raise ModelError(
+            "The model returns probabilities, not logits.",
+            expected="scores before the softmax: confidences are computed from them",
+            came="rows that are positive and sum to 1",
+            instead="remove the last softmax, or return its logarithm",
+        )
+    return labels
+
+
+def _direct(method: str, source: Any, labelled: Evidence, target: Any, seed: int) -> Estimate:
+    """Return the estimate of a method that needs no calibration, from logits after the temperature."""
+    if method == "average_confidence":
+        return average_confidence(target, seed=seed)
+    if method == "difference_of_confidences":
+        return difference_of_confidences(source, labelled.correct, target, seed=seed)
+    kind: Score = "confidence" if method == "atc_confidence" else "entropy"
+    return atc(source, labelled.correct, target, score=kind, seed=seed)

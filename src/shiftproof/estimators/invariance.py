@@ -1,0 +1,111 @@
+"""Neighbourhood invariance: how often a model keeps its answer when an input changes a little (Ng et al. 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from shiftproof.estimators import neighborhoods
+from shiftproof.estimators.evidence import BATCH_SIZE, as_batches, observe
+from shiftproof.estimators.neighborhoods import NeighborhoodLike
+from shiftproof.estimators.results import DRAWS
+from shiftproof.measures.estimation import (
+    Array,
+    bootstrap_means,
+    decision_negative_entropy,
+    modal_share,
+    percentile_interval,
+)
+from shiftproof.models import device_of
+from shiftproof.runs import Json
+
+LABELS_DESTROYED = 0.1
+"""Outputs on views may be so much less certain, in nats, before the views count as destroying labels (figure 5)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Invariance:
+    """The invariance of a model on N inputs over a neighbourhood.
+
+    `per_input` [N] is the share of the most common prediction among n views and the input itself, from 1/K to 1: low
+    values are strange inputs. `negative_entropy` [N] is that of the same decisions. `entropy_difference` tells how much
+    less certain the model is on the views than on the inputs, in nats.
+    """
+
+    per_input: Array
+    negative_entropy: Array
+    entropy_difference: float
+    n: int
+    neighborhood: str
+
+    @property
+    def value(self) -> float:
+        """The mean over inputs."""
+        return float(self.per_input.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval of the mean, by bootstrap over inputs."""
+        return percentile_interval(bootstrap_means(self.per_input, draws=DRAWS))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the value should not be trusted."""
+        return destroyed(self.entropy_difference, self.neighborhood)
+
+    def to_row(self) -> dict[str, Json]:
+        """Return the numbers as JSON values, without those of single inputs."""
+        low, high = self.interval
+        return {
+            "invariance": self.value,
+            "low": low,
+            "high": high,
+            "negative_entropy": float(self.negative_entropy.mean()),
+            "entropy_difference": self.entropy_difference,
+            "inputs": len(self.per_input),
+            "views": self.n,
+            "neighborhood": self.neighborhood,
+            "warnings": list(self.warnings),
+        }
+
+
+def neighborhood_invariance(
+    model: Callable[..., Any],
+    inputs: Any,
+    neighborhood: NeighborhoodLike = "randaugment",
+    *,
+    n: int = 10,
+    keys: Tensor | None = None,
+    seed: int = 0,
+    batch_size: int = BATCH_SIZE,
+) -> Invariance:
+    """Return how invariant a model's answers are in a neighbourhood of each input; no labels and no gradients are used.
+
+    `model` is any function from inputs to logits [N, K]. `inputs` are images [N, C, H, W] in [0, 1], an `ImageSet`, or
+    a list of texts. `neighborhood` is one of `NEIGHBORHOODS`, any shift, or a function `(inputs, keys, n, seed) ->
+    views`. The views of many inputs go through the model together, `batch_size` at a time; an input's views depend on
+    its key and the seed, not on its batch.
+    """
+    chosen = neighborhoods.neighborhood(neighborhood)
+    batches = as_batches(inputs, keys=keys, batch_size=batch_size, device=device_of(model))
+    found = observe(model, batches, neighborhood=chosen, n=n, seed=seed, batch_size=batch_size)
+    return Invariance(
+        per_input=modal_share(found.shares),
+        negative_entropy=decision_negative_entropy(found.shares),
+        entropy_difference=found.entropy_difference or 0.0,
+        n=n,
+        neighborhood=str(neighborhood) if isinstance(neighborhood, str) else str(chosen),
+    )
+
+
+def destroyed(entropy_difference: float | None, neighborhood: str) -> tuple[str, ...]:
+    """Return the warning that a neighbourhood destroys labels, if it does."""
+    if entropy_difference is None or entropy_difference <= LABELS_DESTROYED:
+        return ()
+    return (
+        f"The neighbourhood {neighborhood!r} seems to destroy labels: outputs on views have {entropy_difference:.2f} "
+        f"nats more entropy than on the inputs, where up to about {LABELS_DESTROYED} has been seen to work.",
+    )

@@ -1,0 +1,88 @@
+"""Certified robustness over images: average certified radius and certified accuracy, with intervals over images.
+
+An image's certified radius counts where its certified class is its label; wrong classes and abstentions count 0. So
+everything here is a function of one number per image: `radii`, [N], 0 where nothing right is certified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shiftproof.errors import DataError
+from shiftproof.measures.accuracy import Accuracy
+
+
+@dataclass(frozen=True)
+class MeanRadius:
+    """An average certified radius (ACR) over images, and its interval for images drawn like these."""
+
+    value: float
+    low: float
+    high: float
+    images: int
+
+
+def average_radius(radii: ArrayLike, confidence: float = 0.95) -> MeanRadius:
+    """Return the average certified radius of images with Student's t interval, cut at 0.
+
+    One image has no interval: it is as wide as can be, 0 to infinity.
+
+    >>> average_radius([0.0, 0.5, 1.0]).value
+    0.5
+    """
+    radii = _checked(radii)
+    mean = float(radii.mean())
+    if len(radii) < 2:
+        return MeanRadius(mean, 0.0, float("inf"), len(radii))
+    from scipy.stats import t
+
+    reach = float(t.ppf((1 + confidence) / 2, len(radii) - 1) * radii.std(ddof=1) / np.sqrt(len(radii)))
+    return MeanRadius(mean, max(0.0, mean - reach), mean + reach, len(radii))
+
+
+def mean_average_radius(radii: Mapping[str, ArrayLike], confidence: float = 0.95) -> MeanRadius:
+    """Return the mean over shifts of the average certified radius (mACR), of the same images under each shift.
+
+    The interval is over images: an image counts with its mean radius over shifts.
+
+    >>> mean_average_radius({"fog": [0.0, 1.0], "snow": [1.0, 1.0]}).value
+    0.75
+    """
+    if not radii:
+        raise DataError("There are no radii.", expected="radii by shift", came="no shift at all")
+    columns = [_checked(each) for each in radii.values()]
+    if len({len(column) for column in columns}) > 1:
+        counts = ", ".join(f"{name}: {len(column)}" for name, column in zip(radii, columns, strict=True))
+        raise DataError("A mean over shifts needs the same images under each.", came=counts)
+    return average_radius(np.mean(columns, axis=0), confidence)
+
+
+def certified_accuracy(radii: ArrayLike, at: float) -> Accuracy:
+    """Return the share of images that are right and certified at a distance; at 0 that of right, certified images.
+
+    >>> certified_accuracy([0.0, 0.25, 0.5], at=0.25)
+    Accuracy(right=2, images=3)
+    """
+    radii = _checked(radii)
+    return Accuracy(int(((radii > 0) & (radii >= at)).sum()), len(radii))
+
+
+def certified_curve(radii: ArrayLike, at: Sequence[float]) -> list[Accuracy]:
+    """Return the certified accuracy at each of some distances."""
+    return [certified_accuracy(radii, distance) for distance in at]
+
+
+def _checked(radii: ArrayLike) -> NDArray[np.float64]:
+    """Return radii as an array; refuse none, and numbers that are no radii."""
+    values = np.asarray(radii, float)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or (values < 0).any():
+        raise DataError(
+            "These are not certified radii.",
+            expected="one finite number of 0 or more per image, 0 where nothing right is certified",
+            came=f"an array of shape {values.shape}",
+        )
+    return values

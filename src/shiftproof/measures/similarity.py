@@ -1,0 +1,44 @@
+"""Structural similarity of images (Wang et al. 2004), batched; equal to scikit-image's with its default settings."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+WINDOW = 7
+"""The side of the square over which local means and variances are taken, with equal weights."""
+
+_C1, _C2 = 0.01**2, 0.03**2  # for values in [0, 1]
+
+
+def structural_similarity(images: Tensor, others: Tensor) -> Tensor:
+    """Return the mean structural similarity of each pair of images, [N] float64, from -1 to 1 (equal).
+
+    Both are [N, C, H, W] in [0, 1] with sides of at least 7 pixels. Local means and (sample) variances are taken over
+    every 7 x 7 window that lies within the image; the index is averaged over windows and channels.
+    """
+    if images.shape != others.shape or images.ndim != 4 or min(images.shape[2:]) < WINDOW:
+        raise ValueError(
+            f"structural similarity needs two batches N x C x H x W of one shape with sides of at least {WINDOW}; "
+            f"got {tuple(images.shape)} and {tuple(others.shape)}"
+        )
+    # In double precision: a variance is the small difference of two large means.
+    x, y = images.double(), others.double()
+    pixels = WINDOW * WINDOW
+    mean_x, mean_y = _box_mean(x), _box_mean(y)
+    unbiased = pixels / (pixels - 1)
+    covariance = (_box_mean(x * y) - mean_x * mean_y) * unbiased
+    variances = (_box_mean(x * x + y * y) - mean_x.square() - mean_y.square()) * unbiased
+    index = (2 * mean_x * mean_y + _C1) * (2 * covariance + _C2)
+    index /= (mean_x.square() + mean_y.square() + _C1) * (variances + _C2)
+    return index.mean(dim=(1, 2, 3))
+
+
+def _box_mean(values: Tensor) -> Tensor:
+    """Return the mean over every window that lies within the image, [N, C, H - 6, W - 6]."""
+    for dimension in (2, 3):
+        length = values.shape[dimension] - WINDOW + 1
+        total = values.narrow(dimension, 0, length).clone()
+        for place in range(1, WINDOW):
+            total += values.narrow(dimension, place, length)
+        values = total
+    return values / (WINDOW * WINDOW)

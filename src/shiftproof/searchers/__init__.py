@@ -1,0 +1,79 @@
+"""The worst case: search over transformation tuples for the one that a model is most vulnerable to.
+
+A *space* holds operations at levels, a *fitness* says how well a model does on transformed images, and a *searcher* is
+a function from the two to a *trace* of everything it tried.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shiftproof.registry import resolve
+
+if TYPE_CHECKING:
+    from shiftproof.searchers.catalogue import SEARCHERS, searcher
+    from shiftproof.searchers.constraint import Constraint
+    from shiftproof.searchers.evaluating import Direct, Evaluation, Evaluator
+    from shiftproof.searchers.evolving import evolution
+    from shiftproof.searchers.fitness import METRICS, Fitness
+    from shiftproof.searchers.halving import racing
+    from shiftproof.searchers.outcome import Search, read
+    from shiftproof.searchers.searching import search
+    from shiftproof.searchers.service import Service
+    from shiftproof.searchers.space import Space, make_space, spaces
+    from shiftproof.searchers.trace import Score, Trace, Trial
+    from shiftproof.searchers.uniform import random_search
+
+_TARGETS = {
+    "METRICS": "shiftproof.searchers.fitness:METRICS",
+    "SEARCHERS": "shiftproof.searchers.catalogue:SEARCHERS",
+    "Constraint": "shiftproof.searchers.constraint:Constraint",
+    "Direct": "shiftproof.searchers.evaluating:Direct",
+    "Evaluation": "shiftproof.searchers.evaluating:Evaluation",
+    "Evaluator": "shiftproof.searchers.evaluating:Evaluator",
+    "Fitness": "shiftproof.searchers.fitness:Fitness",
+    "Score": "shiftproof.searchers.trace:Score",
+    "Search": "shiftproof.searchers.outcome:Search",
+    "Service": "shiftproof.searchers.service:Service",
+    "Space": "shiftproof.searchers.space:Space",
+    "Trace": "shiftproof.searchers.trace:Trace",
+    "Trial": "shiftproof.searchers.trace:Trial",
+    "evolution": "shiftproof.searchers.evolving:evolution",
+    "make_space": "shiftproof.searchers.space:make_space",
+    "racing": "shiftproof.searchers.halving:racing",
+    "random_search": "shiftproof.searchers.uniform:random_search",
+    "read": "shiftproof.searchers.outcome:read",
+    "search": "shiftproof.searchers.searching:search",
+    "searcher": "shiftproof.searchers.catalogue:searcher",
+    "spaces": "shiftproof.searchers.space:spaces",
+}
+
+__all__ = [
+    "METRICS",
+    "SEARCHERS",
+    "Constraint",
+    "Direct",
+    "Evaluation",
+    "Evaluator",
+    "Fitness",
+    "Score",
+    "Search",
+    "Service",
+    "Space",
+    "Trace",
+    "Trial",
+    "evolution",
+    "make_space",
+    "racing",
+    "random_search",
+    "read",
+    "search",
+    "searcher",
+    "spaces",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _TARGETS:
+        return resolve(_TARGETS, name, "name")
+    raise AttributeError(f"module 'shiftproof.searchers' has no attribute {name!r}")

@@ -1,0 +1,97 @@
+"""Tuples applied to a fixed set of images, step by step, where what shared first steps make is made once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof.keyed import Keyed
+from shiftproof.shifts import Operation, Shift
+from shiftproof.shifts.base import Shape
+from shiftproof.shifts.levels import from_levels, quantize_, to_levels
+from shiftproof.shifts.operation import apply
+
+MEMORY = 2**28
+"""Bytes of intermediate images that are kept by default."""
+
+
+class Applier:
+    """Applies chains of steps to parts of a set of images, with the 256 levels of stored images between steps.
+
+    `images` are uint8 [N, C, H, W] on the device of the work. Results equal those of `shifts.Chain`, which for
+    enhancement operations are Pillow's. The images after each step but the last are kept, as bytes, until `memory` runs
+    out, the longest unused first to go; 0 keeps nothing.
+    """
+
+    def __init__(self, images: Tensor, keys: Tensor, *, seed: int = 0, memory: int = MEMORY) -> None:
+        self.images, self.keys, self.seed, self.memory = images, keys, seed, memory
+        self._kept: OrderedDict[tuple[int, int, tuple[str, ...]], Tensor] = OrderedDict()
+        self._held = 0
+        if images.device.type == "cpu":
+            _ease_allocation()
+        self.applied = 0
+        """How many steps have been applied, for what reuse saves."""
+
+    def __call__(self, steps: Sequence[Shift], start: int, stop: int) -> Tensor:
+        """Return the images from `start` to `stop` after the steps, float32 in [0, 1]."""
+        return self.levels(steps, start, stop).div_(255.0)
+
+    def levels(self, steps: Sequence[Shift], start: int, stop: int) -> Tensor:
+        """Return the images from `start` to `stop` after the steps, as whole float32 numbers 0..255."""
+        labels = tuple(step.label for step in steps)
+        done, levels = self._begin(labels, start, stop)
+        for place in range(done, len(steps)):
+            levels = self._step(levels, steps[place], place, start, stop)
+            if place + 1 < len(steps):
+                self._keep((start, stop, labels[: place + 1]), levels)
+        return levels
+
+    def _begin(self, labels: tuple[str, ...], start: int, stop: int) -> tuple[int, Tensor]:
+        """Return how many steps are done already, and what they made."""
+        for count in range(len(labels) - 1, 0, -1):
+            key = (start, stop, labels[:count])
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return count, self._kept[key].float()
+        return 0, self.images[start:stop].float()
+
+    def _step(self, levels: Tensor, step: Shift, place: int, start: int, stop: int) -> Tensor:
+        if not step.severity:
+            return levels
+        self.applied += 1
+        if isinstance(step, Operation):
+            level = torch.full((len(levels),), step.level or 0.0, dtype=torch.float64, device=levels.device)
+            return apply(step.name, levels, level, step.fill)
+        # As a chain draws: each step from a generator of its own, named by its place.
+        rng = Keyed(self.seed, self.keys[start:stop], device=levels.device).fork("chain").fork(f"{place}/{step.name}")
+        drawn = step.draw(rng, Shape(*levels.shape[1:]))
+        return to_levels(quantize_(step.transform(from_levels(levels), drawn)))
+
+    def _keep(self, key: tuple[int, int, tuple[str, ...]], levels: Tensor) -> None:
+        if levels.numel() > self.memory:
+            return
+        self._kept[key] = _bytes(levels)
+        self._held += levels.numel()
+        while self._held > self.memory:
+            self._held -= self._kept.popitem(last=False)[1].numel()
+
+
+@cache
+def _ease_allocation() -> None:
+    """Let the C library keep freed memory: it returns blocks larger than any freed before, and asks for them again.
+
+    Every step makes tensors of a few megabytes; having them mapped anew takes a quarter of a tuple's time.
+    """
+    torch.ones(31 * 2**18)  # 31 MiB, just under the largest block it will learn to keep
+
+
+def _bytes(levels: Tensor) -> Tensor:
+    """Return levels as uint8; numpy converts several times as fast as torch on a CPU."""
+    if levels.device.type == "cpu":
+        return torch.from_numpy(levels.numpy().astype(np.uint8))
+    return levels.to(torch.uint8)

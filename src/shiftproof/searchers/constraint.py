@@ -1,0 +1,69 @@
+"""What a tuple may not do: destroy the content. An oracle's view of it, measured beside the fitness.
+
+The paper leaves the constraint open and trusts the choice of operations. Here a tuple is admissible when the images
+stay similar in structure, and when a reference model, where one is given, still sees in them what it saw before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.measures.similarity import structural_similarity
+from shiftproof.models.identity import digest
+from shiftproof.searchers.fitness import Subject, classes, identity
+
+AGREEMENT = 0.9
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Bounds that an admissible tuple keeps, on the mean over images.
+
+    `similarity` is the least structural similarity to the images as they were, -1 to 1. `agreement` is the least share
+    of images that the `reference` model gives the class it gave them before, 0.9 unless stated.
+    """
+
+    similarity: float | None = None
+    agreement: float | None = None
+    reference: Subject | None = None
+
+    def __post_init__(self) -> None:
+        if self.reference is not None and self.agreement is None:
+            object.__setattr__(self, "agreement", AGREEMENT)
+        if self.agreement is not None and self.reference is None:
+            raise ConfigurationError("Agreement is with a reference model.", instead="give one: reference=")
+        for name, bound, low in (("similarity", self.similarity, -1.0), ("agreement", self.agreement, 0.0)):
+            if bound is not None and not low <= bound <= 1.0:
+                raise ConfigurationError(
+                    f"The bound on the {name} cannot be kept.", expected=f"{low:g} to 1", came=f"{bound:g}"
+                )
+
+    def __bool__(self) -> bool:
+        return self.similarity is not None or self.reference is not None
+
+    @property
+    def fingerprint(self) -> str:
+        """What is measured for the constraint; bounds are applied to it afterwards."""
+        reference = None if self.reference is None else identity(self.reference)
+        return digest(["ssim" if self.similarity is not None else None, reference])
+
+    def tally(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
+        """Return the sum of similarities and the number of agreements over images; 0 for what is not asked."""
+        similar = structural_similarity(before, after).sum().item() if self.similarity is not None else 0.0
+        agreeing = 0
+        if self.reference is not None:
+            agreeing = int((classes(self.reference, before) == classes(self.reference, after)).sum())
+        return np.array([similar, agreeing], dtype=np.float64)
+
+    def judge(self, sums: NDArray[np.float64], images: int) -> tuple[bool, float | None, float | None]:
+        """Return whether tuples with these sums are admissible, and their mean similarity and agreement."""
+        similarity = None if self.similarity is None else float(sums[0] / images)
+        agreement = None if self.reference is None else float(sums[1] / images)
+        kept = similarity is None or self.similarity is None or similarity >= self.similarity
+        agreed = agreement is None or self.agreement is None or agreement >= self.agreement
+        return kept and agreed, similarity, agreement

@@ -1,0 +1,54 @@
+"""Racing: successive halving over images (Jamieson & Talwalkar 2016). Few images tell which tuples are worth more."""
+
+from __future__ import annotations
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.searchers.space import Drawing, Space
+from shiftproof.searchers.trace import Evaluate, Trace
+from shiftproof.searchers.uniform import draw_tuples
+
+ROUNDS = 4
+KEEP = 3
+LEAST_IMAGES = 8
+
+
+def racing(
+    space: Space,
+    evaluate: Evaluate,
+    *,
+    length: int,
+    budget: int,
+    images: int,
+    seed: int = 0,
+    keep: int = KEEP,
+    rounds: int = ROUNDS,
+    draw: Drawing = "step",
+) -> Trace:
+    """Race the tuples that random search of the same seed and budget would evaluate, on growing numbers of images.
+
+    The first round sees all `budget` tuples on 1 / `keep`^(`rounds` - 1) of the images; each round keeps the lowest
+    1 / `keep` of them and shows these `keep` times as many images, up to all in the last. Images already seen are not
+    put through the model again, so a race costs about `rounds` / `keep`^(`rounds` - 1) of random search.
+    """
+    if keep < 2 or rounds < 1:
+        raise ConfigurationError(
+            "A race needs rounds.", expected="1 round or more, keeping one in 2 or more", came=f"{rounds}, {keep}"
+        )
+    trace = Trace(space, length, "racing", seed)
+    running = draw_tuples(space, length, range(budget), seed=seed, draw=draw)
+    for shown in race_rounds(images, keep, rounds):
+        scores = evaluate(running, None if shown == images else shown)
+        trace.add(running, scores, None if shown == images else shown)
+        ranked = sorted(range(len(running)), key=lambda place: scores[place].objective)  # stable: ties by number
+        running = [running[place] for place in sorted(ranked[: max(1, len(running) // keep)])]
+    return trace
+
+
+def race_rounds(images: int, keep: int = KEEP, rounds: int = ROUNDS) -> list[int]:
+    """Return the number of images of each round, the last one all.
+
+    >>> race_rounds(1000)
+    [37, 111, 333, 1000]
+    """
+    sizes = (images // keep**power for power in range(rounds - 1, -1, -1))
+    return sorted({min(images, max(size, LEAST_IMAGES)) for size in sizes})

@@ -1,0 +1,160 @@
+"""`search`: the transformation tuple that a model is most vulnerable to."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from shiftproof.data import ImageSet, load_data
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.models import BlackBox, device_of, load_model
+from shiftproof.runs import Result, Store
+from shiftproof.searchers.applying import MEMORY
+from shiftproof.searchers.catalogue import searcher as find_searcher
+from shiftproof.searchers.constraint import Constraint
+from shiftproof.searchers.evaluating import Evaluation, Evaluator, hold, mixed
+from shiftproof.searchers.fitness import Fitness, Subject, make_fitness
+from shiftproof.searchers.outcome import Search
+from shiftproof.searchers.service import Service
+from shiftproof.searchers.space import SpaceLike, check_length, make_space
+from shiftproof.version import __version__
+
+BATCH_SIZES = {"cpu": 64, "cuda": 512}
+Watch = Callable[[int, int, Result | None], None]
+
+
+def search(
+    model: Any = "demo",
+    data: Any = "demo",
+    *,
+    space: SpaceLike = "cifar",
+    length: int = 5,
+    searcher: str = "evolution",
+    budget: int = 1000,
+    seed: int = 0,
+    images: int | None = None,
+    fitness: str | Callable[..., Any] | Fitness = "accuracy",
+    targets: ArrayLike | Tensor | None = None,
+    ignore: int | None = None,
+    similarity: float | None = None,
+    agreement: float | None = None,
+    reference: Any = None,
+    out: str | Path | None = None,
+    device: str | None = None,
+    batch_size: int | None = None,
+    memory: int = MEMORY,
+    weights: str | Path | None = None,
+    size: int | None = None,
+    labels: str | Path | None = None,
+    watch: Watch | None = None,
+    **options: Any,
+) -> Search:
+    """Search a space of transformation tuples for the one that lowers a model's fitness most (Volpi & Murino 2019).
+
+    `model` is what `load_model` takes, or a black box: a `Service`, or a plain function from images, uint8
+    [N, H, W, C], to labels (or rows of scores). `data` is what `load_data` takes, all of it or `images` of them.
+    `space` is a name (`mnist`, `cifar`, `camvid`, `faces`, `geometric`, `corruptions`), a JSON file, or a list of
+    operations with their levels; a tuple has `length` steps. `searcher` is one of `SEARCHERS`, with its own `options`
+    (`variant="release"`, `population=20`), and `budget` the number of tuples it may try.
+
+    `fitness` is `accuracy`, `pixel_accuracy` or `mean_iou` (with label maps [N, H, W] as `targets`, where pixels of the
+    class `ignore` do not count), `detection_rate`, or a function from images, uint8 [N, H, W, C], and their labels to a
+    number, or one per image, in [0, 1].
+
+    With `similarity` (the least mean structural similarity) or a `reference` model and its `agreement`, the search is
+    for the worst tuple that keeps the content; the worst of all that were tried is reported too.
+
+    `device` is where images are transformed and models run: by default where a module is, and the CPU for others.
+    `out` is a run directory: every evaluation is kept there, the same call goes on where it stopped, and `search.json`
+    and `worst.png` are written at the end. The trace depends on the seed alone, not on `batch_size` or `memory`, which
+    bounds the bytes of images kept after first steps that tuples share. `watch(done, all, result)` hears of progress.
+
+    >>> found = search("demo", "demo", images=20, length=2, searcher="random", budget=4)
+    >>> len(found.trace), found.worst <= found.clean
+    (4, True)
+    """
+    chosen = make_space(space)
+    check_length(length)
+    check_budget(budget)
+    device = device or (str(device_of(model)) if isinstance(model, nn.Module) else "cpu")
+    whole, truth = _data(data, targets, images, seed, {"size": size, "labels": labels})
+    subject = _subject(model, device, weights)
+    size_of_batch = batch_size or BATCH_SIZES.get(device.partition(":")[0], 64)
+    if size_of_batch < 1:
+        raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
+    measured = make_fitness(fitness, subject, truth, images=len(whole), ignore=ignore)
+    reference = None if reference is None else _subject(reference, device, None)
+    constraint = Constraint(similarity, agreement, reference)
+    run = find_searcher(searcher, images=len(whole), **options)
+    identity = {"version": __version__, "fitness": measured.fingerprint, "data": whole.fingerprint}
+    fingerprints = {**identity, "constraint": constraint.fingerprint}
+    evaluator = Evaluator(
+        chosen, hold(whole, device), measured, constraint, batch_size=size_of_batch, seed=seed, memory=memory
+    )
+    with tempfile.TemporaryDirectory() as temporary, Store(Path(out or temporary), identity) as store:
+        evaluation = Evaluation(evaluator, store, fingerprints, _told(watch, budget))
+        (clean,) = evaluation([()])
+        trace = run(chosen, evaluation, length=length, budget=budget, seed=seed)
+        found = Search(trace, clean.objective, len(whole), measured.name, constraint, _name(model, subject), whole.name)
+        if out is not None:
+            found.write(Path(out), evaluator)
+    return found
+
+
+def check_budget(budget: int) -> None:
+    """Refuse a search that may try nothing."""
+    if budget < 1:
+        raise ConfigurationError("A search needs a budget.", expected="1 evaluation or more", came=str(budget))
+
+
+def _data(
+    data: Any, targets: ArrayLike | Tensor | None, images: int | None, seed: int, options: dict[str, Any]
+) -> tuple[ImageSet, Tensor | None]:
+    """Return the images, in a random order, and what the model is to say of them."""
+    whole = load_data(data, **options)
+    truth = None if targets is None else torch.as_tensor(np.asarray(targets))
+    if truth is not None and len(truth) != len(whole):
+        raise DataError("Every image needs a target.", expected=f"{len(whole)} targets", came=f"{len(truth)}")
+    keys = {key: place for place, key in enumerate(whole.keys.tolist())}
+    taken = (whole if images is None else whole.take(images, seed=seed)).in_memory()
+    taken = taken.subset(mixed(taken, seed))
+    if truth is None:
+        return taken, taken.labels
+    return taken, truth[[keys[key] for key in taken.keys.tolist()]]
+
+
+def _subject(model: Any, device: str, weights: str | Path | None) -> Subject:
+    """Return the model: a service as it is or as a file built it, a plain function as a service."""
+    if isinstance(model, Service):
+        return model
+    if callable(model) and not isinstance(model, nn.Module | BlackBox | type):
+        return Service(model)
+    loaded = load_model(model, device=device, weights=weights)
+    inside = getattr(loaded, "function", None)
+    return inside if isinstance(inside, Service) else loaded
+
+
+def _told(watch: Watch | None, budget: int) -> Callable[[Result], None] | None:
+    """Return what hears of each result and counts them."""
+    if watch is None:
+        return None
+    done = 0
+    watch(0, budget, None)
+
+    def heard(result: Result) -> None:
+        nonlocal done
+        done += 1
+        watch(min(done, budget), budget, result)
+
+    return heard
+
+
+def _name(given: Any, subject: Subject) -> str:
+    return str(given) if isinstance(given, str | Path) else str(getattr(subject, "name", type(subject).__name__))

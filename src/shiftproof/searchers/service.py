@@ -1,0 +1,118 @@
+"""Black boxes that answer arrays: a remote API, a detector, another framework. Patience is part of the call."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.models.identity import digest
+
+
+class Service:
+    """A function from images, uint8 [N, H, W, C], to one answer per image: a label, a label map, or what was detected.
+
+    It is called with at most `batch_size` images, at most `rate` times per second. A call that raises, or takes more
+    than `timeout` seconds, is made again up to `retries` times, after `wait`, 2 `wait`, 4 `wait`... seconds; then it is
+    a `ModelError`. `fingerprint` says which version of the service it is, where the function's code cannot.
+
+    >>> service = Service(lambda images: images.mean(axis=(1, 2, 3)) > 127, batch_size=2)
+    >>> [bool(answer) for answer in service(np.full((3, 8, 8, 3), 200, np.uint8))]
+    [True, True, True]
+    """
+
+    def __init__(
+        self,
+        function: Callable[[NDArray[np.uint8]], Sequence[Any] | NDArray[Any]],
+        *,
+        batch_size: int = 64,
+        retries: int = 2,
+        timeout: float | None = None,
+        rate: float | None = None,
+        wait: float = 0.5,
+        name: str | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        if batch_size < 1 or retries < 0 or wait < 0 or not all(one is None or one > 0 for one in (timeout, rate)):
+            raise ConfigurationError(
+                "A service cannot be called like this.",
+                expected="batch_size of 1 or more, retries and wait of 0 or more, timeout and rate above 0 or None",
+                came=f"batch_size={batch_size}, retries={retries}, wait={wait}, timeout={timeout}, rate={rate}",
+            )
+        self.function = function
+        self.batch_size, self.retries, self.timeout, self.rate, self.wait = batch_size, retries, timeout, rate, wait
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self._given = fingerprint
+        self._free = 0.0  # when the next call may begin
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with the function, or the text that was given for them."""
+        return digest(self._given if self._given is not None else self.function)
+
+    def __call__(self, images: NDArray[np.uint8]) -> list[Any]:
+        """Return one answer per image, in order."""
+        answers: list[Any] = []
+        for start in range(0, len(images), self.batch_size):
+            answers.extend(self._ask(images[start : start + self.batch_size]))
+        return answers
+
+    def _ask(self, images: NDArray[np.uint8]) -> list[Any]:
+        """Call the function until it answers or patience ends."""
+        for attempt in range(self.retries + 1):
+            if attempt:
+                time.sleep(self.wait * 2 ** (attempt - 1))
+            self._take_turn()
+            try:
+                answers = list(_within(self.timeout, self.function, images))
+                break
+            except Exception as error:  # whatever a service raises is reason to ask again
+                problem = error
+        else:
+            raise ModelError(
+                f"The black box {self.name!r} failed {self.retries + 1} times on {len(images)} images.",
+                reason=f"{type(problem).__name__}: {problem}",
+            ) from problem
+        if len(answers) != len(images):
+            raise ModelError(
+                f"The black box {self.name!r} does not answer every image.",
+                expected=f"one answer per image: {len(images)}",
+                came=f"{len(answers)} answers",
+            )
+        return answers
+
+    def _take_turn(self) -> None:
+        """Wait until the rate allows another call."""
+        if self.rate is not None:
+            now = time.monotonic()
+            time.sleep(max(0.0, self._free - now))
+            self._free = max(now, self._free) + 1.0 / self.rate
+
+
+def _within(seconds: float | None, function: Callable[..., Any], images: NDArray[np.uint8]) -> Any:
+    """Return what a function returns within a time; a call that hangs is left behind in its thread."""
+    if seconds is None:
+        return function(images)
+    outcome: list[tuple[bool, Any]] = []
+
+    def work() -> None:
+        try:
+            outcome.append((True, function(images)))
+        except Exception as error:
+            outcome.append((False, error))
+
+    thread = threading.Thread(target=work, daemon=True, name="shiftproof-service")
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    answered, result = outcome[0]
+    if not answered:
+        raise result
+    return result

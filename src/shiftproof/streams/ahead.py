@@ -1,0 +1,69 @@
+"""Generating ahead: on CUDA, while a model works on one batch, another thread makes the next in its own stream."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from queue import Empty, Full, Queue
+from typing import TypeVar
+
+import torch
+
+from shiftproof.data import Batch
+
+Made = TypeVar("Made", bound=Batch)
+
+AHEAD = 2
+"""So many batches wait at most."""
+
+
+def ahead(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
+    """Yield the same batches; on CUDA they are made while the caller computes. On a CPU both would share its cores."""
+    return _threaded(batches, device) if device.type == "cuda" else batches
+
+
+def _threaded(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
+    waiting: Queue[tuple[Made, torch.cuda.Event] | BaseException | None] = Queue(maxsize=AHEAD)
+    given_up = threading.Event()
+    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def put(item: tuple[Made, torch.cuda.Event] | BaseException | None) -> None:
+        while not given_up.is_set():
+            with suppress(Full):
+                waiting.put(item, timeout=0.1)
+                return
+
+    def produce() -> None:
+        try:
+            with torch.cuda.device(device), torch.cuda.stream(side):
+                for batch in batches:
+                    if given_up.is_set():
+                        return
+                    put((batch, side.record_event()))
+            put(None)
+        except BaseException as error:  # raised where the batches are used
+            put(error)
+
+    thread = threading.Thread(target=produce, name="shiftproof-stream", daemon=True)
+    thread.start()
+    try:
+        while True:
+            try:
+                item = waiting.get(timeout=1.0)
+            except Empty:
+                continue
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            batch, made = item
+            current = torch.cuda.current_stream(device)
+            current.wait_event(made)
+            for tensor in (batch.images, batch.labels, batch.keys):
+                if tensor is not None:
+                    tensor.record_stream(current)  # its memory is not used anew before the caller is done with it
+            yield batch
+    finally:
+        given_up.set()
+        thread.join()

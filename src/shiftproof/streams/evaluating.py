@@ -1,0 +1,185 @@
+"""Evaluate a model, or one that adapts, along a stream: a trace, written as it goes, that a second call resumes."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data import Batch
+from shiftproof.errors import DataError, RunError
+from shiftproof.models import fingerprint
+from shiftproof.models.identity import digest
+from shiftproof.models.outputs import check_logits
+from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, drive, write_atomically
+from shiftproof.streams.failing import stop_at_failure
+from shiftproof.streams.stream import Stream
+from shiftproof.streams.trace import Trace
+from shiftproof.version import __version__
+
+CHUNK = 100
+"""Batches between two savings: a kill costs what came since the last."""
+
+Model = Callable[[Tensor], Any]
+Watch = Callable[[int, int, Result | None], None]
+
+
+def evaluate(
+    model: Model,
+    stream: Stream,
+    *,
+    out: str | Path | None = None,
+    stop: int | None = None,
+    chunk: int = CHUNK,
+    watch: Watch | None = None,
+) -> Trace:
+    """Return the trace of a model along a stream, from the stream's position to its end, or to `stop`.
+
+    `model` is anything from images to logits. One that adapts (`shiftproof.adapters.adapt`) is told of every change of
+    shift and learns as it goes. With a run directory `out`, the trace and the state of the model are saved every
+    `chunk` batches, and the same call on a fresh model and stream goes on where the last one was killed: bit for bit
+    on one device, as far as the device's own arithmetic repeats itself. `watch(done, all, result)` hears of progress.
+    """
+    if stream.data.labels is None:
+        raise DataError(
+            "The stream has no labels.",
+            expected="images with labels: a trace tells how many answers are right",
+            instead="iterate over the stream to serve it without labels",
+        )
+    begin, end = stream.position, len(stream) if stop is None else min(stop, len(stream))
+    step = chunk * stream.batch_size
+    cells = [Cell("trace", start=low, stop=min(low + step, end)) for low in range(begin, end, step)]
+    if not cells:
+        raise DataError("The stream is at its end.", came=f"position {begin} of {len(stream)}")
+    runner = _Runner(model, stream, None if out is None else Path(out))
+    if out is None:
+        rows = [runner.measure(cell) for cell in cells]
+        return Trace.join(rows)
+    subject = {
+        "version": __version__,
+        "model": _identity(model),
+        "stream": digest([stream.fingerprint, stream.batch_size, begin]),
+        "device": stream.device.type,
+    }
+    plan = Plan(tuple(cells), subject)
+    with Store(Path(out), subject) as store:
+        results = _drive(plan, store, runner, watch)
+    stream.seek(end)
+    return Trace.join(result.row for result in results if result.row is not None)
+
+
+def _drive(plan: Plan, store: Store, runner: _Runner, watch: Watch | None) -> list[Result]:
+    """Run the chunks in order; the first that fails ends it, because the next ones start from its state."""
+    done = len(store.done() & plan.identities().keys())
+
+    def heard(result: Result | None) -> None:
+        nonlocal done
+        if result is not None:
+            stop_at_failure(result, "Evaluating the stream")
+            done += 1
+        if watch is not None:
+            watch(done, len(plan.cells), result)
+
+    heard(None)
+    return drive(plan, store, lambda: runner, watch=heard)
+
+
+@dataclass
+class _Runner:
+    """A worker of `runs` over the chunks of one stream, which must come in order."""
+
+    model: Model
+    stream: Stream
+    folder: Path | None
+
+    def __post_init__(self) -> None:
+        self.adapts = isinstance(self.model, nn.Module) and hasattr(self.model, "steps")
+        self.reached = self.stream.position
+
+    def measure(self, cell: Cell) -> Row:
+        """Run one chunk, and save the state it ends in."""
+        start, stop = int(str(cell["start"])), int(str(cell["stop"]))
+        if start != self.reached and self.adapts:
+            self._load(start)
+        self.stream.seek(start)
+        row = self._run(stop)
+        self.reached = stop
+        if self.adapts and self.folder is not None:
+            self._save(stop, keep=start)
+        return {"start": start, **row, "resets": getattr(self.model, "resets", 0)}
+
+    def _run(self, stop: int) -> dict[str, Json]:
+        images: list[Json] = []
+        right: list[Json] = []
+        milliseconds: list[Json] = []
+        shifts: list[tuple[str, int]] = []
+        announce = getattr(self.model, "announce", None)
+        for batch in self.stream.batches(stop):
+            begun = time.perf_counter()
+            if announce is not None:
+                announce(batch.shift)
+            with torch.set_grad_enabled(self.adapts):
+                logits = check_logits(self.model(batch.images), len(batch))
+            milliseconds.append(round(1e3 * (time.perf_counter() - begun), 3))
+            right.append(int((logits.argmax(1) == _labels(batch, logits.shape[1])).sum()))
+            images.append(len(batch))
+            if shifts and shifts[-1][0] == batch.shift:
+                shifts[-1] = batch.shift, shifts[-1][1] + len(batch)
+            else:
+                shifts.append((batch.shift, len(batch)))
+        self.stream.seek(stop)
+        return {"images": images, "right": right, "milliseconds": milliseconds, "shifts": shifts}
+
+    def _state(self, position: int) -> Path:
+        if self.folder is None:
+            raise RuntimeError("there is no folder for states")
+        return self.folder / f"state-{position}.pt"
+
+    def _save(self, position: int, keep: int) -> None:
+        """Write the state, and remove those from before the chunk, which may have to run again until it is stored."""
+        content = io.BytesIO()
+        torch.save(self.model.state_dict(), content)  # type: ignore[attr-defined]
+        write_atomically(self._state(position), content.getvalue())
+        for old in self._state(0).parent.glob("state-*.pt"):
+            if old not in (self._state(position), self._state(keep)):
+                old.unlink(missing_ok=True)
+
+    def _load(self, position: int) -> None:
+        path = self._state(position)
+        try:
+            state = torch.load(path, map_location=self.stream.device, weights_only=True)
+        except OSError as error:
+            raise RunError(
+                f"The state of the model at position {position} is gone.",
+                reason=str(error),
+                instead=f"remove the folder {str(self.folder)!r}; the same command then begins anew",
+            ) from error
+        self.model.load_state_dict(state)  # type: ignore[attr-defined]
+
+
+def _labels(batch: Batch, classes: int) -> Tensor:
+    """Return a batch's labels on the CPU; refuse those the model cannot give."""
+    if batch.labels is None:
+        raise DataError("The stream has no labels.")
+    labels = batch.labels.cpu()
+    if int(labels.max()) >= classes:
+        raise DataError(
+            "Labels and model outputs do not fit.",
+            expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
+            came=f"label {int(labels.max())}",
+            instead="check that the data belongs to this model and that its classes are in the model's order",
+        )
+    return labels
+
+
+def _identity(model: Model) -> str:
+    """Return what tells models apart; of one that adapts, its source, method and options."""
+    if all(hasattr(model, name) for name in ("source", "method", "options")):
+        return digest([fingerprint(model.source), model.method.name, dict(model.options)])  # type: ignore[attr-defined]
+    return fingerprint(model)

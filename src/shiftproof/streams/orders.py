@@ -1,0 +1,202 @@
+"""Streams that need no calibration: shifts one after another, mixed, with correlated labels, or slowly up and down."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof import shifts as catalogue
+from shiftproof.data import ImageSet
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.keyed import Keyed
+from shiftproof.runs import Json
+from shiftproof.shifts import Shift
+from shiftproof.shifts.catalogue import TABLED
+from shiftproof.streams.stream import Shifted, Stream
+
+SLOTS = 10
+"""A Dirichlet order divides a pass into so many parts, each with its own shares of the classes."""
+
+
+def corruptions(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return corruptions by name, where a family stands for all of its own; None is the family `common`."""
+    found: list[str] = []
+    for name in names or ("common",):
+        found.extend(catalogue.names(name) if name in TABLED else [catalogue.corruption(name, 1).name])
+    return tuple(dict.fromkeys(found))
+
+
+class Staged(Stream):
+    """A stream in stages of `speed` images, each under one shift."""
+
+    def __init__(self, data: ImageSet, *, speed: int, **options: Any) -> None:
+        if speed < 1:
+            raise ConfigurationError("A stage needs images.", expected="a speed of 1 or more", came=str(speed))
+        self.speed = speed
+        super().__init__(data, **options)
+
+    @abstractmethod
+    def stage(self, number: int) -> Shift:
+        """Return the shift of a stage."""
+
+    def shifts_at(self, positions: Tensor) -> Shifted:
+        """Return the shifts of the stages the positions are in."""
+        stages = positions // self.speed
+        first = int(stages[0])
+        found = tuple(self.stage(number) for number in range(first, int(stages[-1]) + 1))
+        return Shifted(found, stages - first)
+
+
+class Concatenated(Staged):
+    """Shifts of one severity, one after another over all images (CIN-C; Wang et al. 2022): every seed is another order.
+
+    Where the stream is longer than one round of all shifts, the next round has an order of its own.
+    """
+
+    kind: ClassVar[str] = "concatenated"
+
+    def __init__(
+        self,
+        data: ImageSet,
+        *,
+        shifts: Sequence[str] | None = None,
+        severity: float = 5.0,
+        length: int | None = None,
+        speed: int | None = None,
+        **options: Any,
+    ) -> None:
+        self.names = corruptions(shifts)
+        self.shifts = tuple(catalogue.corruption(name, severity) for name in self.names)
+        self.severity = severity
+        each = speed or len(data)
+        super().__init__(data, length=length or each * len(self.shifts), speed=each, **options)
+
+    def stage(self, number: int) -> Shift:
+        """Return the shift whose turn it is in this round."""
+        round_, turn = divmod(number, len(self.shifts))
+        order = Keyed(self.seed, [round_]).fork("rounds").permutation(len(self.shifts))[0]
+        return self.shifts[int(order[turn])]
+
+    def describe(self) -> dict[str, Json]:
+        """Return the shifts and their severity."""
+        return {"shifts": list(self.names), "severity": self.severity, "speed": self.speed}
+
+
+class Mixed(Stream):
+    """Every image under a shift and a severity of its own, drawn at random."""
+
+    kind: ClassVar[str] = "mixed"
+
+    def __init__(
+        self,
+        data: ImageSet,
+        *,
+        shifts: Sequence[str] | None = None,
+        severities: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0),
+        length: int | None = None,
+        **options: Any,
+    ) -> None:
+        self.names, self.severities = corruptions(shifts), tuple(severities)
+        self.shifts = tuple(catalogue.corruption(name, level) for name in self.names for level in self.severities)
+        super().__init__(data, length=length or len(data) * len(self.names), **options)
+
+    def shifts_at(self, positions: Tensor) -> Shifted:
+        """Draw a shift per position."""
+        return Shifted(self.shifts, Keyed(self.seed, positions).fork("mixed").integers(0, len(self.shifts)))
+
+    def describe(self) -> dict[str, Json]:
+        """Return the shifts and severities."""
+        return {"shifts": list(self.names), "severities": list(self.severities)}
+
+
+class Correlated(Concatenated):
+    """Shifts one after another, where images of a class come together.
+
+    With a `concentration`, each class divides itself over ten parts of a pass by shares from a symmetric Dirichlet
+    distribution (the smaller, the more unequal), and each part goes class by class; 0 sorts a pass by label.
+    """
+
+    kind: ClassVar[str] = "correlated"
+
+    def __init__(self, data: ImageSet, *, concentration: float = 0.1, **options: Any) -> None:
+        if data.labels is None:
+            raise DataError(
+                "A stream with correlated labels needs labels.",
+                expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
+                instead="the stream `concatenated`, which needs none",
+            )
+        if concentration < 0:
+            raise ConfigurationError(
+                "This concentration is not one.", expected="0, which sorts, or more", came=f"{concentration:g}"
+            )
+        self.concentration = concentration
+        super().__init__(data, **options)
+
+    def order(self, number: int) -> Tensor:
+        """Return the rows of a pass, class after class within each part; classes come in an order of their own."""
+        if self.data.labels is None:
+            raise DataError("A stream with correlated labels needs labels.")
+        shuffled = super().order(number)
+        labels = self.data.labels[shuffled]
+        classes = int(labels.max()) + 1
+        rank = Keyed(self.seed, [number]).fork("classes").permutation(classes)[0].argsort()
+        if self.concentration == 0:
+            return shuffled[rank[labels].argsort(stable=True)]
+        part = torch.empty_like(labels)
+        for label, shares in enumerate(self._shares(number, classes)):
+            here = (labels == label).nonzero()[:, 0]
+            edges = np.floor(np.cumsum(shares) * len(here) + 0.5)
+            part[here] = torch.from_numpy(np.searchsorted(edges, np.arange(len(here)), side="right")).clamp_(
+                max=SLOTS - 1
+            )
+        return shuffled[(part * classes + rank[labels]).argsort(stable=True)]
+
+    def _shares(self, number: int, classes: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Draw each class's shares of the parts of a pass, [classes, SLOTS]: gamma variables, divided by their sum."""
+        from scipy.stats import gamma
+
+        uniform = Keyed(self.seed, [number]).fork("shares").uniform(shape=(classes, SLOTS))[0].double().numpy()
+        drawn = gamma.ppf((uniform * 2**24 + 0.5) / 2**24, self.concentration)
+        return np.asarray(drawn / drawn.sum(1, keepdims=True))
+
+    def describe(self) -> dict[str, Json]:
+        """Return the shifts and how labels are ordered."""
+        return {**super().describe(), "concentration": self.concentration}
+
+
+class Gradual(Staged):
+    """One shift after another, each rising to its highest severity and falling again, `speed` images a step."""
+
+    kind: ClassVar[str] = "gradual"
+
+    def __init__(
+        self,
+        data: ImageSet,
+        *,
+        shifts: Sequence[str] | None = None,
+        severities: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0),
+        speed: int = 1000,
+        length: int | None = None,
+        **options: Any,
+    ) -> None:
+        self.names = corruptions(shifts)
+        rise = tuple(sorted(set(severities)))
+        self.severities = (*rise, *rise[-2::-1])
+        self.turns = tuple(catalogue.corruption(name, level) for name in self.names for level in self.severities)
+        super().__init__(data, length=length or speed * len(self.turns), speed=speed, **options)
+
+    def stage(self, number: int) -> Shift:
+        """Return the severity whose turn it is, of the shift whose turn it is."""
+        round_, turn = divmod(number, len(self.turns))
+        name, level = divmod(turn, len(self.severities))
+        order = Keyed(self.seed, [round_]).fork("rounds").permutation(len(self.names))[0]
+        return self.turns[int(order[name]) * len(self.severities) + level]
+
+    def describe(self) -> dict[str, Json]:
+        """Return the shifts, the severities up and down, and the speed."""
+        return {"shifts": list(self.names), "severities": list(self.severities), "speed": self.speed}

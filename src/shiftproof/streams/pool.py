@@ -1,0 +1,48 @@
+"""Images by row, in any order, on the device where they are wanted."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from shiftproof.data import ImageSet
+from shiftproof.errors import DataError
+
+HELD = {"cpu": 2**30, "cuda": 2**34}
+"""Sets of at most so many bytes are decoded once and held on a kind of device; larger ones are read as they come."""
+_CHUNK = 256
+
+
+class Pool:
+    """The images of a set as float32 in [0, 1], by row; held on the device as bytes where they fit."""
+
+    def __init__(self, data: ImageSet, device: torch.device) -> None:
+        self.device = device
+        self.data = data
+        self._held: Tensor | None = None
+        if data.nbytes <= HELD.get(device.type, 0):
+            self.data = data.in_memory()
+            parts = [_stored(batch.images, data.source.value_bytes).to(device) for batch in self.data.batches(_CHUNK)]
+            self._held = torch.cat(parts) if parts else None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """Return the images of some rows, [n, C, H, W] on the device."""
+        if self._held is not None:
+            found = self._held[rows.to(self.device)]
+            return found.float().div_(255.0) if found.dtype == torch.uint8 else found
+        batch = next(self.data.subset(rows).batches(len(rows), device=self.device), None)
+        if batch is None or len(batch) < len(rows):
+            raise DataError(
+                "A stream cannot leave out the images that cannot be read.",
+                came=", ".join(bad.file for bad in self.data.bad_files[:3]),
+                instead="repair or remove the files",
+            )
+        return batch.images
+
+
+def _stored(images: Tensor, value_bytes: int) -> Tensor:
+    """Return images as they were stored: levels as bytes."""
+    return images.mul(255.0).round_().to(torch.uint8) if value_bytes == 1 else images

@@ -1,0 +1,148 @@
+"""A stream as files, for programs that cannot read it on the fly: tar shards of images with their labels and shifts."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from torch import Tensor
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.runs import Cell, Executor, Inline, Plan, Processes, Result, Row, Store, drive, write_atomically
+from shiftproof.shifts.levels import to_bytes
+from shiftproof.streams.failing import stop_at_failure
+from shiftproof.streams.stream import Stream
+from shiftproof.version import __version__
+
+MANIFEST = "manifest.json"
+QUALITY = 85
+
+Format = Literal["png", "jpg"]
+Watch = Callable[[int, int, Result | None], None]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes one shard; it can be sent to worker processes."""
+
+    stream: Stream
+    out: Path
+    format: Format
+    quality: int
+
+    def __call__(self) -> Writer:
+        """Be the worker."""
+        return self
+
+    def measure(self, cell: Cell) -> Row:
+        """Write positions start to stop - 1 as `shard-000000.tar`."""
+        start, stop = cast(int, cell["start"]), cast(int, cell["stop"])
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            self.stream.seek(start)
+            position = start
+            for batch in self.stream.batches(stop):
+                labels = None if batch.labels is None else batch.labels.tolist()
+                for row, picture in enumerate(to_bytes(batch.images).cpu()):
+                    name = f"{position:09d}"
+                    _add(tar, f"{name}.{self.format}", _encoded(picture, self.format, self.quality))
+                    if labels is not None:
+                        _add(tar, f"{name}.cls", str(labels[row]).encode())
+                    _add(tar, f"{name}.json", json.dumps({"shift": batch.shift, "key": int(batch.keys[row])}).encode())
+                    position += 1
+        name = shard_name(cast(int, cell["shard"]))
+        write_atomically(self.out / name, file.getvalue())
+        return {"shard": name, "images": stop - start}
+
+
+def write_shards(
+    stream: Stream,
+    out: str | Path,
+    *,
+    format: Format = "png",  # noqa: A002  (the option's name)
+    quality: int = QUALITY,
+    shard_images: int = 10_000,
+    executor: Literal["inline", "processes"] = "inline",
+    workers: int = 2,
+    watch: Watch | None = None,
+) -> Path:
+    """Write a stream as tar files of `shard_images` images each, with a manifest, and return the manifest's path.
+
+    A sample is `000000017.png` (or `.jpg`, which loses a little), `.cls`, its label, and `.json`, its shift and key, as
+    WebDataset reads them. A killed call is finished by the same call; any executor writes the same bytes.
+    """
+    if format not in ("png", "jpg"):
+        raise ConfigurationError(f"Shards cannot hold {format!r}.", expected="png or jpg")
+    if shard_images < 1 or not 1 <= quality <= 100:
+        raise ConfigurationError(
+            "These shards cannot be.",
+            expected="1 image or more, a quality of 1 to 100",
+            came=f"{shard_images}, {quality}",
+        )
+    folder = Path(out)
+    subject = {
+        "version": __version__,
+        "stream": stream.fingerprint,
+        "shards": json.dumps([format, quality if format == "jpg" else None, shard_images]),
+    }
+    cells = [
+        Cell("shard", shard=number, start=start, stop=min(start + shard_images, len(stream)))
+        for number, start in enumerate(range(0, len(stream), shard_images))
+    ]
+    plan = Plan(tuple(cells), subject)
+    run: Executor = Inline() if executor == "inline" else Processes(workers)
+    with Store(folder, subject) as store:
+        done = len(store.done() & plan.identities().keys())
+
+        def heard(result: Result | None) -> None:
+            nonlocal done
+            if result is not None:
+                stop_at_failure(result, "Writing a shard")
+                done += 1
+            if watch is not None:
+                watch(done, len(cells), result)
+
+        heard(None)
+        results = drive(plan, store, Writer(stream, folder, format, quality), executor=run, watch=heard)
+        content = {
+            "shiftproof": __version__,
+            "stream": stream.kind,
+            "fingerprint": stream.fingerprint,
+            "data": stream.data.name,
+            "images": len(stream),
+            "seed": stream.seed,
+            "classes": stream.data.classes,
+            **stream.describe(),
+            "notes": stream.notes,
+            "shards": [result.row for result in results],
+        }
+        write_atomically(folder / MANIFEST, json.dumps(content, indent=1) + "\n")
+    return folder / MANIFEST
+
+
+def shard_name(number: int) -> str:
+    """Return the file name of a shard."""
+    return f"shard-{number:06d}.tar"
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add a file without a time or an owner, so that equal content is equal bytes."""
+    about = tarfile.TarInfo(name)
+    about.size = len(content)
+    tar.addfile(about, io.BytesIO(content))
+
+
+def _encoded(image: Tensor, file_format: Format, quality: int) -> bytes:
+    """Return the content of an image file, of an image [C, H, W] of bytes."""
+    from PIL import Image
+
+    array = image.permute(1, 2, 0).contiguous().numpy()
+    made = Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
+    file = io.BytesIO()
+    made.save(file, "PNG") if file_format == "png" else made.save(file, "JPEG", quality=quality)
+    return file.getvalue()

@@ -1,0 +1,197 @@
+"""What a stream is: batches of shifted images, where position k depends on (seed, k) alone.
+
+The author of a stream writes `shifts_at`, which shift each position is under, and may write `order`, in which order a
+pass goes through the images; the base class owns the outside: reading, shifting, batching, seeking, generating ahead.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from shiftproof.data import Batch, ImageSet
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.keyed import Keyed
+from shiftproof.models.identity import digest
+from shiftproof.runs import Json
+from shiftproof.shifts import Shift
+from shiftproof.streams.ahead import ahead
+from shiftproof.streams.pool import Pool
+
+BLOCK_VALUES = {"cpu": 2**19, "cuda": 2**25}
+"""So many values of images are made at a time: enough to fill a device, few enough to stay in a CPU's cache."""
+MOST_AT_A_TIME = 1024
+
+
+class Shifted(NamedTuple):
+    """The shift of each position: `shifts[which[k]]` is that of the k-th."""
+
+    shifts: tuple[Shift, ...]
+    which: Tensor
+
+
+class Stream(ABC):
+    """Batches of images whose shift changes over time; iterating goes on from `position`.
+
+    `len(stream)` counts images. Every pass over the images takes each of them once, in an order of its own. Batches
+    hold float32 images in [0, 1], labels (None where nobody knows them), keys and the label of their shift, all on
+    `device`; they are made on the fly and never stored.
+    """
+
+    kind: ClassVar[str]
+    fresh: ClassVar[bool] = False
+    """Whether every visit to an image draws anew, keyed by its position, or always alike, keyed by the image."""
+
+    def __init__(
+        self,
+        data: ImageSet,
+        *,
+        length: int,
+        seed: int = 0,
+        batch_size: int = 64,
+        device: torch.device | str = "cpu",
+        framing: Shift | None = None,
+    ) -> None:
+        if length < 1 or batch_size < 1:
+            raise ConfigurationError(
+                "A stream needs images.",
+                expected="a length and a batch size of 1 or more",
+                came=f"{length}, {batch_size}",
+            )
+        if len(data) == 0:
+            raise DataError("There are no images to make a stream of.")
+        self.length = length
+        self.seed = seed
+        self.batch_size = batch_size
+        self.device = torch.device(device)
+        self.framing = framing
+        self.position = 0
+        self.pool = Pool(data, self.device)
+        self.data = self.pool.data
+        self._orders = lru_cache(maxsize=4)(self.order)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_orders"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._orders = lru_cache(maxsize=4)(self.order)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a report on this stream should say."""
+        return ()
+
+    @abstractmethod
+    def shifts_at(self, positions: Tensor) -> Shifted:
+        """Return the shift of each of some positions, [n] in order."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Json]:
+        """Return the choices that decide the stream's content, besides its images."""
+
+    def order(self, number: int) -> Tensor:
+        """Return the rows in the order in which pass `number` takes them, [N]."""
+        return Keyed(self.seed, [number]).fork("order").permutation(len(self.pool))[0]
+
+    def rows_at(self, positions: Tensor) -> Tensor:
+        """Return which images are at some positions, [n] int64."""
+        passes = positions // len(self.pool)
+        rows = torch.empty_like(positions)
+        for number in dict.fromkeys(passes.tolist()):
+            here = passes == number
+            rows[here] = self._orders(number)[positions[here] % len(self.pool)]
+        return rows
+
+    def read(self, start: int, stop: int) -> Batch:
+        """Return the images at positions start to stop - 1 as one batch, whatever was read before."""
+        return self._batches(start, stop, max(1, stop - start))[0]
+
+    def _batches(self, start: int, stop: int, size: int) -> list[Batch]:
+        """Make a run of positions at one go, and cut it into batches: one call of each shift."""
+        if not 0 <= start < stop <= self.length:
+            raise ConfigurationError(
+                "The stream has no such positions.", expected=f"0 to {self.length}", came=f"{start} to {stop}"
+            )
+        positions = torch.arange(start, stop)
+        rows = self.rows_at(positions)
+        found, which = self.shifts_at(positions)
+        keys = (positions if self.fresh else self.data.keys[rows]).to(self.device)
+        images = self.pool.images(rows)
+        if self.framing is not None:
+            images = self.framing(images, keys, seed=self.seed)
+        present = sorted(set(which.tolist()))
+        if len(present) == 1:
+            images = found[present[0]](images, keys, seed=self.seed)
+        else:
+            made = torch.empty_like(images)
+            for number in present:
+                here = (which == number).nonzero()[:, 0].to(self.device)
+                made[here] = found[number](images[here], keys[here], seed=self.seed)
+            images = made
+        labels = None if self.data.labels is None else self.data.labels[rows].to(self.device)
+        return [
+            Batch(
+                images[low : low + size],
+                None if labels is None else labels[low : low + size],
+                keys[low : low + size],
+                _label(found, which[low : low + size]),
+            )
+            for low in range(0, stop - start, size)
+        ]
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self.batches():
+            self.position += len(batch)
+            yield batch
+
+    def batches(self, stop: int | None = None) -> Iterator[Batch]:
+        """Yield the batches from the position on, to `stop` if given, without moving it; CUDA makes them ahead."""
+        return ahead(self._made(self.position, self.length if stop is None else stop), self.device)
+
+    def _made(self, start: int, stop: int) -> Iterator[Batch]:
+        room = BLOCK_VALUES.get(self.device.type, 0) // prod(self.data.shape)
+        block = max(1, min(room, MOST_AT_A_TIME) // self.batch_size) * self.batch_size
+        for low in range(start, stop, block):
+            yield from self._batches(low, min(low + block, stop), self.batch_size)
+
+    def seek(self, position: int) -> None:
+        """Go to a position; iterating goes on from there."""
+        if not 0 <= position <= self.length:
+            raise ConfigurationError(
+                "The stream has no such position.", expected=f"0 to {self.length}", came=str(position)
+            )
+        self.position = position
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with the stream's content."""
+        framing = None if self.framing is None else self.framing.label
+        return digest([self.kind, self.seed, self.length, framing, self.describe(), self.data.fingerprint])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the stream is."""
+        return {"position": self.position, "fingerprint": self.fingerprint}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go where a stream of the same content was."""
+        if state["fingerprint"] != self.fingerprint:
+            raise DataError(
+                "This state belongs to another stream.", expected=self.fingerprint, came=str(state["fingerprint"])
+            )
+        self.seek(int(state["position"]))
+
+
+def _label(found: Sequence[Shift], which: Tensor) -> str:
+    """Name what a batch is under: one shift, a change from one to the next, or many."""
+    names = [found[number].label for number in dict.fromkeys(which.tolist())]
+    return " | ".join(names) if len(names) <= 2 else "mixed"

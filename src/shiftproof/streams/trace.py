@@ -1,0 +1,89 @@
+"""The trace of a model along a stream: right answers and time, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.measures.accuracy import Accuracy
+from shiftproof.measures.trace import WINDOW, area_against, collapse, rolling_accuracy
+from shiftproof.runs import Json, Row
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Per batch: its images, the right answers and the seconds; and the shifts with how many images came under each.
+
+    `resets` counts how often a model that adapts went back to its start.
+    """
+
+    images: tuple[int, ...]
+    right: tuple[int, ...]
+    seconds: tuple[float, ...]
+    shifts: tuple[tuple[str, int], ...]
+    start: int = 0
+    resets: int = 0
+
+    @classmethod
+    def join(cls, rows: Iterable[Row]) -> Trace:
+        """Return the trace whose parts were stored as rows, in order."""
+        images: list[int] = []
+        right: list[int] = []
+        seconds: list[float] = []
+        shifts: list[tuple[str, int]] = []
+        start = resets = 0
+        for number, row in enumerate(rows):
+            start = cast(int, row["start"]) if number == 0 else start
+            resets = cast(int, row["resets"])
+            images += cast("list[int]", row["images"])
+            right += cast("list[int]", row["right"])
+            seconds += [1e-3 * time for time in cast("list[float]", row["milliseconds"])]
+            for label, count in cast("list[tuple[str, int]]", row["shifts"]):
+                if shifts and shifts[-1][0] == label:
+                    shifts[-1] = label, shifts[-1][1] + count
+                else:
+                    shifts.append((label, count))
+        return cls(tuple(images), tuple(right), tuple(seconds), tuple(shifts), start, resets)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right answers over the whole trace."""
+        return Accuracy(sum(self.right), sum(self.images)).value
+
+    @property
+    def seconds_per_batch(self) -> float:
+        """The median time of a batch."""
+        return sorted(self.seconds)[len(self.seconds) // 2]
+
+    def rolling(self, window: int = WINDOW) -> tuple[list[int], list[float]]:
+        """Return where batches end in the stream, and the accuracy over the last `window` images up to there."""
+        ends, accuracy = rolling_accuracy(self.right, self.images, window)
+        return [self.start + int(end) for end in ends], accuracy.tolist()
+
+    def area(self, source: Trace) -> float:
+        """Return the mean difference in accuracy to the source model's trace on the same stream."""
+        return area_against(self.right, self._same(source).right, self.images)
+
+    def collapse(self, source: Trace, window: int = WINDOW) -> int | None:
+        """Return after how many images this model fell below the source model for good; None where it did not."""
+        return collapse(self.right, self._same(source).right, self.images, window=window)
+
+    def to_row(self) -> dict[str, Json]:
+        """Return its numbers."""
+        return {
+            "images": sum(self.images),
+            "right": sum(self.right),
+            "accuracy": self.accuracy,
+            "seconds_per_batch": self.seconds_per_batch,
+        }
+
+    def _same(self, source: Trace) -> Trace:
+        if (source.start, source.images) != (self.start, self.images):
+            raise ConfigurationError(
+                "These traces are not of the same stream.",
+                expected=f"{len(self.images)} batches from position {self.start}",
+                came=f"{len(source.images)} batches from position {source.start}",
+            )
+        return source

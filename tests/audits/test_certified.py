@@ -1,0 +1,157 @@
+"""The sections certified and spectrum: what they plan, measure and say."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+import shiftproof
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.settings import make_settings
+from shiftproof.audits.view import Figure, Table
+from shiftproof.certificates import Smoothed
+from shiftproof.models import BlackBox
+from shiftproof.runs import Cell, Result
+
+
+def scope(images=1000, side=32, **options):
+    return Scope(make_settings(**options), images, side)
+
+
+def certified(label, sigma, radii):
+    cell = Cell("certified", shift=label, sigma=sigma, begin=0, end=len(radii), n0=20, n=250, alpha=0.01, seed=0)
+    return Result(cell, {"images": len(radii), "radii": radii, "samples": 100 * len(radii)}, None, 1.0)
+
+
+def test_certified_tells_the_share_that_is_stable():
+    found = [
+        certified("clean", 0.03, [0.0, 0.02, 0.05, 0.06]),
+        certified("clean", 0.25, [0.0, 0.0, 0.0, 0.1]),
+        certified("fog@3", 0.03, [0.0, 0.0, 0.0, 0.04]),
+        certified("fog@3", 0.25, [0.0, 0.0, 0.0, 0.0]),
+    ]
+    view = section("certified").view(found)
+    assert "Within an L2 distance of 0.03, 50.0% of clean images" in view.verdict[0].text
+    assert "25.0% under fog" in view.verdict[0].text
+    assert view.numbers["certified_accuracy"] == 0.5
+    assert view.numbers["acr"] == pytest.approx(0.13 / 4)
+    assert view.numbers["acr.fog@3"] == pytest.approx(0.01)
+    assert any("not trained with such noise" in note for note in view.notes)
+    figure, table = view.blocks
+    assert isinstance(figure, Figure)
+    assert isinstance(table, Table)
+    assert [trace["name"] for trace in figure.plot["data"]] == ["clean", "fog@3"]
+    assert figure.plot["data"][0]["y"][0] == 75
+    assert len(table.rows) == 4
+    json.dumps(figure.plot, allow_nan=False)
+
+
+def test_a_model_trained_with_noise_is_told_by_the_larger_noise():
+    view = section("certified").view(
+        [certified("clean", 0.03, [0.06, 0.06]), certified("clean", 0.25, [0.5, 0.3]), certified("fog@3", 0.25, [0.0])]
+    )
+    assert "Within an L2 distance of 0.25, 100.0%" in view.verdict[0].text
+    assert not any("not trained" in note for note in view.notes)
+
+
+def test_certified_measures_what_the_shell_certifies():
+    data = shiftproof.load_data("demo").take(4)
+    model = shiftproof.load_model("demo")
+    row = section("certified").measure(
+        Cell("certified", shift="clean", sigma=0.03, begin=1, end=4, n0=20, n=100, alpha=0.01, seed=0),
+        Subject(model, data, "cpu", 32),
+    )
+    (batch,) = data.subset([1, 2, 3]).batches(3)
+    made = Smoothed(model, 0.03).certify(batch.images, batch.labels, keys=batch.keys, n0=20, n=100, alpha=0.01)
+    radii: Any = row["radii"]
+    assert radii == pytest.approx([each.radius for each in made], abs=1e-6)
+    assert all(written <= each.radius for written, each in zip(radii, made, strict=True))
+    assert sum(radii) > 0
+
+
+def test_a_model_that_cannot_be_certified_gets_a_note_and_no_failure():
+    data = shiftproof.load_data("demo").take(4)
+    box = BlackBox(lambda images: torch.rand(len(images), 10))
+    cell = Cell("certified", shift="clean", sigma=0.03, begin=0, end=4, n0=20, n=100, alpha=0.01, seed=0)
+    row = section("certified").measure(cell, Subject(box, data, "cpu", 32))
+    view = section("certified").view([Result(cell, row, None, 1.0)])
+    assert any("stochastic" in note for note in view.notes)
+
+
+@pytest.mark.parametrize("name", ["certified", "spectrum"])
+def test_plans_are_small_and_fit_the_images(name):
+    cells = list(section(name).plan(scope(images=10)))
+    assert len(cells) == len(set(cells)) > 5
+    for cell in cells:
+        assert int(str(cell.parameters.get("end", cell.parameters.get("images")))) <= 10
+    assert list(section(name).plan(scope(shifts=["pixelate"], severities=[2])))
+
+
+def test_certified_takes_fog_and_a_blur():
+    labels = {str(cell["shift"]) for cell in section("certified").plan(scope())}
+    assert labels == {"clean", "fog@3", "defocus_blur@3"}
+
+
+def tallied(task, label, right, side=32, step=16):
+    row = {"images": 10, "right": right, "confidence": 0.5, "hits": ""}
+    return Result(Cell(task, shift=label, images=10, seed=0, side=side, step=step), row, None, 1.0)
+
+
+def test_spectrum_tells_the_weakest_band():
+    waves = {(0, 0): 9, (0, 16): 2, (16, 0): 1, (16, 16): 0}
+    found = [tallied("spectrum.wave", f"fourier_basis[i={i},j={j}]", right) for (i, j), right in waves.items()]
+    found += [tallied("spectrum.set", f"power_law[eps=8,center={c},alpha=1]", right) for c, right in ((1, 8), (9, 2))]
+    shares = {"low": 0.1, "mid": 0.3, "high": 0.6}
+    about = Cell("spectrum.amplitude", shift="gaussian_noise@3", images=10, seed=0, side=32, step=16)
+    found.append(Result(about, {"shares": shares}, None, 1.0))
+    view = section("spectrum").view(found)
+    assert (
+        "Most sensitive to high frequencies: under a wave there 10.0% are right, 90.0% at low" in view.verdict[0].text
+    )
+    assert view.numbers["spectrum.high"] == pytest.approx(0.1)
+    assert view.numbers["worst_wave_accuracy"] == 0
+    heat, sets, bars = view.blocks
+    assert isinstance(heat, Figure)
+    assert isinstance(sets, Figure)
+    assert isinstance(bars, Figure)
+    assert heat.plot["data"][0]["z"][1] == [20, 90, 20]
+    assert "Noise around 9 cycles" in sets.title
+    assert bars.table.rows == (("gaussian noise", 0.1, 0.3, 0.6),)
+    for block in (heat, sets, bars):
+        json.dumps(block.plot, allow_nan=False)
+
+
+def test_an_even_model_is_not_called_sensitive():
+    found = [tallied("spectrum.wave", f"fourier_basis[i=0,j={j}]", 8) for j in (0, 8, 16)]
+    assert "about the same" in section("spectrum").view(found).verdict[0].text
+
+
+@pytest.mark.parametrize("shape", [(3, 12, 20), (1, 17, 13)])
+def test_spectrum_measures_oblong_images(shape):
+    images = torch.rand(6, *shape, generator=torch.Generator().manual_seed(0))
+    data = shiftproof.load_data((images, [0, 1, 0, 1, 0, 1]))
+    box = BlackBox(lambda batch: torch.stack([batch.flatten(1).mean(1), batch.flatten(1).std(1)], 1))
+    chosen = section("spectrum")
+    cells = list(chosen.plan(scope(images=6, side=data.side, shifts=["contrast"])))
+    found = [Result(cell, chosen.measure(cell, Subject(box, data, "cpu", 8)), None, 0.1) for cell in cells]
+    view = chosen.view(found)
+    assert set(view.numbers) == {"spectrum.low", "spectrum.mid", "spectrum.high", "worst_wave_accuracy"}
+
+
+def test_both_sections_in_an_audit(tmp_path):
+    result = shiftproof.audit(
+        lambda images: images.mean((2, 3)).repeat(1, 4)[:, :10],
+        "demo",
+        out=tmp_path,
+        images=20,
+        sections=["spectrum", "certified"],
+        shifts=["fog"],
+        severities=[3],
+    )
+    assert not result.failures
+    assert {"acr", "certified_accuracy", "spectrum.low"} <= set(result.numbers)
+    text = result.report.read_text()
+    assert "What is guaranteed" in text
+    assert "Which frequencies" in text

@@ -1,0 +1,139 @@
+"""Endurance: the run over methods, and what the audit's section says of traces."""
+
+import json
+from typing import Any
+
+import pytest
+
+from shiftproof.audits.endurance import endure, make_adapter, show
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.settings import make_settings
+from shiftproof.audits.traces import trace_figure
+from shiftproof.data import load_data
+from shiftproof.errors import ConfigurationError
+from shiftproof.models import BlackBox, load_model
+from shiftproof.runs import Cell, Result
+from shiftproof.runs.plan import canonical
+from shiftproof.streams import Trace
+
+RUN: dict[str, Any] = {
+    "stream": "gradual",
+    "shifts": ["contrast"],
+    "images": 96,
+    "speed": 30,
+    "batch_size": 32,
+    "device": "cpu",
+}
+
+
+def trace(*right, images=100):
+    return Trace((images,) * len(right), right, (0.1,) * len(right), (("fog@3", images * len(right)),))
+
+
+def result(method, *right):
+    row = {
+        "images": 100 * len(right),
+        "right": sum(right),
+        "resets": 0,
+        "batches": {"images": [100] * len(right), "right": list(right), "shifts": [["fog@3", 100 * len(right)]]},
+        "milliseconds": [10.0] * len(right),
+    }
+    return Result(Cell("endurance", method=method), row, None, 1.0)
+
+
+def test_methods_run_beside_the_source_and_resume(tmp_path, capsys):
+    first = endure("demo", "demo", out=tmp_path, methods=["tent", "guard"], **RUN)
+    assert list(first.traces) == ["source", "tent", "guard"]
+    again = endure("demo", "demo", out=tmp_path, methods=["tent", "guard"], **RUN)
+    assert again.traces == first.traces
+    rows = json.loads((tmp_path / "endurance.json").read_text())["rows"]
+    assert rows == first.to_rows()
+    assert rows[0]["area_against_source"] == 0
+    show(first)
+    said = capsys.readouterr().out
+    assert "guard" in said
+    assert "against source" in said
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same_traces(tmp_path):
+    one = endure("demo", "demo", out=tmp_path / "one", methods=["tent"], **RUN)
+    two = endure("demo", "demo", out=tmp_path / "two", methods=["tent"], workers=2, **RUN)
+    assert [found.right for found in one.traces.values()] == [found.right for found in two.traces.values()]
+
+
+def test_learning_rates_scale_and_guard_is_eta_that_goes_back(tmp_path):
+    model = load_model("demo")
+    plain, fast = (make_adapter(model, "tent", preset="cifar", lr_scale=scale) for scale in (1.0, 10.0))
+    assert fast.options.lr == pytest.approx(10 * plain.options.lr)
+    guard = make_adapter(model, "guard", preset="cifar")
+    assert guard.method.name == "eta"
+    assert guard.options.reset == "guard"
+    assert "lr" not in make_adapter(model, "bn", preset="cifar", lr_scale=10.0).options
+
+
+def test_a_black_box_can_only_be_itself(tmp_path):
+    box = BlackBox(lambda images: images.mean((2, 3)).repeat(1, 4)[:, :10])
+    found = endure(box, "demo", out=tmp_path, methods=["tent"], **RUN)
+    assert list(found.traces) == ["source"]
+    assert "black box" in found.reasons["tent"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"methods": ["tnet"]}, {"stream": "cc"}, {"images": 0}, {"workers": 0}, {"lr_scale": 0.0}, {"shifts": ["fgo"]}],
+)
+def test_wrong_options_are_refused(tmp_path, options):
+    with pytest.raises(ConfigurationError):
+        endure("demo", "demo", out=tmp_path, **{**RUN, **options})
+
+
+def test_the_section_measures_every_method_on_one_stream():
+    scope = Scope(make_settings(shifts=["contrast", "fog"], methods=["bn"], images=40), images=40, side=32)
+    cells = list(section("endurance").plan(scope))
+    assert [cell["method"] for cell in cells] == ["source", "bn"]
+    assert cells[0]["images"] == 400
+    subject = Subject(load_model("demo"), load_data("demo").take(40), "cpu", 64)
+    rows = [json.loads(canonical(section("endurance").measure(cell, subject))) for cell in cells]
+    view = section("endurance").view([Result(cell, row, None, 1.0) for cell, row in zip(cells, rows, strict=True)])
+    assert view.numbers["endurance.bn"] == pytest.approx((rows[1]["right"] - rows[0]["right"]) / 400)
+
+
+def test_a_black_box_gets_a_note():
+    cell = Cell("endurance", method="tent", images=64, speed=64, shifts=["fog", "contrast"], seed=0)
+    subject = Subject(BlackBox(lambda images: images.mean((2, 3))), load_data("demo").take(40), "cpu", 64)
+    row = section("endurance").measure(cell, subject)
+    assert row == {"applies": False, "reason": "The model is a black box: it has no layers that can adapt."}
+    view = section("endurance").view([Result(cell, row, None, 1.0)])
+    assert "black box" in view.notes[0]
+
+
+def test_the_verdict_names_who_falls_and_who_stays():
+    view = section("endurance").view(
+        [
+            result("source", *[50] * 100),
+            result("tent", *[70] * 30, *[10] * 70),
+            result("rdumb", *[58] * 100),
+        ]
+    )
+    (said,) = view.verdict
+    assert "tent falls below the unadapted model after" in said.text
+    assert "rdumb stays 8.0 points above it" in said.text
+    assert said.level == "watch"
+    assert view.numbers["endurance.collapsed"] == 1
+    assert view.numbers["endurance.rdumb"] == pytest.approx(0.08)
+    steady = section("endurance").view([result("source", *[50] * 100), result("rdumb", *[58] * 100)])
+    assert steady.verdict[0].level == "good"
+
+
+def test_the_figure_has_a_line_per_method_and_a_cross_per_collapse():
+    traces = {"source": trace(*[50] * 60), "tent": trace(*[70] * 20, *[5] * 40), "rdumb": trace(*[60] * 60)}
+    figure = trace_figure(traces, 1000)
+    lines = [entry for entry in figure.plot["data"] if entry["mode"] == "lines"]
+    crosses = [entry for entry in figure.plot["data"] if entry["mode"] == "markers"]
+    assert [line["name"] for line in lines] == ["source", "tent", "rdumb"]
+    assert [cross["name"] for cross in crosses] == ["tent falls"]
+    assert "tent falls below the unadapted model" in figure.title
+    assert figure.table.rows[1][5] == traces["tent"].collapse(traces["source"], 1000)
+    assert "no method falls" in trace_figure({"source": traces["source"], "rdumb": traces["rdumb"]}, 1000).title

@@ -1,0 +1,97 @@
+"""The section on estimates without labels: what it plans, measures and says."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shiftproof import audit, load_data, load_model
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.label_free import SIZES
+from shiftproof.audits.settings import make_settings
+from shiftproof.models import BlackBox
+from shiftproof.runs import Cell, Result
+
+REFERENCE = {"accuracy": 0.9, "confidence": 0.95, "confidence_threshold": 0.5, "entropy_threshold": None,
+             "temperature": 1.2}  # fmt: skip
+COMMON = {"images": 100, "viewed": 30, "views": 3, "seed": 0}
+
+
+def results(truth, wrong=0.0):
+    """Rows in which accuracy is 2 c - 1 for a mean confidence c, and a target that is off by `wrong`."""
+    made = [Result(Cell("label_free.reference", **COMMON), REFERENCE, None, 1.0)]
+
+    def add(half, label, accuracy, off=0.0, **more):
+        row = {"accuracy": accuracy, "statistics": {"confidence": (accuracy + off + 1) / 2, "invariance": 0.8},
+               "entropy_difference": 0.02, **more}  # fmt: skip
+        made.append(Result(Cell(f"label_free.{half}", shift=label, **COMMON), row, None, 1.0))
+
+    add("source", "clean", 0.9)
+    for kind in range(6):
+        add("source", f"kind{kind}@2", 0.7 - 0.01 * kind)
+        add("source", f"kind{kind}@5", 0.2 + 0.02 * kind)
+    add("target", "clean", 0.9)
+    for label, accuracy in truth.items():
+        add("target", label, accuracy, wrong, auroc_invariance=0.6, auroc_confidence=0.8)
+    return made
+
+
+def test_a_model_that_can_be_followed_is_told_so():
+    view = section("label_free").view(results({"fog@1": 0.8, "fog@5": 0.4, "contrast@5": 0.3}))
+    assert "followed to within 0.0 points" in view.verdict[0].text
+    assert view.verdict[0].level == "good"
+    assert view.numbers["label_free_error"] == pytest.approx(0, abs=1e-9)
+    assert view.numbers["label_free_error.calibrated_confidence"] == pytest.approx(0, abs=1e-9)
+    assert view.numbers["label_free_rank_correlation"] == pytest.approx(1.0)
+    assert view.numbers["ood_auroc_invariance"] == pytest.approx(0.6)
+    assert view.numbers["label_free_error.average_confidence"] == pytest.approx(np.mean([0.1, 0.3, 0.35]))
+    figure: Any = view.blocks[0]
+    json.dumps(figure.plot, allow_nan=False)
+
+
+def test_a_model_that_cannot_is_told_so_too():
+    view = section("label_free").view(results({"fog@1": 0.6, "fog@5": 0.3}, wrong=0.2))
+    assert "20.0 points off" in view.verdict[0].text
+    assert view.verdict[0].level == "bad"
+    assert "drop=0.40" in view.notes[-1]
+
+
+def test_lines_are_never_drawn_through_tested_shifts():
+    for names in (["common"], ["bar"], ["holdout", "common", "bar"]):
+        scope = Scope(make_settings(shifts=names), images=1000, side=32)
+        cells = list(section("label_free").plan(scope))
+        kinds = {
+            half: {str(cell["shift"]).partition("@")[0] for cell in cells if cell.task == f"label_free.{half}"}
+            for half in ("source", "target")
+        }
+        assert kinds["source"] & kinds["target"] == {"clean"}
+
+
+def test_few_images_are_not_enough():
+    scope = Scope(make_settings(), images=99, side=32)
+    assert not list(section("label_free").plan(scope))
+    full = Scope(make_settings(budget="full"), images=100_000, side=32)
+    assert {cell["images"] for cell in section("label_free").plan(full)} == {SIZES["full"].images}
+
+
+def test_a_black_box_is_measured_without_its_statistics():
+    model = load_model("demo")
+    data = load_data("demo").take(100)
+    subject = Subject(BlackBox(lambda x: model(x).detach().numpy()), data, "cpu", 64)
+    row: Any = section("label_free").measure(
+        Cell("label_free.target", shift="fog@5", images=50, viewed=5, views=1, seed=0), subject
+    )
+    assert "drift" not in row["statistics"]
+    assert 0 < row["accuracy"] < 1
+    json.dumps(row, allow_nan=False)
+
+
+def test_an_audit_has_the_section(tmp_path):
+    result = audit("demo", "demo", out=tmp_path, sections=["label_free"], images=100, shifts=["contrast"])
+    assert not result.failures
+    assert result.numbers["label_free_error"] < 0.2
+    assert all(math.isfinite(value) for value in result.numbers.values())
+    assert "Would you know" in result.report.read_text()

@@ -1,0 +1,115 @@
+"""The section `worst_case`: what it plans, measures and says."""
+
+import numpy as np
+import pytest
+import torch
+
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.worst_case import SIMILARITY, SIZES
+from shiftproof.audits.settings import make_settings
+from shiftproof.audits.view import Figure, Gallery, Table
+from shiftproof.models import BlackBox
+from shiftproof.runs import Cell, Json, Result
+from shiftproof.searchers import make_space, search
+from shiftproof.searchers.uniform import draw_tuples
+from tests.searchers.models import Greenness, pictures
+
+COMMON: dict[str, Json] = {"space": "cifar", "length": 5, "images": 40}
+
+
+def subject(model):
+    return Subject(model, pictures(40), "cpu", 16)
+
+
+def random_cell(first, last):
+    return Cell("worst_case.random", **COMMON, first=first, last=last, seed=0)
+
+
+def evolution_cell(run=0, budget=20):
+    return Cell("worst_case.evolution", **COMMON, budget=budget, run=run, seed=0)
+
+
+def measured(cells, model):
+    one = section("worst_case")
+    return [Result(cell, one.measure(cell, subject(model)), None, 1.0) for cell in cells]
+
+
+@pytest.mark.parametrize("budget", SIZES)
+def test_the_plan_has_as_many_tuples_and_images_as_the_budget_says(budget):
+    for images in (30, 100_000):
+        cells = list(section("worst_case").plan(Scope(make_settings(budget=budget), images, 32)))
+        drawn = [
+            number
+            for cell in cells
+            if cell.task == "worst_case.random"
+            for number in range(int(str(cell["first"])), int(str(cell["last"])))
+        ]
+        assert drawn == list(range(SIZES[budget].random))
+        assert sum(cell.task == "worst_case.evolution" for cell in cells) == SIZES[budget].runs
+        assert {cell["images"] for cell in cells} == {min(images, SIZES[budget].images)}
+
+
+def test_random_tuples_are_those_of_a_random_search():
+    rows = [result.row for result in measured([random_cell(0, 6), random_cell(6, 9)], Greenness())]
+    found = [value for row in rows for value in row["trials"]["fitness"]]
+    data = pictures(40)
+    whole = search(Greenness(), data, searcher="random", budget=9)
+    assert found == whole.trace.fitness().tolist()
+    assert rows[0]["clean"] == whole.clean
+
+
+def test_a_black_box_is_searched_like_a_network():
+    cells = [random_cell(0, 4), evolution_cell()]
+    box = BlackBox(Greenness().forward, name="box")
+    assert [result.row for result in measured(cells, box)] == [result.row for result in measured(cells, Greenness())]
+
+
+def test_what_is_said_follows_from_what_was_measured():
+    results = measured([random_cell(0, 10), random_cell(10, 20), evolution_cell(0), evolution_cell(1)], Greenness())
+    view = section("worst_case").view(results)
+    trials = [
+        (fitness, similarity)
+        for result in results
+        for fitness, similarity in zip(*(result.row["trials"][name] for name in ("fitness", "similarity")), strict=True)
+    ]
+    kept = min(fitness for fitness, similarity in trials if similarity >= SIMILARITY)
+    assert view.numbers["worst_case_accuracy"] == kept
+    assert view.numbers["worst_case_unconstrained_accuracy"] == min(trials)[0]
+    assert view.numbers["worst_case_loss"] == pytest.approx(results[0].row["clean"] - kept)
+    random = [value for result in results[:2] for value in result.row["trials"]["fitness"]]
+    assert view.numbers["worst_case_random_quantile"] == pytest.approx(np.quantile(random, 0.001))
+    assert f"{100 * kept:.1f}%" in view.verdict[0].text
+    assert view.tiles[0].value == f"{100 * kept:.1f}%"
+    density, progress, worst, gallery = view.blocks
+    assert isinstance(density, Figure)
+    assert sum(int(row[2] or 0) for row in density.table.rows) == 20
+    assert isinstance(progress, Figure)
+    assert [curve["name"] for curve in progress.plot["data"]] == ["random", "evolution, run 1", "evolution, run 2"]
+    assert isinstance(worst, Table)
+    assert worst.rows[0][1] == min(trials)[0]
+    assert isinstance(gallery, Gallery)
+    assert {picture.caption for picture in gallery.pictures} == {"before", "after"}
+
+
+def test_a_model_that_nothing_hurts_is_told_so():
+    class First(torch.nn.Module):
+        def forward(self, images):
+            return torch.tensor([[1.0, 0.0]]).expand(len(images), 2)
+
+    view = section("worst_case").view(measured([random_cell(0, 5), evolution_cell()], First()))
+    assert view.verdict[0].level == "good"
+    assert "No chain of 5 colour edits that was tried costs more than 0.0 points" in view.verdict[0].text
+
+
+def test_what_runs_beside_random_search_does_not_matter():
+    only = section("worst_case").view(measured([random_cell(0, 5)], Greenness()))
+    assert only.numbers["worst_case_accuracy"] <= 1
+    alone = section("worst_case").view(measured([evolution_cell()], Greenness()))
+    assert "worst_case_random_quantile" not in alone.numbers
+
+
+def test_space_and_tuples_are_the_searchers_own():
+    space = make_space("cifar")
+    (result,) = measured([random_cell(0, 3)], Greenness())
+    assert result.row["trials"]["words"] == [space.words(genes) for genes in draw_tuples(space, 5, range(3))]

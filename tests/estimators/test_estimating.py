@@ -1,0 +1,202 @@
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shiftproof
+from shiftproof import load_data, load_model
+from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.estimators import (
+    METHODS,
+    Calibration,
+    Estimator,
+    agreement,
+    atc,
+    average_confidence,
+    difference_of_confidences,
+)
+from shiftproof.estimators.calibration import CALIBRATED, Copy
+from shiftproof.estimators.statistics import Reference
+from shiftproof.measures import ErrorLine
+from shiftproof.models import BlackBox
+from tests.estimators.networks import Brightness, images
+
+SHIFTS = [f"{name}@{level}" for name in ("saturate", "spatter", "gaussian_blur", "speckle_noise") for level in (2, 5)]
+
+
+@pytest.fixture(scope="module")
+def demo():
+    source = load_data("demo-source").take(120)
+    return Estimator.fit(load_model("demo"), source, shifts=SHIFTS, n=2, images=120)
+
+
+def test_every_method_answers_with_an_interval_around_its_value(demo):
+    result = demo(load_data("demo").take(150), other=load_model("demo"))
+    everything = (result, *result.others)
+    assert {one.method for one in everything} == set(METHODS)
+    for one in everything:
+        assert 0 <= one.low <= one.accuracy <= one.high <= 1
+        json.dumps(one.to_row(), allow_nan=False)
+    by_name = {one.method: one for one in everything}
+    assert by_name["agreement"].accuracy == 1.0  # a model agrees with itself
+    assert result.error == min(one.error for one in everything if one.error is not None and one.trusted)
+
+
+def test_labels_of_the_target_are_never_looked_at(demo):
+    target = load_data("demo").take(60)
+    wrong: Any = load_data("demo").take(60)
+    wrong.labels = (wrong.labels + 1) % 10
+    assert demo(target) == demo(wrong)
+
+
+def test_a_damaged_set_is_expected_to_do_worse(demo):
+    target = load_data("demo").take(150)
+    batch: Any = next(iter(target.batches(150)))
+    damaged = shiftproof.corrupt(batch.images, "gaussian_noise@5", keys=batch.keys)
+    truth = float((load_model("demo")(damaged).argmax(1) == batch.labels).float().mean())
+    found = demo(damaged)
+    assert demo(target).accuracy - found.accuracy > 0.3
+    assert found.accuracy == pytest.approx(truth, abs=0.15)
+
+
+def test_a_set_of_few_classes_is_not_taken_for_a_collapse(demo):
+    data: Any = load_data("demo")
+    two = data.subset(((data.labels == 3) | (data.labels == 8)).nonzero()[:, 0])
+    combined = demo(two, method="combined")
+    assert "classes in another mix" in " ".join(combined.warnings)
+    assert demo(two).method != "combined"
+
+
+def test_one_answer_to_everything_is_not_trusted(demo):
+    found = demo(torch.full((60, 3, 32, 32), 0.5))
+    assert "same answer" in " ".join(found.warnings)
+
+
+def test_atc_reads_scores_or_logits():
+    rng = np.random.default_rng(0)
+    source, target = rng.normal(size=(200, 4)) * 3, rng.normal(size=(300, 4)) * 2
+    correct = rng.random(200) < 0.7
+    from shiftproof.measures.estimation import negative_entropy
+
+    by_logits = atc(source, correct, target, score="entropy")
+    assert by_logits == atc(negative_entropy(source), correct, negative_entropy(target), score="entropy")
+    assert by_logits.method == "atc_entropy"
+
+
+def test_atc_of_perfect_and_hopeless_sources():
+    scores = np.linspace(0, 1, 60)
+    assert atc(scores, np.ones(60, bool), scores - 5).accuracy == 1.0
+    assert "no error" in " ".join(atc(scores, np.ones(60, bool), scores).warnings)
+    assert atc(scores, np.zeros(60, bool), scores + 5).accuracy == 0.0
+    assert "equal" in " ".join(atc(np.ones(60), scores > 0.3, scores).warnings)
+
+
+def test_confidence_methods_are_their_formulas():
+    source, target = np.array([0.9, 0.7]), np.array([0.6, 0.5])
+    assert average_confidence(target).accuracy == pytest.approx(0.55)
+    doc = difference_of_confidences(source, [True, False], target)
+    assert doc.accuracy == pytest.approx(0.5 - (0.8 - 0.55))
+    assert agreement([[1, 0], [0, 1], [1, 0]], [[2, 0], [1, 0], [3, 1]]).accuracy == pytest.approx(2 / 3)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    held = 0
+    for trial in range(60):
+        correct, sure = rng.random(300) < 0.7, rng.random(300)
+        found = atc(sure, correct, rng.random(300), seed=trial)
+        held += found.low <= 0.7 <= found.high
+    assert held >= 52  # 95% of 60 is 57
+
+
+def copies(slope=0.8, offset=0.1, kinds=6, noise=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    made = []
+    for kind in range(kinds):
+        for severity in (1, 3, 5):
+            value = 1 - 0.1 * severity - 0.02 * kind
+            accuracy = slope * value + offset + noise * rng.normal()
+            made.append(Copy(f"kind{kind}@{severity}", accuracy, 100, {"invariance": value}))
+    return tuple(made)
+
+
+REFERENCE = Reference(accuracy=0.9, confidence=0.9, confidence_threshold=0.5, entropy_threshold=-1.0)
+
+
+def test_a_calibrated_line_is_the_least_squares_line():
+    made = Calibration(REFERENCE, copies(noise=0.05))
+    line = ErrorLine.fit(
+        [copy.statistics["invariance"] for copy in made.copies], [copy.accuracy for copy in made.copies]
+    )
+    assert made.predict("invariance", {"invariance": 0.66}) == pytest.approx(float(line.predict(0.66)))
+
+
+def test_held_out_error_leaves_out_the_whole_kind():
+    exact = Calibration(REFERENCE, copies())
+    assert exact.errors["invariance"] == pytest.approx(0.0, abs=1e-12)
+    strange = Copy("odd@1", 0.1, 100, {"invariance": 0.7}), Copy("odd@5", 0.1, 100, {"invariance": 0.7})
+    made = Calibration(REFERENCE, (*copies(), *strange))
+    # Drawn without either odd copy, the line is exact, and off by the same for both.
+    assert made.residuals("invariance")[-2:] == pytest.approx([0.1 - 0.66, 0.1 - 0.66])
+
+
+def test_calibrations_are_written_and_read(demo):
+    row = json.loads(json.dumps(demo.calibration.to_row(), allow_nan=False))
+    assert Calibration.from_row(row) == demo.calibration
+    perfect = Calibration(Reference(1.0, 0.9, -math.inf, -math.inf), ())
+    assert Calibration.from_row(json.loads(json.dumps(perfect.to_row(), allow_nan=False))) == perfect
+
+
+def test_too_few_kinds_cannot_be_calibrated_on():
+    made = Calibration(REFERENCE, copies(kinds=3))
+    assert not set(made.methods()) & set(CALIBRATED)
+    with pytest.raises(ConfigurationError, match="cannot be calibrated"):
+        made.predict("invariance", {"invariance": 0.5})
+
+
+def test_a_black_box_is_estimated_by_its_outputs():
+    model = load_model("demo")
+    box = BlackBox(lambda x: model(x).detach().numpy())
+    made = Estimator.fit(box, load_data("demo-source").take(60), shifts=SHIFTS[1::2], n=1, images=60)
+    assert "bn_distance" not in made.calibration.methods()
+    assert made(load_data("demo").take(60)).accuracy > 0.6
+    with pytest.raises(ConfigurationError, match="cannot be used here"):
+        made(load_data("demo").take(60), method="bn_distance")
+
+
+def labelled(count=60, classes=3):
+    return load_data((images(count, side=32), torch.arange(count) % classes))
+
+
+@pytest.mark.parametrize(
+    ("model", "source", "kind", "told"),
+    [
+        (Brightness(), lambda: load_data(images(10, side=32)), DataError, "source has no labels"),
+        (Brightness(), lambda: labelled(classes=1), DataError, "same label"),
+        (Brightness(), lambda: labelled(classes=7), DataError, "do not fit"),
+        (lambda x: Brightness()(x).softmax(1), labelled, ModelError, "probabilities, not logits"),
+        (lambda x: Brightness()(x) * math.nan, labelled, ModelError, "returns NaN"),
+        (lambda x: Brightness()(x).argmax(1), labelled, ModelError, "wrong shape"),
+    ],
+)
+def test_bad_sources_and_models_are_told(model, source, kind, told):
+    with pytest.raises(kind, match=told):
+        Estimator.fit(load_model(model), source(), shifts=SHIFTS, n=1)
+
+
+def test_bad_options_are_told(demo):
+    with pytest.raises(ConfigurationError, match="no method of estimation named 'act'"):
+        demo(load_data("demo").take(10), method="act")
+    with pytest.raises(ConfigurationError, match="second model"):
+        shiftproof.estimate("demo", "demo", method="agreement")
+    with pytest.raises(DataError, match="NaN"):
+        atc([0.1, math.nan], [True, False], [0.2])
+    with pytest.raises(DataError, match="cannot be used"):
+        average_confidence([])
+    with pytest.raises(DataError, match="do not answer alike"):
+        agreement([[1.0, 2.0]], [[1.0, 2.0, 3.0]])
+    with pytest.raises(DataError, match="right or wrong"):
+        difference_of_confidences([0.5, 0.6], [True], [0.5])

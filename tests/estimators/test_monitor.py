@@ -1,0 +1,227 @@
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shiftproof import load_data, load_model
+from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.estimators import Calibration, Monitor
+from shiftproof.estimators.calibration import Copy
+from shiftproof.estimators.drift import Drift, pooled
+from shiftproof.estimators.evidence import as_batches, observe
+from shiftproof.estimators.hysteresis import Hysteresis
+from shiftproof.estimators.statistics import Reference, summarize, values_of
+from shiftproof.estimators.status import Status
+from shiftproof.models import collect_statistics
+from shiftproof.shifts import parse
+from tests.estimators.networks import Brightness, constant, images
+
+REFERENCE = Reference(accuracy=0.9, confidence=0.9, confidence_threshold=0.5, entropy_threshold=-1.0)
+
+
+def calibration():
+    """Return copies in which accuracy is 2 c - 1 for a mean confidence of c, which a window must find again."""
+    made = [Copy("clean", 0.9, 100, {"confidence": 0.95, "drift": 0.5})]
+    made += [
+        Copy(f"kind{kind}@{k}", 2 * sure - 1, 100, {"confidence": sure, "drift": 0.5 + k})
+        for kind in range(5)
+        for k, sure in enumerate((0.9, 0.8 - 0.01 * kind, 0.6 + 0.01 * kind))
+    ]
+    return Calibration(REFERENCE, tuple(made))
+
+
+def sure(level):
+    """Return a model that gives every image the same confidence in class 1 of 2."""
+    logit = float(np.log(level / (1 - level)))
+    return lambda x: torch.tensor([[0.0, logit]]).repeat(len(x), 1)
+
+
+def monitor(model, **options):
+    return Monitor(model, calibration(), **{"window": 100, "share": 0.0, **options})
+
+
+def test_answers_are_the_models_own():
+    model = Brightness()
+    watched = Monitor(model, calibration(), window=100)
+    set_ = images(30)
+    torch.testing.assert_close(watched(set_), model(set_), rtol=0, atol=0)
+    assert watched.seen == 30
+
+
+def test_the_window_estimates_what_is_in_it():
+    watched = monitor(sure(0.9))
+    for _ in range(10):
+        watched(images(20))
+    status = watched.status()
+    assert status.method == "calibrated_confidence"
+    assert status.accuracy == pytest.approx(0.8, abs=1e-6)
+    assert status.low <= status.accuracy <= status.high
+    assert (status.seen, status.window) == (200, 100)
+    assert status.classes == (0.0, 1.0)
+    assert status.entropy == pytest.approx(-(0.9 * np.log(0.9) + 0.1 * np.log(0.1)), abs=1e-6)
+    watched.model = sure(0.8)
+    for _ in range(5):
+        watched(images(20))
+    assert watched.status().accuracy == pytest.approx(0.6, abs=1e-6)  # nothing of before is left in it
+
+
+def test_the_alarm_rises_with_trouble_stays_and_falls_after_it():
+    watched = monitor(sure(0.94), patience=2)
+
+    def serve(level, batches=10):
+        watched.model = sure(level)
+        raised = []
+        for _ in range(batches):
+            watched(images(20))
+            raised.append(watched.status().alarms["accuracy"])
+        return raised
+
+    assert not any(serve(0.94))
+    fog = serve(0.8)
+    assert not fog[0]
+    assert fog[-1]
+    assert fog == sorted(fog)  # it rises once
+    assert all(serve(0.915))  # 7 points below the source: not bad enough to rise, not good enough to fall
+    clear = serve(0.94)
+    assert clear[0]
+    assert not clear[-1]
+
+
+@given(st.lists(st.floats(0, 1), max_size=60), st.integers(1, 4))
+def test_hysteresis_needs_patience_both_ways(signals, patience):
+    alarm, history = Hysteresis(high=0.6, low=0.3, patience=patience), []
+    for signal in signals:
+        before, alarm = alarm, alarm.step(signal)
+        history.append(signal)
+        last = history[-patience:]
+        if alarm.raised and not before.raised:
+            assert len(last) == patience
+            assert min(last) > 0.6
+        if before.raised and not alarm.raised:
+            assert max(last) < 0.3
+            assert len(last) == patience
+    if len(signals) >= patience and all(signal > 0.6 for signal in signals):
+        assert alarm.raised
+
+
+def test_sampled_inputs_are_looked_at_through_views():
+    watched = Monitor(Brightness(), calibration(), window=200, share=0.5, n=4, neighborhood="brightness")
+    for seed in range(4):
+        watched(images(50, seed))
+    status: Any = watched.status()
+    looked = len(watched._values["invariance"])
+    assert 70 < looked < 130
+    assert 1 / 3 <= status.invariance < 1
+    assert monitor(constant).status().invariance is None
+
+
+def test_drift_is_that_of_the_statistics_of_the_batches():
+    model, set_ = Brightness(), images(60)
+    drift = Drift(model)
+    for part in set_.split([10, 30, 20]):
+        with drift.taking(len(part)), torch.no_grad():
+            model(part)
+    for found, expected in zip(pooled(drift._recent), collect_statistics(model, [set_]), strict=True):
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-5)
+        np.testing.assert_allclose(found.var, expected.var, rtol=1e-4)
+        assert found.images == expected.images == 60
+    evidence = observe(model, as_batches(set_), drift=True)
+    assert drift.mean() == pytest.approx(evidence.drift, rel=1e-4)
+    darker = Drift(model)
+    with darker.taking(60), torch.no_grad():
+        model(set_ * 0.3)
+    assert darker.by_layer()["norm"] > 2 * drift.by_layer()["norm"]
+
+
+def test_the_drift_alarm_rises_when_statistics_move():
+    watched = monitor(Brightness(), drift_every=1, patience=1)
+    for seed in range(3):
+        watched(images(60, seed))
+    assert not watched.alarms["drift"].raised
+    for seed in range(8):
+        watched(images(60, seed) * 0.2)
+    assert watched.alarms["drift"].raised
+    assert set(watched.status().drift) == {"norm"}
+
+
+def test_a_restored_monitor_goes_on_as_if_nothing_had_happened(tmp_path):
+    model = Brightness()
+    options: dict[str, Any] = {"window": 100, "share": 0.2, "n": 2, "drift_every": 2, "patience": 1}
+    whole, first, second = (Monitor(model, calibration(), **options) for _ in range(3))
+    batches = [images(25, seed) * (1 - 0.1 * seed) for seed in range(8)]
+    for number, batch in enumerate(batches):
+        whole(batch)
+        (first if number < 5 else second)(batch)
+        if number == 4:
+            whole.state_dict()  # so that both have looked at the inputs that wait
+            first.save(tmp_path / "state.npz")
+            second.load(tmp_path / "state.npz")
+            assert second.status() == first.status()
+    assert second.status() == whole.status()
+    with pytest.raises(DataError, match="no state of a monitor"):
+        whole.load(tmp_path / "none.npz")
+
+
+def test_a_model_that_gives_one_answer_raises_an_alarm_however_sure_it_is():
+    watched = monitor(sure(0.95), patience=1)
+    for _ in range(5):
+        watched(images(20))
+    assert watched.status().alarms == {"accuracy": False, "one_class": True}
+    assert "same answer to 100%" in watched.status().warnings[-1]
+
+
+def test_exports_are_readable(tmp_path):
+    status = Status(
+        seen=120, window=100, accuracy=0.8, low=0.7, high=0.9, entropy=0.5, classes=(0.25, 0.75),
+        drift={'a"b\\c': 1.5}, alarms={"accuracy": True},
+    )  # fmt: skip
+    text = status.prometheus()
+    assert "shiftproof_estimated_accuracy 0.8" in text
+    assert 'shiftproof_normalization_drift{layer="a\\"b\\\\c"} 1.5' in text
+    assert 'shiftproof_alarm{alarm="accuracy"} 1' in text
+    assert "invariance" not in text  # nothing is told of what is not known
+    for line in text.splitlines():
+        assert re.fullmatch(r"# (HELP|TYPE) \w+ .+|\w+(\{\w+=\".*\"\})? [0-9.e+-]+", line)
+    assert "\n" not in status.json_line()
+    assert json.loads(status.json_line())["classes"] == [0.25, 0.75]
+
+
+def test_empty_windows_and_bad_options_are_told():
+    watched = monitor(constant)
+    status = watched.status()
+    assert status.accuracy is None
+    assert status.warnings == ("No inputs have come yet.",)
+    json.loads(status.json_line())
+    assert "estimated_accuracy" not in status.prometheus()
+    with pytest.raises(ConfigurationError, match="cannot work"):
+        monitor(constant, window=3)
+    with pytest.raises(ModelError, match="wrong shape"):
+        monitor(lambda x: x)(images(4))
+    watched(images(4))
+    with pytest.raises(DataError, match="number of classes has changed"):
+        watched.observe(images(4), torch.zeros(4, 7))
+
+
+def test_few_inputs_are_not_trusted_and_raise_no_alarm():
+    watched = monitor(sure(0.5), patience=1)
+    watched(images(20))
+    status = watched.status()
+    assert "Only 20 inputs" in status.warnings[0]
+    assert not status.alarms["accuracy"]
+
+
+def test_statistics_of_a_window_are_those_of_the_set():
+    model, set_ = load_model("demo"), next(iter(load_data("demo").take(100).batches(100))).images
+    watched = Monitor(model, calibration(), window=100, share=0.0)
+    for part in parse("fog@3")(set_, torch.arange(100)).split(30):
+        watched(part)
+    found = observe(model, as_batches(parse("fog@3")(set_, torch.arange(100))))
+    expected = summarize(values_of(found, REFERENCE))
+    held = summarize(watched._rows())
+    for name in ("confidence", "confident", "certain", "balance"):
+        assert held[name] == pytest.approx(expected[name], abs=1e-6)

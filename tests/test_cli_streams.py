@@ -1,0 +1,88 @@
+"""`shiftproof stream` and `adapt --stream` from the command line."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from shiftproof.cli import app
+from shiftproof.data import load_data
+from shiftproof.errors import ConfigurationError, DataError
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """Write forty labelled images to a file."""
+    import numpy as np
+
+    data = load_data("demo").take(40)
+    batch = next(data.batches(40))
+    assert data.labels is not None
+    path = tmp_path_factory.mktemp("images") / "images.npz"
+    pixels = (batch.images * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    np.savez(path, images=pixels, labels=data.labels.numpy())
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+SMALL = ("--target", 0.5, "--images", 40, "--speed", 20, "--shifts", "contrast,gaussian_noise")
+
+
+def test_calibrate_preview_write_and_adapt(images, tmp_path):
+    made = tmp_path / "calibration"
+    done = run("stream", "calibrate", "-d", images, "-o", made, *SMALL, "--calibration-images", 20, "--device", "cpu")
+    assert done.exit_code == 0
+    assert "for a target of 50%" in done.stdout
+    assert "combinations were measured" in done.stdout
+    file = made / "calibration.json"
+    assert json.loads(file.read_text())["target"] == 0.5
+
+    common = ("-d", images, "--images", 40, "--speed", 20, "--calibration", file)
+    done = run("stream", "preview", *common, "-o", tmp_path / "stream.png", "--rows", 2)
+    assert done.exit_code == 0
+    assert (tmp_path / "stream.png").is_file()
+
+    done = run("stream", "write", tmp_path / "shards", *common, "--format", "jpg", "--shard-images", 25)
+    assert done.exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "shards").glob("*.tar")) == ["shard-000000.tar", "shard-000001.tar"]
+
+    options = ("--seed", 43, "--batch-size", 20, "--device", "cpu")
+    adapting = ("adapt", "--stream", "ccc", "--target", 0.5, *common, *options)
+    done = run(*adapting, "--method", "tent,guard", "-o", tmp_path / "run")
+    assert done.exit_code == 0
+    rows = json.loads((tmp_path / "run" / "endurance.json").read_text())["rows"]
+    assert [row["method"] for row in rows] == ["source", "tent", "guard"]
+    assert {row["images"] for row in rows} == {40}
+    with pytest.raises(DataError, match="another target"):
+        run(*adapting, "--target", 0.2, "--method", "tent", "-o", tmp_path / "other")
+
+
+def test_a_calibration_of_another_model_is_refused(images, tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text("def build():\n    return lambda images: images.mean((2, 3)).repeat(1, 4)[:, :10]\n")
+    made = tmp_path / "calibration"
+    assert run("stream", "calibrate", "-m", f"{file}:build", "-d", images, "-o", made, *SMALL).exit_code == 0
+    options = ("--calibration", made / "calibration.json", "--seed", 43, "--method", "bn", "--device", "cpu")
+    with pytest.raises(DataError, match="another model"):
+        run("adapt", "--stream", "ccc", "-d", images, *SMALL, *options, "-o", tmp_path / "run")
+
+
+def test_streams_that_need_no_calibration_run_as_they_are(images, tmp_path):
+    for kind in ("concatenated", "mixed", "correlated", "gradual"):
+        options = ("--images", 40, "--shifts", "contrast,fog", "--batch-size", 20, "--device", "cpu")
+        done = run("adapt", "--stream", kind, "-d", images, *options, "--method", "bn", "-o", tmp_path / kind)
+        assert done.exit_code == 0, done.output
+        assert "against source" in done.stdout
+
+
+def test_wrong_options_are_told(images, tmp_path):
+    with pytest.raises(ConfigurationError, match="no stream named 'cc'"):
+        run("stream", "preview", "--stream", "cc", "-o", tmp_path / "a.png")
+    with pytest.raises(DataError, match="Cannot read the calibration"):
+        run("stream", "preview", "--calibration", tmp_path / "none.json", "-o", tmp_path / "a.png")
+    assert run("stream", "preview", "--stream", "mixed", "--calibration", "x.json").exit_code == 2
+    assert run("stream", "write", tmp_path / "x", "--format", "gif").exit_code == 2
+    assert run("stream", "calibrate", "--variant", "greedy").exit_code == 2
