@@ -16,6 +16,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,7 @@ def network(name: str, device: str) -> tuple[nn.Module, int]:
         from shiftproof.models import build_network
 
         made, side = build_network(name), 32
-    made = made.eval().to(device, memory_format=torch.channels_last)
-    return made, side
+    return made.eval().to(device).to(memory_format=torch.channels_last), side  # type: ignore[call-overload]
 
 
 def plain_tent(model: nn.Module, amp: str | None) -> Callable[[Tensor], Tensor]:
@@ -53,13 +53,13 @@ def plain_tent(model: nn.Module, amp: str | None) -> Callable[[Tensor], Tensor]:
             module.train()
             module.track_running_stats = False
             module.running_mean = module.running_var = None
-            learnt += [parameter.requires_grad_(True) for parameter in module.parameters()]
+            learnt += module.requires_grad_(True).parameters()
     optimizer = torch.optim.SGD(learnt, lr=1e-4, momentum=0.9)
 
     def step(images: Tensor) -> Tensor:
         with torch.autocast(images.device.type, torch.bfloat16, enabled=amp is not None):
             logits: Tensor = model(images)
-        entropy(logits.float()).mean().backward()
+        torch.autograd.backward(entropy(logits.float()).mean())
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return logits.detach()
@@ -106,7 +106,7 @@ def conjugate_solve(logits: Tensor, epsilon: float) -> Tensor:
     """Return the conjugate loss with its label from the C x C linear system."""
     p = logits.softmax(1)
     system = torch.eye(p.shape[1], device=p.device) + epsilon * (torch.diag_embed(p) - p[:, :, None] * p[:, None, :])
-    y = torch.linalg.solve(system, p)
+    y: Tensor = torch.linalg.solve(system, p)
     return logits.logsumexp(1) - (y * (logits - epsilon * (1 - p))).sum(1)
 
 
@@ -140,7 +140,7 @@ def main() -> None:
         passing = {"entropy_margin": 2.0, "similarity": 2.0, "drop": -1.0, "fisher_images": 2 * options.batch}
         known = {key: value for key, value in passing.items() if key in method(name).defaults}
         adapter = adapt(model, name, amp=options.amp, **known)
-        calls[name] = lambda adapter=adapter: adapter(images)
+        calls[name] = partial(adapter, images)
     times = alternate(calls, options.device, options.rounds, options.repeats)
     rows = [
         {"name": name, "over_forward": spent / times["plain forward"], "images_per_second": options.batch / spent}

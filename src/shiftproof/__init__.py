@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shiftproof.searchers import search
     from shiftproof.shifts import corrupt
     from shiftproof.streams import evaluate
+    from shiftproof.training import train
 
 __all__ = [
     "ShiftproofError",
@@ -34,6 +35,7 @@ __all__ = [
     "load_data",
     "load_model",
     "search",
+    "train",
 ]
 
 _VERBS = {
@@ -46,6 +48,7 @@ _VERBS = {
     "load_data": "shiftproof.data:load_data",
     "load_model": "shiftproof.models:load_model",
     "search": "shiftproof.searchers:search",
+    "train": "shiftproof.training:train",
     "ShiftproofError": "shiftproof.errors:ShiftproofError",
 }
 

@@ -26,7 +26,7 @@ import hashlib
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
@@ -139,6 +139,14 @@ class Keyed:
     def permutation(self, n: int) -> Tensor:
         """Draw a random order of 0..n-1 for each image, [N, n] int64."""
         return self.uniform(shape=(n,)).argsort(dim=1, stable=True)
+
+    def generators(self) -> Iterator[np.random.Generator]:
+        """Yield a numpy generator for each input in turn, where inputs need draws of different number, as texts do."""
+        self._draws += 1
+        counter = np.array([0, 0, self._draws, 0], np.uint64)
+        for key in self.keys.cpu().numpy().astype(np.uint64):
+            philox = np.random.Philox(key=np.array([self._stream, key], np.uint64), counter=counter)
+            yield np.random.Generator(philox)
 
     def _unit(self, count: int) -> Tensor:
         """Return uniform multiples of 2**-24 in [0, 1), [N, count]: the one source of all draws."""

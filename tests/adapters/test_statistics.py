@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from shiftproof import load_data, load_model, shifts
 from shiftproof.adapters import adapt, choose_prior
@@ -14,6 +16,12 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.measures import optimal_prior
 from shiftproof.models import collect_statistics, source_statistics
 from tests.adapters.networks import convolutional, stream
+
+
+def demo() -> nn.Module:
+    model = load_model("demo")
+    assert isinstance(model, nn.Module)
+    return model
 
 
 def test_auto_is_the_prior_of_the_first_batch_until_a_reset() -> None:
@@ -67,13 +75,13 @@ def test_full_statistics_are_those_of_the_whole_set_mixed_with_the_source(prior:
         ({"statistics": "median"}, "no such statistics"),
     ],
 )
-def test_refusals(options: dict[str, object], words: str) -> None:
+def test_refusals(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         adapt(convolutional(), "bn", **options)
 
 
 def test_a_prior_chosen_on_hold_out_corruptions_serves_small_batches() -> None:
-    model, data = load_model("demo"), load_data("demo").take(96)
+    model, data = demo(), load_data("demo").take(96)
     choice = choose_prior(model, data, batch=4, severity=5.0, priors=(0, 4, 16, 1e9))
     assert set(choice.accuracies) == {0, 4, 16, 1e9}
     assert choice.best in (4, 16)  # the extremes are the batch of 4 alone, and the source alone
@@ -93,4 +101,4 @@ def test_a_prior_cannot_be_chosen_without_labels() -> None:
     data = load_data("demo").take(20)
     data.labels = None
     with pytest.raises(Exception, match="labels"):
-        choose_prior(load_model("demo"), data)
+        choose_prior(demo(), data)

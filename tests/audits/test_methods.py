@@ -1,6 +1,7 @@
 """Methods of adaptation side by side, and how far statistics move: measured on the demo, resumed, and refused."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -21,12 +22,14 @@ def test_methods_are_measured_on_the_same_shifted_images(tmp_path):
     found = compare_methods(shifts=["contrast@5", "fog@2"], methods=["bn"], images=48, batch_size=16, out=tmp_path)
     assert found.methods == ("source", "bn")
     model, data = load_model("demo"), load_data("demo").take(48)
+    assert isinstance(model, torch.nn.Module)
     adapter = adapt(model, "bn", preset="cifar")
     right = {"source": 0, "bn": 0}
     for batch in data.batches(16):
+        assert batch.labels is not None
         images = shifts.parse("contrast@5")(batch.images, batch.keys)
         for name, scores in (("source", logits(model, images)), ("bn", adapter(images))):
-            right[name] += int((scores.argmax(1) == batch.labels).sum())
+            right[name] += int(scores.argmax(1).eq(batch.labels).sum())
     for name, hits in right.items():
         assert found.accuracies[name, "contrast@5"].right == hits
     assert found.gain("source") == 0
@@ -47,7 +50,7 @@ def test_a_second_run_measures_only_what_is_new(tmp_path):
 
 
 def test_options_reach_the_methods_that_have_them(tmp_path):
-    given = {"shifts": ["contrast@5"], "methods": ["bn", "lame"], "images": 16, "batch_size": 4}
+    given: dict[str, Any] = {"shifts": ["contrast@5"], "methods": ["bn", "lame"], "images": 16, "batch_size": 4}
     sources = compare_methods(**given, out=tmp_path / "a", options={"prior": 1e12})
     assert sources.accuracies["bn", "contrast@5"] == sources.accuracies["source", "contrast@5"]
     assert "lame" not in sources.reasons

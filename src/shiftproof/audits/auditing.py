@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from shiftproof.audits.bench import Bench, check_subject, choose_device
 from shiftproof.audits.outcome import Audit, conclude
-from shiftproof.audits.sections import section
-from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.sections import SECTIONS, applicable, section
+from shiftproof.audits.sections.base import Scope, Subject
 from shiftproof.audits.settings import make_settings
-from shiftproof.data import load_data
+from shiftproof.data import TextSet, load_data
 from shiftproof.errors import ConfigurationError
 from shiftproof.models import fingerprint
+from shiftproof.models.texts import truncation
 from shiftproof.runs import Executor, Inline, Plan, Processes, Result, Store, drive
 from shiftproof.version import __version__
 
@@ -42,6 +43,8 @@ def audit(
     size: int | None = None,
     labels: str | Path | None = None,
     on_bad_file: Literal["fail", "skip"] = "fail",
+    text_column: str | None = None,
+    label_column: str | None = None,
     executor: Literal["inline", "processes"] = "inline",
     workers: int | None = None,
     command: str | None = None,
@@ -52,13 +55,25 @@ def audit(
     `model` and `data` are what `load_model` and `load_data` take. The run directory `out` resumes: a second call with
     the same arguments goes on where the first stopped. `budget` sets how many images are used, `sections` which
     questions are asked, `shifts` which corruptions (or families) at which `severities`, `methods` which ways of
-    adapting while serving. `executor="processes"` spreads
-    the work over `workers` processes; the numbers are the same. `watch(done, all, result)` hears of progress.
+    adapting while serving. `text_column` and `label_column` name columns of a table of texts. `executor="processes"`
+    spreads the work over `workers` processes; the numbers are the same. `watch(done, all, result)` hears of progress.
 
     >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], severities=[5], methods=["bn"])
     >>> result.numbers["clean_accuracy"] > result.numbers["accuracy.contrast"]
     True
     """
+    bench_options: dict[str, Any] = {
+        "data_options": {
+            "size": size,
+            "labels": labels,
+            "on_bad_file": on_bad_file,
+            "text_column": text_column,
+            "label_column": label_column,
+        },
+        "model_options": {"weights": weights},
+    }
+    whole = load_data(data, **bench_options["data_options"])
+    inputs = "texts" if isinstance(whole, TextSet) else "images"
     settings = make_settings(
         budget=budget,
         sections=sections,
@@ -67,6 +82,7 @@ def audit(
         images=images,
         seed=seed,
         methods=methods,
+        inputs=inputs,
     )
     if batch_size is not None and batch_size < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
@@ -79,23 +95,21 @@ def audit(
         seed=seed,
         device=device,
         batch_size=batch_size or BATCH_SIZES.get(device.partition(":")[0], 64),
-        data_options={"size": size, "labels": labels, "on_bad_file": on_bad_file},
-        model_options={"weights": weights},
+        **bench_options,
         threads=max(1, (os.cpu_count() or 1) // count) if executor == "processes" else None,
     )
-    whole = load_data(data, **bench.data_options)
     subject = bench.subject(whole)
     check_subject(subject)
-    scope = Scope(settings, len(subject.data), subject.data.side)
+    scope = Scope(settings, len(subject.data), subject.data.side, inputs)
     identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
     fingerprints = {**identity, "sample": subject.data.fingerprint}
     about = {
         "model": _name(model, subject.model),
         "data": subject.data.name,
-        "data_notes": list(subject.data.notes),
+        "data_notes": list(_data_notes(subject)),
         "settings": settings.to_row(),
         "budget": budget,
-        "scope": {"images": scope.images, "side": scope.side},
+        "scope": {"images": scope.images, "side": scope.side, "inputs": inputs},
         "fingerprints": fingerprints,
         "device": bench.device,
         "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
@@ -132,6 +146,16 @@ def _drive(
 
     heard(None)
     drive(plan, store, bench, executor=executor, watch=heard)
+
+
+def _data_notes(subject: Subject) -> Iterator[str]:
+    """Yield what the report should say of the data: of texts also those that are cut, and the sections left out."""
+    yield from subject.data.notes
+    if isinstance(subject.data, TextSet):
+        if cut := truncation(subject.model, subject.data.texts):
+            yield cut
+        left_out = [name for name in SECTIONS if name not in applicable("texts")]
+        yield f"Sections that do not apply to texts: {', '.join(left_out)}."
 
 
 def _name(given: Any, model: Any) -> str:

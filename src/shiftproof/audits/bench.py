@@ -9,7 +9,7 @@ from typing import Any
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Subject
 from shiftproof.audits.sections.measuring import check_labels
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, TextSet, load_data
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import load_model, logits
 from shiftproof.runs import Cell, Row
@@ -64,17 +64,27 @@ class Measurer:
 
 
 def check_subject(subject: Subject) -> None:
-    """Try the model on two images before any long work: outputs must be finite logits that fit the labels."""
+    """Try the model on two inputs before any long work: outputs must be finite logits that fit the labels."""
     labels = subject.data.labels
+    if labels is None and isinstance(subject.data, TextSet):
+        raise DataError(
+            "The texts have no labels.",
+            expected="a column of labels, or one sub-folder per class",
+            instead="--label-column NAME names it; shiftproof estimate works without labels",
+        )
     if labels is not None and int(labels.min()) == int(labels.max()):
         raise DataError(
-            "All images have the same label.",
+            f"All {_kind(subject)} have the same label.",
             expected="at least two classes: an audit measures how well they are told apart",
-            came=f"{len(labels)} images of one class",
+            came=f"{len(labels)} {_kind(subject)} of one class",
             instead="give the folder that holds one sub-folder per class",
         )
     batch = next(iter(subject.data.subset(range(min(2, len(subject.data)))).batches(2, device=subject.device)))
     check_labels(labels, logits(subject.model, batch.images).shape[1])
+
+
+def _kind(subject: Subject) -> str:
+    return "texts" if isinstance(subject.data, TextSet) else "images"
 
 
 def choose_device(device: str) -> str:

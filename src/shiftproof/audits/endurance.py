@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shiftproof.audits.bench import choose_device
-from shiftproof.data import load_data
+from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import Model, fingerprint, load_model
 from shiftproof.registry import unknown
@@ -187,7 +187,7 @@ class _Contest:
             if self.calibration is not None:
                 options["calibration"] = Calibration.load(self.calibration)
                 options["calibration"].check(model=fingerprint(self.subject()), target=self.target)
-            images = load_data(self.data, **self.data_options)
+            images = load_images(self.data, **self.data_options)
             self.made["stream"] = make_stream(self.kind, images, device=self.device, **options)
         stream: Stream = self.made["stream"]
         stream.seek(0)

@@ -14,7 +14,7 @@ Rows: TypeAlias = Iterator[tuple[str, ...]]
 
 
 def show(kind: str, console: Console | None = None) -> None:
-    """Print the names of a kind: shifts, adapters, sections, models or data."""
+    """Print the names of a kind: shifts, adapters, recipes, sections, models or data."""
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
     columns, rows = KINDS[kind]
@@ -27,10 +27,12 @@ def show(kind: str, console: Console | None = None) -> None:
 def _shifts() -> Rows:
     from shiftproof import shifts
     from shiftproof.shifts import catalogue
+    from shiftproof.shifts.text import registry as text_registry
 
     for family in shifts.families():
         for name in shifts.names(family):
-            facts = shifts.facts(name) if family in catalogue.TABLED else {}
+            known = family in catalogue.TABLED or family in text_registry.FAMILIES
+            facts = shifts.facts(name) if known else {}
             steady = "" if facts.get("monotone", True) else "not monotone"
             yield name, family, facts.get("category", ""), facts.get("frequency", ""), steady
 
@@ -39,6 +41,13 @@ def _adapters() -> Rows:
     from shiftproof import adapters
 
     yield from adapters.facts()
+
+
+def _recipes() -> Rows:
+    from shiftproof.training import RECIPES
+
+    for name, recipe in RECIPES.items():
+        yield name, recipe.does, str(recipe.passes), recipe.noise, recipe.paper, recipe.departures
 
 
 def _sections() -> Rows:
@@ -63,6 +72,7 @@ def _data() -> Rows:
 KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[], Rows]]] = {
     "shifts": (("shift", "family", "category", "frequency", ""), _shifts),
     "adapters": (("method", "needs", "paper", "defaults", "departures"), _adapters),
+    "recipes": (("recipe", "what it does", "passes", "noise", "paper", "departures"), _recipes),
     "sections": (("section", "title", "question"), _sections),
     "models": (("model", "what it is"), _models),
     "data": (("data", "what it is"), _data),

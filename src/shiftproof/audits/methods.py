@@ -12,7 +12,7 @@ from shiftproof import shifts as shifted
 from shiftproof.adapters import method as find
 from shiftproof.audits.bench import Bench, check_subject, choose_device
 from shiftproof.audits.sections.measuring import accuracy
-from shiftproof.data import load_data
+from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
 from shiftproof.models import fingerprint
@@ -96,7 +96,7 @@ def compare_methods(
         data_options={"size": size, "labels": labels, "on_bad_file": on_bad_file},
         model_options={"weights": weights},
     )
-    whole = load_data(data, **bench.data_options)
+    whole = load_images(data, **bench.data_options)
     subject = bench.subject(whole)
     check_subject(subject)
     count = len(subject.data)

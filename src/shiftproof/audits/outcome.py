@@ -13,12 +13,13 @@ from typing import Any
 
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.sections.wording import of_texts
 from shiftproof.audits.settings import Settings
 from shiftproof.audits.view import Masthead, View
 from shiftproof.errors import RunError
 from shiftproof.runs import Json, Plan, Result, Store, write_atomically
 
-BULKY = ("pictures", "hits", "milliseconds")
+BULKY = ("pictures", "texts", "hits", "milliseconds")
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
 
 
@@ -50,6 +51,8 @@ def conclude(store: Store) -> Audit:
     cells = {name: tuple(one.plan(scope)) for name, one in made.items()}
     results = {name: store.results(Plan(cells[name], about["fingerprints"])) for name in made}
     views = tuple(one.view(results[name]) for name, one in made.items())
+    if scope.inputs == "texts":
+        views = tuple(map(of_texts, views))
     everything = store.results(Plan(tuple(cell for some in cells.values() for cell in some), about["fingerprints"]))
     failures = tuple(f"{result.cell}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
@@ -77,7 +80,7 @@ def _masthead(
     seconds = {name: sum(result.seconds for result in some) for name, some in results.items()}
     prints = about["fingerprints"]
     facts = {
-        "images": f"{scope.images:,}",
+        scope.inputs: f"{scope.images:,}",
         "budget": about["budget"],
         "device": about["device"],
         "measuring time": f"{sum(seconds.values()):.0f} s",

@@ -11,6 +11,7 @@ from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.shifts import catalogue
 from shiftproof.shifts.base import check_severity
+from shiftproof.shifts.text import registry as text_registry
 
 BudgetName: TypeAlias = Literal["quick", "standard", "full"]
 
@@ -61,13 +62,15 @@ def make_settings(
     images: int | None = None,
     seed: int = 0,
     methods: Sequence[str] | None = None,
+    inputs: str = "images",
 ) -> Settings:
     """Check the options of an audit and fill in what the budget leaves open.
 
-    `shifts` names corruptions or families of them; None is the family `common`. `methods` names those of adaptation.
+    `shifts` names corruptions or families of them; None is the family `common`, or `everyday` where the `inputs` are
+    texts. `methods` names those of adaptation.
     """
     from shiftproof.adapters import METHODS
-    from shiftproof.audits.sections import SECTIONS
+    from shiftproof.audits.sections import SECTIONS, applicable
 
     if budget not in get_args(BudgetName):
         raise unknown("budget", budget, BUDGETS)
@@ -77,21 +80,21 @@ def make_settings(
     if images is not None and images < 1:
         raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", came=str(images))
     chosen: list[str] = []
-    for name in shifts or ("common",):
-        chosen.extend(catalogue.names(name) if name in catalogue.TABLED else [catalogue.corruption(name, 1).name])
+    for name in shifts or (("everyday",) if inputs == "texts" else ("common",)):
+        chosen.extend(_shifts_of_texts(name) if inputs == "texts" else _shifts_of_images(name))
     levels = tuple(sorted({float(severity) for severity in severities or SEVERITIES}))
     for severity in levels:
         check_severity("of the audit", severity)
         if severity == 0:
             raise ConfigurationError(
-                "Severity 0 is the clean image.", instead="leave it out; the section `clean` measures it"
+                "Severity 0 is the clean input.", instead="leave it out; the section `clean` measures it"
             )
     for name in methods or ():
         if name not in METHODS:
             raise unknown("method of adaptation", name, METHODS)
     return Settings(
         budget=budget,
-        sections=tuple(name for name in SECTIONS if not sections or name in sections),
+        sections=applicable(inputs, sections),
         shifts=tuple(dict.fromkeys(chosen)),
         severities=levels,
         images=images if images is not None else BUDGETS[budget].images,
@@ -99,3 +102,15 @@ def make_settings(
         methods=tuple(name for name in methods or BUDGETS[budget].methods if name != "source"),
         adaptation_images=BUDGETS[budget].adaptation_images if images is None else images,
     )
+
+
+def _shifts_of_images(name: str) -> Sequence[str]:
+    """Return the corruptions of a family, or the one of this name."""
+    return catalogue.names(name) if name in catalogue.TABLED else [catalogue.corruption(name, 1).name]
+
+
+def _shifts_of_texts(name: str) -> Sequence[str]:
+    """Return the text shifts of a family that need no model, or the one of this name."""
+    if name in text_registry.FAMILIES:
+        return [shift for shift in text_registry.FAMILIES[name] if shift not in text_registry.NEED_MODELS]
+    return [text_registry.text_shift(name, 1).name]

@@ -50,7 +50,8 @@ def summary(audit: Audit, console: Console | None = None) -> None:
     """Print the verdict, the first table of every section, failed cells, and where the report is."""
     console = console or Console()
     head = audit.masthead
-    console.print(f"\n[bold]{escape(head.model)}[/] on [bold]{escape(head.data)}[/], {head.facts['images']} images\n")
+    kind = "texts" if "texts" in head.facts else "images"
+    console.print(f"\n[bold]{escape(head.model)}[/] on [bold]{escape(head.data)}[/], {head.facts[kind]} {kind}\n")
     for section in audit.views:
         for sentence in section.verdict:
             console.print(f"  {SIGNS[sentence.level]} {escape(sentence.text)}", soft_wrap=True)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from shiftproof.certificates.checks import check_fixed, check_function
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 from shiftproof.errors import DataError, RunError
 from shiftproof.models import Model, device_of, fingerprint, load_model
 from shiftproof.runs import Cell, Executor, Plan, Result, Store, drive
@@ -35,7 +35,7 @@ class Material:
     @cached_property
     def loaded(self) -> tuple[Model, ImageSet]:
         """The model and the chosen images."""
-        data = load_data(self.data, **self.data_options)
+        data = load_images(self.data, **self.data_options)
         chosen = data if self.take is None else data.take(self.take, seed=self.seed)
         return load_model(self.model, **self.model_options), chosen
 

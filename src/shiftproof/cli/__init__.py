@@ -21,6 +21,7 @@ from shiftproof.cli import (  # noqa: F401  (they add their commands)
     searching,
     shifting,
     streaming,
+    training,
 )
 from shiftproof.cli.application import FAILED, INTERRUPTED, app
 from shiftproof.errors import ShiftproofError

@@ -17,13 +17,17 @@ def audit(
     model: Annotated[
         str,
         typer.Option(
-            "--model", "-m", help="demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx, or a saved module."
+            "--model",
+            "-m",
+            help="demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx, a saved module or text model.",
         ),
     ] = "demo",
     data: Annotated[
         str,
         typer.Option(
-            "--data", "-d", help="demo, a folder with one sub-folder per class, an .npz file, or CIFAR files."
+            "--data",
+            "-d",
+            help="demo, a folder with one sub-folder per class, an .npz file, CIFAR files, or texts.csv.",
         ),
     ] = "demo",
     out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
@@ -50,6 +54,10 @@ def audit(
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
     on_bad_file: Annotated[str, typer.Option(help="fail or skip, when an image cannot be read.")] = "fail",
+    text_column: Annotated[
+        str | None, typer.Option(help="Column of texts in a table, or two with a comma between them for pairs.")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column of labels in a table of texts.")] = None,
     executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
     workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
 ) -> None:
@@ -77,6 +85,8 @@ def audit(
             weights=weights,
             size=size,
             labels=labels,
+            text_column=text_column,
+            label_column=label_column,
             workers=workers,
             command=shlex.join(["shiftproof", *sys.argv[1:]]),
             watch=progress.heard,

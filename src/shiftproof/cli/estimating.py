@@ -20,7 +20,10 @@ def estimate(
         str, typer.Option("--model", "-m", help="demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx, ...")
     ] = "demo",
     data: Annotated[
-        str, typer.Option("--data", "-d", help="Images without labels: a folder, an .npz file, demo, ...")
+        str,
+        typer.Option(
+            "--data", "-d", help="Images or texts without labels: a folder, an .npz file, texts.csv, demo, ..."
+        ),
     ] = "demo",
     source: Annotated[
         str, typer.Option("--source", "-s", help="Labelled images like those the model was made for.")
@@ -30,8 +33,11 @@ def estimate(
     ] = "auto",
     other: Annotated[str | None, typer.Option(help="A second model, for the method agreement.")] = None,
     neighborhood: Annotated[
-        str, typer.Option(help="randaugment, translate, erase, flip_crop, ..., or any shift.")
-    ] = "randaugment",
+        str | None,
+        typer.Option(
+            help="randaugment, translate, erase, ..., eda, or any shift. Default: randaugment; eda for texts."
+        ),
+    ] = None,
     n: Annotated[int, typer.Option("--views", "-n", help="Views of every image.")] = 10,
     shifts: Annotated[
         str, typer.Option(help="Shifts to calibrate on, separated by commas. Default: ten corruptions, thrice.")
@@ -43,6 +49,10 @@ def estimate(
     size: Annotated[
         int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
     ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="Column of texts in a table, or two with a comma between them for pairs.")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column of labels in the source's table of texts.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the numbers to this JSON file.")] = None,
 ) -> None:
     """Estimate a model's accuracy on images without labels, with an interval and what speaks against it."""
@@ -71,6 +81,8 @@ def estimate(
             device=choose_device(device),
             batch_size=BATCH_SIZE if batch_size is None else batch_size,
             size=size,
+            text_column=text_column,
+            label_column=label_column,
             watch=lambda done, total: progress.update(task, completed=done, total=total),
         )
     _show(result)
@@ -89,7 +101,7 @@ def _show(result: Estimate) -> None:
     console = Console()
     console.print(
         f"\n[bold]{100 * result.accuracy:.1f}%[/] accuracy is to be expected ({100 * result.low:.1f} to "
-        f"{100 * result.high:.1f}%), by {result.method} on {result.inputs:,} images\n",
+        f"{100 * result.high:.1f}%), by {result.method} on {result.inputs:,} inputs\n",
         highlight=False,
     )
     for warning in result.warnings:

@@ -13,19 +13,23 @@ from shiftproof.cli.application import app, listed, numbers, one_of
 @app.command()
 def corrupt(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="A folder of images, or demo, an .npz or .npy file, CIFAR files.")
+        str,
+        typer.Argument(metavar="IN", help="A folder of images, or demo, an .npz or .npy file, CIFAR files, texts.csv."),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the copy; the same command resumes it.")],
     shift: Annotated[
         list[str] | None,
-        typer.Option("--shift", "-s", help="fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; can be given again."),
+        typer.Option(
+            "--shift", "-s", help="fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2', typos@3; can be given again."
+        ),
     ] = None,
     suite: Annotated[
         str | None, typer.Option(help="Instead of shifts: imagenet-c, imagenet-c-bar, cifar-c or cifar-c-bar.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
     file_format: Annotated[
-        str | None, typer.Option("--format", help="png, jpg or same. Default: png; jpg for imagenet-c.")
+        str | None,
+        typer.Option("--format", help="png, jpg or same; csv, tsv or jsonl. Default: png; jpg for imagenet-c."),
     ] = None,
     quality: Annotated[int, typer.Option(help="Quality of JPEG files, 1 to 100.")] = 85,
     size: Annotated[
@@ -39,12 +43,17 @@ def corrupt(
     device: Annotated[
         str, typer.Option(help="cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.")
     ] = "cpu",
+    text_column: Annotated[
+        str | None, typer.Option(help="Column of texts in a table, or two with a comma between them for pairs.")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column of labels in a table of texts.")] = None,
     executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
     workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
 ) -> None:
     """Write a corrupted copy of a data set: files in the same folders, or arrays. Ends with a manifest.json."""
     from shiftproof.audits.bench import choose_device
     from shiftproof.audits.terminal import Progress
+    from shiftproof.data.text_loading import is_text_source
     from shiftproof.shifts.writing import write_corrupted
 
     one_of("--on-bad-file", on_bad_file, ("fail", "skip"))
@@ -63,10 +72,13 @@ def corrupt(
             textures=None if textures is None else str(textures),
             device=choose_device(device),
             workers=workers,
+            text_column=text_column,
+            label_column=label_column,
             watch=progress.heard,
             **options,
         )
-    typer.echo(f"images    {written.images:,}, under {len(written.shifts)} shift{'s' * (len(written.shifts) > 1)}")
+    kind = "texts" if is_text_source(source) else "images"
+    typer.echo(f"{kind:<9} {written.images:,}, under {len(written.shifts)} shift{'s' * (len(written.shifts) > 1)}")
     if written.left_out:
         typer.echo(f"left out  {len(written.left_out)} that cannot be read; the manifest names them")
     typer.echo(f"manifest  {written.manifest}")

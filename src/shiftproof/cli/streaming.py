@@ -165,7 +165,7 @@ def _stream(
     device: str,
 ) -> Stream:
     """Make a stream from the options of a command."""
-    from shiftproof.data import load_data
+    from shiftproof.data import load_images
     from shiftproof.streams import Calibration, make_stream
 
     staged = {"speed": speed} if kind in ("ccc", "gradual") else {}
@@ -174,5 +174,5 @@ def _stream(
             raise typer.BadParameter(f"--calibration goes with --stream ccc; got {kind}")
         staged["calibration"] = Calibration.load(calibration)  # type: ignore[assignment]
     return make_stream(
-        kind, load_data(data, size=size), length=images, seed=seed, shifts=listed(shifts), device=device, **staged
+        kind, load_images(data, size=size), length=images, seed=seed, shifts=listed(shifts), device=device, **staged
     )

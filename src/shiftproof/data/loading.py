@@ -1,4 +1,4 @@
-"""`load_data`: a set of images from a name, a folder, a file, or arrays."""
+"""`load_data`: a set of images or texts from a name, a folder, a file, or arrays."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from shiftproof.data.demo import DEMOS, load_demo
 from shiftproof.data.folders import load_folder
 from shiftproof.data.huggingface import from_huggingface, is_huggingface, is_saved, load_saved
 from shiftproof.data.imageset import ImageSet, OnBadFile
+from shiftproof.data.text_loading import TABLES, from_texts, is_text_folder, load_table, load_text_folder
+from shiftproof.data.textset import TextSet, is_texts, not_images
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import unknown
 
@@ -28,6 +30,8 @@ FORMS: Mapping[str, str] = {
     "images.npy": "an array of images, memory-mapped, with labels.npy beside it",
     "cifar-10-batches-py/": "CIFAR-10 or CIFAR-100 as published, pickled or binary",
     "dataset/": "a Hugging Face data set saved to disk",
+    "texts.csv": "texts, or pairs of them, with labels: .csv, .tsv, .jsonl or .json with named columns",
+    "texts/": "text files in one sub-folder per class",
 }
 """What `load_data` takes, for tables and messages."""
 
@@ -43,15 +47,25 @@ def load_data(
     split: str | None = None,
     color: Color | None = None,
     on_bad_file: OnBadFile = "fail",
+    text_column: str | None = None,
+    label_column: str | None = None,
 ) -> ImageSet:
-    """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1].
+    """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1]; or of texts.
 
     `source` is one of `FORMS`, an array or tensor of images, a pair of images and labels, a Hugging Face data set, or
     an `ImageSet`, which is returned as it is. `size` resizes the short side and crops the centre. `labels` is a CSV for
     a folder, an array or `.npy` file for arrays. `classes` are the class names in the model's order (a list, or a file
     with a name per line), `"auto"`, or `"sorted"` for torchvision's order. `split` chooses a part where there are
     several. `color="rgb"` makes three channels of one, `"grey"` keeps one where a folder's images are all grey.
+
+    A table or a folder of texts, a list of texts or of pairs, and such a list with its labels, are a `TextSet`.
+    `text_column` names a table's column of texts, or two with a comma between them for pairs; `label_column` that of
+    the labels.
     """
+    images: dict[str, Any] = {"size": size, "split": split, "color": color}
+    texts = _load_texts(source, labels, images, classes, on_bad_file, text_column, label_column)
+    if texts is not None:
+        return texts
     pixels: dict[str, Any] = {"size": size, "classes": classes, "color": color}
     if isinstance(source, ImageSet):
         _refuse("an ImageSet, which is already made", size=size, labels=labels, split=split, color=color)
@@ -72,6 +86,14 @@ def load_data(
         expected=f"a path or name ({'; '.join(FORMS)}), images, (images, labels), or a Hugging Face data set",
         came=f"a {type(source).__name__}",
     )
+
+
+def load_images(source: Any, **options: Any) -> ImageSet:
+    """Return what `load_data` does, and refuse texts: for what works on pixels."""
+    found = load_data(source, **options)
+    if isinstance(found, TextSet):
+        raise not_images()
+    return found
 
 
 def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> ImageSet:
@@ -98,6 +120,10 @@ def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnB
     if is_saved(path):
         _refuse("a Hugging Face data set", labels=labels)
         return load_saved(path, split=split, on_bad_file=on_bad_file, **pixels)
+    part = path if split is None else path / split
+    if part.is_dir() and is_text_folder(part):
+        _refuse("a folder of texts", labels=labels, size=pixels["size"], color=pixels["color"])
+        return load_text_folder(part, classes=pixels["classes"], on_bad_file=on_bad_file)
     if (layout := find_layout(path)) is not None:
         _refuse(layout[0].name, labels=labels)
         return load_cifar(*layout, split=split, **pixels)
@@ -111,6 +137,30 @@ def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnB
                 came=", ".join(inside[:20]) or "no sub-folders",
             )
     return load_folder(path, labels=labels, on_bad_file=on_bad_file, **pixels)
+
+
+def _load_texts(
+    source: Any,
+    labels: Any,
+    images: Mapping[str, Any],
+    classes: str | Path | Sequence[str],
+    on_bad_file: OnBadFile,
+    text_column: str | None,
+    label_column: str | None,
+) -> TextSet | None:
+    """Return the set of texts a source stands for, None where it is none; options of `images` do not go with it."""
+    columns = {"text_column": text_column, "label_column": label_column}
+    if isinstance(source, str | Path) and (path := Path(source).expanduser()).suffix in TABLES and path.is_file():
+        _refuse("a table of texts", labels=labels, **images)
+        return load_table(path, classes=classes, on_bad_file=on_bad_file, **columns)
+    _refuse("what is no table of texts", **columns)
+    if is_texts(source):
+        _refuse("a list of texts", **images)
+        return from_texts(source, labels, classes=classes)
+    if isinstance(source, tuple) and len(source) == 2 and is_texts(source[0]) and labels is None:
+        _refuse("a list of texts", **images)
+        return from_texts(*source, classes=classes)
+    return None
 
 
 def _refuse(what: str, **options: object) -> None:

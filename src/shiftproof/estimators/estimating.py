@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.data import Batch, ImageSet, load_data
+from shiftproof.data import Batch, ImageSet, TextSet, load_data
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import (
@@ -52,6 +52,18 @@ KINDS = (
 )
 """Corruptions to calibrate on: none of the fifteen common ones, on which audits and benchmarks test."""
 
+TEXT_KINDS = (
+    "synonym_replacement",
+    "random_insertion",
+    "random_swap",
+    "random_deletion",
+    "random_replacement",
+    "typos",
+    "ocr_confusions",
+    "spacing",
+)
+"""Edits of texts to calibrate on; the last three make words that nobody has seen."""
+
 SEVERITIES = (1, 3, 5)
 IMAGES, COPY_IMAGES, COPY_VIEWED = 1000, 300, 60
 """How many inputs are estimated, how many each shifted copy of the source has, and how many of these get views."""
@@ -79,7 +91,7 @@ class Estimator:
         source: ImageSet,
         *,
         shifts: Sequence[str | Shift] | None = None,
-        neighborhood: NeighborhoodLike = "randaugment",
+        neighborhood: NeighborhoodLike | None = None,
         n: int = 10,
         images: int = COPY_IMAGES,
         temperature: float | None = None,
@@ -89,11 +101,12 @@ class Estimator:
     ) -> Estimator:
         """Learn what outputs say of accuracy from shifted copies of labelled images.
 
-        A copy has up to `images` of the source. `temperature` divides the logits; None fits it to the labels.
-        `watch(done, all)` hears of progress.
+        A copy has up to `images` of the source. `temperature` divides the logits; None fits it to the labels. Without a
+        `neighborhood`, it is RandAugment for images and EDA for texts. `watch(done, all)` hears of progress.
         """
         check_source(source)
-        wanted = default_shifts() if shifts is None else shifts
+        neighborhood = neighborhood or default_neighborhood(source)
+        wanted = default_shifts(source) if shifts is None else shifts
         chosen = [parse(one) if isinstance(one, str) else one for one in wanted]
         made = neighborhoods.neighborhood(neighborhood)
         batches = as_batches(source, batch_size=batch_size, device=device_of(model))
@@ -179,7 +192,7 @@ def estimate(
     source: Any = "demo-source",
     method: str = "auto",
     other: Any = None,
-    neighborhood: NeighborhoodLike = "randaugment",
+    neighborhood: NeighborhoodLike | None = None,
     n: int = 10,
     shifts: Sequence[str | Shift] | None = None,
     images: int | None = IMAGES,
@@ -188,15 +201,18 @@ def estimate(
     device: str | None = None,
     batch_size: int = BATCH_SIZE,
     size: int | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
     watch: Callable[[int, int], None] | None = None,
 ) -> Estimate:
-    """Return the accuracy to expect of a model on images without labels, its interval, and what speaks against it.
+    """Return the accuracy to expect of a model on images or texts without labels, and what speaks against it.
 
     `source` is a labelled validation set like the data the model was made for. It is shifted in known ways (`shifts`,
     texts such as `fog@3`; by default ten corruptions at three severities) to learn what the outputs say of accuracy.
     `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen; the answers of the
     others are in the result's `others`. A second model, `other`, adds their agreement. `images` is how many of `data`
-    are used; labels it may have are never looked at. To ask for several sets, keep an `Estimator`.
+    are used; labels it may have are never looked at. `text_column` and `label_column` name columns of tables of texts.
+    To ask for several sets, keep an `Estimator`.
 
     >>> result = estimate("demo", "demo", images=60, n=2, shifts=[f"{name}@5" for name in KINDS[:4]])
     >>> result.low <= result.accuracy <= result.high
@@ -206,7 +222,8 @@ def estimate(
     if method == "agreement" and other is None:
         raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
     tested = load_model(model, device=device)
-    target, labelled = load_data(data, size=size), load_data(source, size=size)
+    labelled = load_data(source, size=size, text_column=text_column, label_column=label_column)
+    target = load_data(data, size=size, text_column=text_column)  # its labels, if any, are of no use
     estimator = Estimator.fit(
         tested,
         labelled,
@@ -222,9 +239,15 @@ def estimate(
     return estimator(chosen, method=method, other=None if other is None else load_model(other, device=device))
 
 
-def default_shifts() -> list[str]:
+def default_shifts(source: ImageSet) -> list[str]:
     """Return the shifts to calibrate on."""
-    return [f"{name}@{severity}" for name in KINDS for severity in SEVERITIES]
+    kinds = TEXT_KINDS if isinstance(source, TextSet) else KINDS
+    return [f"{name}@{severity}" for name in kinds for severity in SEVERITIES]
+
+
+def default_neighborhood(source: ImageSet) -> str:
+    """Return the neighbourhood that suits images, or texts."""
+    return "eda" if isinstance(source, TextSet) else "randaugment"
 
 
 def shifted(batches: Iterator[Batch], shift: Shift | None, seed: int) -> Iterator[Batch]:

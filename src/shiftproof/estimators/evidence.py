@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from shiftproof.data import Batch, ImageSet
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators.neighborhoods import Inputs, Neighborhood
-from shiftproof.keyed import Keyed, key_of
+from shiftproof.keyed import Keyed
 from shiftproof.measures import mean_distance
 from shiftproof.measures.estimation import Array, decision_shares, negative_entropy
 from shiftproof.models import StatisticsTap, logits, source_statistics
-from shiftproof.models.outputs import check_logits
 from shiftproof.shifts.corrupting import content_keys
+from shiftproof.shifts.text.base import text_keys
 
 BATCH_SIZE = 128
 VIEW_VALUES = 2**25
@@ -155,15 +155,12 @@ def input_keys(inputs: Inputs) -> Tensor:
     """Return the keys of inputs by their content, [N] int64."""
     if isinstance(inputs, Tensor):
         return content_keys(inputs)
-    return torch.tensor([key_of(text) for text in inputs], dtype=torch.int64)
+    return text_keys(inputs)
 
 
 def predict(model: Callable[..., Any], inputs: Inputs) -> Tensor:
     """Return checked logits [N, K] of images or texts."""
-    if isinstance(inputs, Tensor):
-        return logits(model, inputs)
-    with torch.no_grad():
-        return check_logits(model(inputs), len(inputs))
+    return logits(model, inputs)
 
 
 def _answers(

@@ -22,8 +22,8 @@ from shiftproof.shifts.base import Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operation import apply
 
-Inputs: TypeAlias = Tensor | list[str]
-"""A batch of what a model classifies: images [N, C, H, W] in [0, 1], or texts."""
+Inputs: TypeAlias = Tensor | list[Any]
+"""A batch of what a model classifies: images [N, C, H, W] in [0, 1], or texts, or pairs of texts."""
 
 Neighborhood: TypeAlias = Callable[[Any, Tensor, int, int], Any]
 """(inputs, keys [N], n, seed) -> n views of every input, view by view."""
@@ -59,13 +59,16 @@ class Jitter(Shift):
 
 @dataclass(frozen=True)
 class ShiftNeighborhood:
-    """The neighbourhood of images under a random shift; `shift(side)` may depend on their size."""
+    """The neighbourhood of images or texts under a random shift; `shift(side)` may depend on the size of images."""
 
     name: str
     shift: Callable[[int], Shift]
 
-    def __call__(self, inputs: Tensor, keys: Tensor, n: int, seed: int) -> Tensor:
-        """Return views [n * N, C, H, W] of images [N, C, H, W], made all at once."""
+    def __call__(self, inputs: Any, keys: Tensor, n: int, seed: int) -> Any:
+        """Return views [n * N, C, H, W] of images [N, C, H, W], or n * N views of N texts, made all at once."""
+        if isinstance(inputs, list):
+            texts: Any = n * inputs
+            return self.shift(0)(texts, view_keys(keys, n), seed=seed)
         side = min(inputs.shape[2:])
         return self.shift(side)(inputs.repeat(n, 1, 1, 1), view_keys(keys, n), seed=seed)
 
@@ -111,6 +114,12 @@ NEIGHBORHOODS: Mapping[str, Callable[[int], Shift]] = {
 }
 """Name -> the random shift for images of a size: those of Ng et al. 2023, the last eight of its figure 5."""
 
+TEXT_NEIGHBORHOODS: Mapping[str, Callable[[int], Shift]] = {
+    "eda": _shift("eda@2"),
+    "random_replacement": _shift("random_replacement@2"),
+}
+"""Name -> the random shift for texts, at the magnitudes of Ng et al. 2023; `ssmba@2[model=FOLDER]` is another."""
+
 NeighborhoodLike: TypeAlias = "str | Shift | Neighborhood"
 
 
@@ -119,14 +128,15 @@ def _of_shift(shift: Shift) -> ShiftNeighborhood:
 
 
 def neighborhood(spec: NeighborhoodLike) -> Neighborhood:
-    """Return a neighbourhood: one of `NEIGHBORHOODS`, any shift or its text form, or a function that makes views."""
+    """Return a neighbourhood: one that has a name here, any shift or its text form, or a function that makes views."""
     if isinstance(spec, str):
-        if spec in NEIGHBORHOODS:
-            return ShiftNeighborhood(spec, NEIGHBORHOODS[spec])
+        known = {**NEIGHBORHOODS, **TEXT_NEIGHBORHOODS}
+        if spec in known:
+            return ShiftNeighborhood(spec, known[spec])
         try:
             return _of_shift(parse(spec))
         except ShiftproofError as error:
-            raise unknown("neighbourhood", spec, NEIGHBORHOODS, also="any shift, such as gaussian_noise@1") from error
+            raise unknown("neighbourhood", spec, known, also="any shift, such as gaussian_noise@1") from error
     if isinstance(spec, Shift):
         return _of_shift(spec)
     if callable(spec):

@@ -14,8 +14,8 @@ class BlackBox:
     """A function from images to scores, used as a model: outputs only, no gradients and no layers.
 
     `function` takes a float32 tensor [N, C, H, W] in [0, 1] on `device` and returns one row of logits (or any scores
-    whose largest is the prediction) per image, [N, K], as a tensor or an array. `fingerprint` says which version it
-    is, where the function's own code and data cannot, as for a remote service.
+    whose largest is the prediction) per image, [N, K], as a tensor or an array; of texts it takes a list. `fingerprint`
+    says which version it is, where the function's own code and data cannot, as for a remote service.
 
     >>> box = BlackBox(lambda images: images.mean((2, 3)), name="mean colour")
     >>> box(torch.ones(2, 3, 8, 8)).shape
@@ -24,7 +24,7 @@ class BlackBox:
 
     def __init__(
         self,
-        function: Callable[[Tensor], Any],
+        function: Callable[[Any], Any],
         *,
         name: str | None = None,
         fingerprint: str | None = None,
@@ -42,9 +42,11 @@ class BlackBox:
 
         return digest(self._given if self._given is not None else self.function)
 
-    def __call__(self, images: Tensor) -> Tensor:
+    def __call__(self, images: Tensor | list[Any]) -> Tensor:
         """Return the scores as a tensor."""
-        return torch.as_tensor(self.function(images.detach().to(self.device, torch.float32)))
+        if isinstance(images, Tensor):
+            images = images.detach().to(self.device, torch.float32)
+        return torch.as_tensor(self.function(images))
 
     def __repr__(self) -> str:
         return f"BlackBox({self.name!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import as_file, files
@@ -13,7 +14,10 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.blackbox import BlackBox, Model
+from shiftproof.models.huggingface import is_huggingface_folder, load_huggingface
 from shiftproof.models.networks import NETWORKS, build_network
+from shiftproof.models.networks.text_cnn import NAME as TEXT_CNN
+from shiftproof.models.networks.text_cnn import TextCNN
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of
 from shiftproof.models.python_file import is_python_file, load_python_file
@@ -29,8 +33,12 @@ FORMS: Mapping[str, str] = {
     "model.onnx": "an ONNX file, as a black box",
     "model.pt2": "a torch.export program",
     "model.ts": "a TorchScript program",
+    "folder/": "what `shiftproof train` or a text network wrote, or a Hugging Face text classifier",
 }
 """What `load_model` takes, for tables and messages."""
+
+TRAINED, TRAINED_WEIGHTS = "model.json", "model.safetensors"
+"""What training leaves in its folder: how to build the network, and its weights."""
 
 Device = torch.device | str | None
 
@@ -103,6 +111,10 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
         if path.suffix or "/" in str(spec) or "\\" in str(spec):
             raise ModelError(f"There is no model file {spec!r}.", expected="; ".join(FORMS))
         raise unknown("model", spec, FORMS)
+    if (path / TRAINED).is_file():
+        return _trained(path, device)
+    if path.is_dir() and is_huggingface_folder(path):
+        return load_huggingface(path)
     if not path.is_file():
         raise ModelError(f"{spec!r} is a folder, not a model file.", expected="; ".join(FORMS))
     try:
@@ -126,6 +138,31 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
                 instead=f"--model resnet20 --weights {spec}, or your own architecture: --model file.py:build --weights"
                 f" {spec}",
             )
+
+
+def _trained(folder: Path, device: torch.device | str) -> Model:
+    """Return the network that training left in a folder."""
+    weights = folder / TRAINED_WEIGHTS
+    try:
+        spec = json.loads((folder / TRAINED).read_text())["model"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"Cannot read how the network in {str(folder)!r} was built.", came=f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(spec, str):
+        raise ModelError(
+            f"The network in {str(folder)!r} was given to training as an object.",
+            instead=f"build it again and call shiftproof.models.load_weights(network, {str(weights)!r})",
+        )
+    if spec == TEXT_CNN:
+        return TextCNN.load(folder)
+    if spec in NETWORKS or is_python_file(spec):
+        return load_model(spec, device=device, weights=weights)
+    model = load_model(spec, device=device)
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"{spec!r} takes no weights.", expected="a PyTorch module")
+    load_weights(model, weights)
+    return model
 
 
 def _reference(name: str, weights: str | Path | None, normalize: Normalize | None) -> nn.Module:
@@ -177,7 +214,9 @@ def _checked(made: object) -> Model:
     if callable(made) and not isinstance(made, type):
         return BlackBox(made)
     came = f"the class {made.__name__}, not an instance of it" if isinstance(made, type) else f"a {type(made).__name__}"
-    raise ModelError("This is not a model.", expected="an nn.Module, or a function from images to logits", came=came)
+    raise ModelError(
+        "This is not a model.", expected="an nn.Module, or a function from images, or texts, to logits", came=came
+    )
 
 
 def _finished(model: Model, device: Device, normalize: Normalize | None = None) -> Model:

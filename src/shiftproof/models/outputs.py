@@ -1,4 +1,4 @@
-"""Calling a model: images in, checked logits out."""
+"""Calling a model: images or texts in, checked logits out."""
 
 from __future__ import annotations
 
@@ -23,29 +23,27 @@ def device_of(model: Callable[..., Any]) -> torch.device:
     return torch.device(device)
 
 
-def logits(model: Callable[[Tensor], Any], images: Tensor) -> Tensor:
+def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
     """Return the model's logits, [N, K] float32 on the CPU, for images [N, C, H, W] in [0, 1]; K is at least 2.
 
-    No gradients are kept. Images are moved to the model's device, and to its precision where that is not float32.
-    Anything but finite scores, one row per image, is a `ModelError`.
+    No gradients are kept. Images are moved to the model's device, and to its precision where that is not float32; a
+    list of texts, or of pairs of them, goes to the model as it is. Anything but finite scores, one row per input, is a
+    `ModelError`.
     """
     try:
         with torch.no_grad():
-            out = model(images.to(device_of(model), _precision_of(model)))
+            if isinstance(inputs, Tensor):
+                inputs = inputs.to(device_of(model), _precision_of(model))
+            out = model(inputs)
     except ShiftproofError:
         raise
     except torch.OutOfMemoryError as error:
         raise ModelError(
-            "The model ran out of memory.", came=f"a batch of {len(images)} images", instead="use smaller batches"
+            "The model ran out of memory.", came=f"a batch of {len(inputs)} inputs", instead="use smaller batches"
         ) from error
     except Exception as error:  # whatever a user's model raises is told in one paragraph
-        raise ModelError(
-            "The model failed on a batch of images.",
-            expected="a model that takes float tensors N x C x H x W in [0, 1]",
-            came=f"{type(error).__name__} on shape {tuple(images.shape)}: {_first_line(error)}",
-            instead="check the number of channels and the image size (--size) the model was made for",
-        ) from error
-    return check_logits(out, len(images))
+        raise _failed(inputs, error) from error
+    return check_logits(out, len(inputs))
 
 
 def check_logits(out: object, images: int) -> Tensor:
@@ -78,6 +76,23 @@ def check_logits(out: object, images: int) -> Tensor:
             instead="check its weights, and that its normalisation fits images in [0, 1]",
         )
     return scores
+
+
+def _failed(inputs: Tensor | list[Any], error: Exception) -> ModelError:
+    if isinstance(inputs, list):
+        kind = "texts" if isinstance(inputs[0], str) else "pairs of texts"
+        return ModelError(
+            f"The model failed on a batch of {kind}.",
+            expected="a model that takes a list of texts, or of pairs of them, and returns logits",
+            came=f"{type(error).__name__} on {len(inputs)} {kind}: {_first_line(error)}",
+            instead="a text model is a folder of transformers, a saved text network, or file.py:build",
+        )
+    return ModelError(
+        "The model failed on a batch of images.",
+        expected="a model that takes float tensors N x C x H x W in [0, 1]",
+        came=f"{type(error).__name__} on shape {tuple(inputs.shape)}: {_first_line(error)}",
+        instead="check the number of channels and the image size (--size) the model was made for",
+    )
 
 
 def _precision_of(model: Callable[..., Any]) -> torch.dtype:

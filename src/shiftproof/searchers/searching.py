@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, device_of, load_model
 from shiftproof.runs import Result, Store
@@ -118,7 +118,7 @@ def _data(
     data: Any, targets: ArrayLike | Tensor | None, images: int | None, seed: int, options: dict[str, Any]
 ) -> tuple[ImageSet, Tensor | None]:
     """Return the images, in a random order, and what the model is to say of them."""
-    whole = load_data(data, **options)
+    whole = load_images(data, **options)
     truth = None if targets is None else torch.as_tensor(np.asarray(targets))
     if truth is not None and len(truth) != len(whole):
         raise DataError("Every image needs a target.", expected=f"{len(whole)} targets", came=f"{len(truth)}")

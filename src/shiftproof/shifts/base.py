@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,9 @@ class Shape(NamedTuple):
 class Shift(ABC):
     """A change of the input: a `name`, a `severity` in [0, 5], and a call that keeps shape, dtype, device and range."""
 
+    footprint: ClassVar[int] = 1
+    """How many times the memory of its images a shift works on; the more, the fewer images fit in a CPU's cache."""
+
     name: str
     severity: float
 
@@ -59,7 +62,6 @@ class Shift(ABC):
     def __str__(self) -> str:
         return self.label
 
-    @final
     def __call__(self, images: Tensor, keys: Tensor | Sequence[int], *, seed: int = 0) -> Tensor:
         """Return shifted copies of float32 images in [0, 1], N x C x H x W, with values on the 256 levels of uint8."""
         check_layout(images)
@@ -79,7 +81,7 @@ class Shift(ABC):
                 return quantize_(self._shifted(images, keys, seed)).contiguous()
             # From numpy, which asks for huge pages: the system takes long to find many small ones.
             shifted = torch.from_numpy(np.empty(images.shape, np.float32))
-            part = max(1, CACHED // images[0].numel())
+            part = max(1, CACHED // (self.footprint * images[0].numel()))
             for start in range(0, len(images), part):
                 some = slice(start, start + part)
                 check_values(images[some])  # brings them into the cache

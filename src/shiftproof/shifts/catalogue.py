@@ -4,6 +4,7 @@ fog@3.5                                  a corruption at a severity
 contrast=0.8, grayscale                  an operation at a level
 power_law[eps=8,center=4,alpha=1]        a shift with parameters of its own
 fog@3 + jpeg_compression@2               a chain
+typos@3, eda@2[wordnet=folder]           a text shift
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from shiftproof.shifts import operation, parametric, tables
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.chain import Chain
 from shiftproof.shifts.corruption import Corruption
+from shiftproof.shifts.text import TextChain, TextShift
+from shiftproof.shifts.text import registry as text_registry
 
 RECIPES: Mapping[str, Mapping[str, str]] = {
     "common": {
@@ -69,6 +72,8 @@ FAMILIES: Mapping[str, str] = {
     "enhance": "Pillow's enhancement operations at a level, contrast=0.8",
     "geometric": "moves of the image at a level, rotate=15",
     "augment": "random policies of training and neighbourhoods, augmix",
+    "everyday": "what happens to texts on their way to a model, typos@3",
+    "edits": "edits of texts for neighbourhoods, eda@2",
 }
 """Family -> what it is, with an example of its text form."""
 
@@ -92,6 +97,8 @@ def names(family: str = "common") -> tuple[str, ...]:
         raise unknown("family of shifts", family, FAMILIES)
     if family in TABLED:
         return tuple(name for name in _corruptions() if facts(name)["family"] == family)
+    if family in text_registry.FAMILIES:
+        return tuple(text_registry.FAMILIES[family])
     if family in ("enhance", "geometric"):
         return tuple(operation.ENHANCE if family == "enhance" else operation.GEOMETRIC)
     spectral = family == "spectral"
@@ -107,7 +114,9 @@ def corruption(name: str, severity: float, preset: str | None = None, **options:
 
 
 def facts(name: str) -> Mapping[str, Any]:
-    """Return what the tables say of a corruption: family, category, frequency, monotone."""
+    """Return what the tables say of a corruption: family, category, frequency (of images), monotone."""
+    if name in text_registry.SHIFTS:
+        return text_registry.text_facts(name)
     return tables.table(corruption(name, 0).family)[name]
 
 
@@ -119,7 +128,7 @@ def parse(text: str) -> Shift:
     """
     parts = re.split(r"\s*\+\s*(?=[a-z])", text.strip())  # a plus before a digit belongs to a number
     if len(parts) > 1:
-        return Chain(steps=[_single(part) for part in parts])
+        return _chain([_single(part) for part in parts])
     return _single(parts[0])
 
 
@@ -129,7 +138,8 @@ def _single(text: str) -> Shift:
         name, severity, options = corrupted.groups()
         pairs = (pair.partition("=") for pair in (options or "").split(",") if pair)
         try:
-            return corruption(name, float(severity), **{key.strip(): value.strip() for key, _, value in pairs})
+            make = text_registry.text_shift if name in text_registry.SHIFTS else corruption
+            return make(name, float(severity), **{key.strip(): value.strip() for key, _, value in pairs})
         except ValueError:
             raise _unreadable(text, repr(severity)) from None
     bare = re.split(r"[\[=]", text)[0].strip()
@@ -137,9 +147,19 @@ def _single(text: str) -> Shift:
         return parametric.parse(text)
     if bare in operation.KINDS and (bare not in _corruptions() or "=" in text):
         return operation.parse(text)
-    if bare in _corruptions():
+    if bare in _corruptions() or bare in text_registry.SHIFTS:
         raise _unreadable(text, "no severity")
-    raise unknown("shift", bare, [*_corruptions(), *operation.KINDS, *parametric.FORMS])
+    raise unknown("shift", bare, [*_corruptions(), *operation.KINDS, *parametric.FORMS, *text_registry.SHIFTS])
+
+
+def _chain(steps: list[Shift]) -> Shift:
+    """Return a chain of image shifts, or of text shifts; the two do not mix."""
+    texts = [step for step in steps if isinstance(step, TextShift)]
+    if texts and len(texts) < len(steps):
+        raise ConfigurationError(
+            "A chain acts on images or on texts, not on both.", came=" + ".join(step.label for step in steps)
+        )
+    return TextChain(steps=texts) if texts else Chain(steps=steps)
 
 
 def _corruptions() -> dict[str, str]:

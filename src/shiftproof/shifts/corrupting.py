@@ -18,8 +18,9 @@ from shiftproof.errors import DataError
 from shiftproof.shifts.base import SMALLEST_SIDE, Shift
 from shiftproof.shifts.catalogue import parse
 from shiftproof.shifts.levels import from_levels, to_bytes
+from shiftproof.shifts.text.base import TextShift, check_texts, text_keys
 
-Images = TypeVar("Images", bound="Image.Image | NDArray[Any] | Tensor")
+Images = TypeVar("Images", bound="Image.Image | NDArray[Any] | Tensor | str | list[Any] | tuple[str, str]")
 Restore = Callable[[Tensor], Any]
 
 _VALUES = "uint8 or floats in [0, 1]"
@@ -36,7 +37,8 @@ def corrupt(
 
     * a Pillow image: L or RGB; LA and RGBA keep their alpha channel as it is;
     * an array, whose channels come last: H x W, H x W x C, or a batch N x H x W x C;
-    * a tensor, whose channels come first: H x W, C x H x W, or a batch N x C x H x W.
+    * a tensor, whose channels come first: H x W, C x H x W, or a batch N x C x H x W;
+    * for a text shift such as `typos@3`, a text, a pair of texts, or a list of either.
 
     Arrays and tensors hold uint8 or floats in [0, 1]. Their order of axes is never guessed: a 3 x 32 x 32 array is
     refused, and a 3 x 32 x 32 tensor is an image. `shift` is a text, such as `fog@3`, `contrast=0.8` or
@@ -53,6 +55,9 @@ def corrupt(
     ((32, 32, 3), dtype('uint8'), True)
     """
     chosen = parse(shift) if isinstance(shift, str) else shift
+    if isinstance(chosen, TextShift):
+        edited: Images = _corrupt_texts(x, chosen, seed, keys)
+        return edited
     images, restore = _read(x)
     named = [keys] if isinstance(keys, int) else keys
     rows = content_keys(images) if named is None else torch.as_tensor(named, dtype=torch.int64)
@@ -86,6 +91,15 @@ class Transform:
 
     def __str__(self) -> str:
         return str(self.shift)
+
+
+def _corrupt_texts(x: Any, shift: TextShift, seed: int, keys: Any) -> Any:
+    """Return a text, or a list of texts, after a shift; without keys, a text's key is a hash of its content."""
+    texts = x if isinstance(x, list) else [x]
+    check_texts(texts)
+    named = text_keys(texts) if keys is None else [keys] if isinstance(keys, int) else keys
+    made = shift(texts, named, seed=seed)
+    return made if isinstance(x, list) else made[0]
 
 
 def content_keys(images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Random framing as shifts: translate, erase, flip and crop; the neighbourhoods of Ng et al. 2023, A.5."""
+"""Random framing as shifts: translate, pad, erase, flip and crop; the neighbourhoods of Ng et al. 2023, A.5."""
 
 from __future__ import annotations
 
@@ -48,6 +48,39 @@ class RandomTranslate(Parametric):
     def transform(self, images: Tensor, drawn: Tensor) -> Tensor:
         """Move the images."""
         return translate(to_levels(images), drawn[:, 0], drawn[:, 1], self.fill).div_(255.0)
+
+
+@dataclass(frozen=True)
+class PadCrop(Parametric):
+    """Mirror with probability `flip`, pad with black and crop at random: a move of up to `pad` of each side.
+
+    The usual framing of small images in training; 1/8 is 4 pixels of 32.
+    """
+
+    name: str = field(default="pad_crop", init=False)
+    pad: float = 0.125
+    flip: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(0 <= self.pad <= 1 and 0 <= self.flip <= 1, "pad and flip in [0, 1]")
+
+    def draw(self, rng: Keyed, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw whether to mirror, and the moves down and to the right in pixels, each [N]."""
+        down, right = round(self.pad * shape.height), round(self.pad * shape.width)
+        return rng.uniform() < self.flip, rng.integers(-down, down + 1), rng.integers(-right, right + 1)
+
+    def transform(self, images: Tensor, drawn: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """Look every pixel up where it comes from."""
+        mirrored, down, right = drawn
+        count, channels, height, width = images.shape
+        rows = torch.arange(height, device=images.device) - down[:, None]
+        columns = torch.arange(width, device=images.device) - right[:, None]
+        inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
+        columns = torch.where(mirrored[:, None], width - 1 - columns, columns).clamp_(0, width - 1)
+        source = rows.clamp_(0, height - 1)[:, :, None] * width + columns[:, None, :]
+        source = source.view(count, 1, height * width).expand(-1, channels, -1)
+        return images.flatten(2).gather(2, source).view_as(images).mul_(inside[:, None])
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ FORMS: Mapping[str, str] = {
     "rand_augment": "shiftproof.shifts.augment:RandAugment",
     "auto_augment": "shiftproof.shifts.augment:AutoAugment",
     "augmix": "shiftproof.shifts.augment:AugMix",
+    "fouriermix": "shiftproof.shifts.fouriermix:FourierMix",
+    "pad_crop": "shiftproof.shifts.crop:PadCrop",
     "random_translate": "shiftproof.shifts.crop:RandomTranslate",
     "random_erase": "shiftproof.shifts.crop:RandomErase",
     "flip_crop": "shiftproof.shifts.crop:FlipCrop",

@@ -13,18 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from shiftproof.data import BadFile
+from shiftproof.data import BadFile, TextSet, load_data
 from shiftproof.data.decoding import Size
 from shiftproof.data.imageset import OnBadFile
+from shiftproof.data.text_loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.runs import Executor, Inline, Json, Plan, Processes, Result, Store, drive, write_atomically
 from shiftproof.runs import lock as run_lock
 from shiftproof.runs import store as run_store
 from shiftproof.shifts.array_copies import ArrayCopies
 from shiftproof.shifts.base import Shift
+from shiftproof.shifts.catalogue import parse
 from shiftproof.shifts.copies import Copies
 from shiftproof.shifts.file_copies import Format, copies_of_folder
 from shiftproof.shifts.orders import Order, is_folder, make_order
+from shiftproof.shifts.text.writing import write_texts
 from shiftproof.version import __version__
 
 MANIFEST = "manifest.json"
@@ -65,6 +68,8 @@ def write_corrupted(
     device: str = "cpu",
     executor: Literal["inline", "processes"] = "inline",
     workers: int | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
     watch: Watch | None = None,
 ) -> Written:
     """Write a corrupted copy of a data set under some `shifts`, or as a whole published `suite`.
@@ -77,6 +82,8 @@ def write_corrupted(
       quality 85, in `corruption/severity/class/file`, where C-bar's severities are its strengths (`sparkles/3.00`).
     * The suites `cifar-c` and `cifar-c-bar` make `corruption.npy` [5 * N, H, W, C], severity after severity, and
       `labels.npy`, five times over.
+    * Texts under text shifts are a table `typos@3.csv` for each, in the source's format; `text_column` and
+      `label_column` name columns of the source.
 
     Files are PNG; `format="jpg"` writes JPEG at a `quality`, `"same"` each file's own format. `size` resizes the short
     side and crops the centre. A suite has its own severity table, shifts have that of the image size or of `preset`.
@@ -88,6 +95,10 @@ def write_corrupted(
     >>> written.images, sorted(path.name for path in written.folder.glob("*.npy"))
     (1000, ['contrast@5.npy', 'labels.npy'])
     """
+    if is_text_source(source):
+        columns = {"text_column": text_column, "label_column": label_column}
+        refused = {"suite": suite, "size": size, "preset": preset, "textures": textures}
+        return _write_texts(source, Path(out).expanduser(), shifts, refused, seed, format, on_bad_file, columns, watch)
     order = make_order(
         source,
         shifts,
@@ -115,6 +126,28 @@ def write_corrupted(
         images = sum(cast(int, row["images"]) for row in rows) // len(order.targets)
         write_atomically(folder / MANIFEST, _text(_manifest(source, order, copies, left_out)))
     return Written(folder, images, tuple(target.shift.label for target in order.targets), left_out)
+
+
+def _write_texts(
+    source: Any,
+    folder: Path,
+    shifts: Sequence[str | Shift],
+    refused: Mapping[str, object],
+    seed: int,
+    file_format: str | None,
+    on_bad_file: OnBadFile,
+    columns: Mapping[str, str | None],
+    watch: Watch | None,
+) -> Written:
+    """Write copies of a set of texts, with which options of images do not go."""
+    for name, option in refused.items():
+        if option is not None:
+            raise ConfigurationError(f"{name}= does not go with texts.", came=str(option))
+    options: dict[str, Any] = {"on_bad_file": on_bad_file, **columns}
+    data = cast(TextSet, load_data(source, **options))
+    chosen = [parse(one) if isinstance(one, str) else one for one in shifts]
+    write_texts(data, folder, chosen, seed=seed, format=file_format, watch=watch)
+    return Written(folder, len(data), tuple(shift.label for shift in chosen), data.bad_files)
 
 
 def _copies(source: Any, folder: Path, order: Order, on_bad_file: OnBadFile, threads: int | None) -> Copies:

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from shiftproof import shifts as catalogue
-from shiftproof.data import Batch, ImageSet, load_data
+from shiftproof.data import Batch, ImageSet, load_images
 from shiftproof.errors import ConfigurationError, DataError, RunError
 from shiftproof.measures.paths import FORBIDDEN, Grid, Path, Place, Variant, find_path
 from shiftproof.models import Model, fingerprint, load_model, logits
@@ -76,7 +76,7 @@ class Probe:
     @cached_property
     def whole(self) -> ImageSet:
         """All images."""
-        found = load_data(self.data, **self.data_options)
+        found = load_images(self.data, **self.data_options)
         if found.labels is None:
             raise DataError(
                 "A calibration measures accuracy, and the images have no labels.",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from shiftproof.errors import ConfigurationError
 from shiftproof.registry import resolve
 
 if TYPE_CHECKING:
@@ -21,6 +22,17 @@ SECTIONS: Mapping[str, str] = {
     "label_free": "shiftproof.audits.sections.label_free:LabelFree",
 }
 """Name -> lazy target."""
+
+
+def applicable(inputs: str, wanted: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return the sections for a kind of inputs, `images` or `texts`: all there are, or those wanted, in their order."""
+    fit = [name for name in SECTIONS if inputs in section(name).takes]
+    for name in wanted or ():
+        if name not in fit:
+            raise ConfigurationError(
+                f"The section {name!r} does not apply to {inputs}.", expected=f"sections among {', '.join(fit)}"
+            )
+    return tuple(name for name in fit if not wanted or name in wanted)
 
 
 def section(name: str) -> Section:

@@ -16,7 +16,7 @@ from shiftproof.runs import Cell, Result, Row
 
 @dataclass(frozen=True)
 class Subject:
-    """What is audited: the model, and the images it is audited on."""
+    """What is audited: the model, and the images or texts it is audited on."""
 
     model: Model
     data: ImageSet
@@ -26,11 +26,15 @@ class Subject:
 
 @dataclass(frozen=True)
 class Scope:
-    """What is known when an audit is planned: its settings, and the number and size of the images it uses."""
+    """What is known when an audit is planned: its settings, and the number, size and kind of the inputs it uses.
+
+    `inputs` is what they are, `images` or `texts`, whose side is 0.
+    """
 
     settings: Settings
     images: int
     side: int
+    inputs: str = "images"
 
     def slices(self) -> Iterator[tuple[int, int]]:
         """Cut the images into runs of cells small enough that a kill costs seconds."""
@@ -45,6 +49,8 @@ class Section(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
+    takes: ClassVar[tuple[str, ...]] = ("images",)
+    """The kinds of inputs it can ask its question about."""
 
     @abstractmethod
     def plan(self, scope: Scope) -> Iterator[Cell]:

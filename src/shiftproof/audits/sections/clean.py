@@ -22,6 +22,7 @@ class Clean(Section):
     name = "clean"
     title = "Before anything changes"
     question = "How accurate is the model on the images as they are, and does it know?"
+    takes = ("images", "texts")
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
         """Plan one cell per slice of the images."""

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 from shiftproof import shifts
 from shiftproof.audits.sections.base import Scope, Section, Subject
-from shiftproof.audits.sections.measuring import accuracy, picture, predictions, rows, tally
+from shiftproof.audits.sections.measuring import accuracy, excerpt, picture, predictions, rows, tally
 from shiftproof.audits.sections.wording import interval, percent, title
 from shiftproof.audits.view import Column, Figure, Gallery, Level, Picture, Sentence, Table, Tile, View
 from shiftproof.measures import ALEXNET, Accuracy, mce
 from shiftproof.models import logits
 from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.shifts.text import TextShift
 
 EXAMPLES = 4
 WORST = 3
@@ -30,6 +31,7 @@ class Corruptions(Section):
     name = "corruptions"
     title = "Where it breaks"
     question = "Which changes of the input cost accuracy, and how much?"
+    takes = ("images", "texts")
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
         """Plan a cell per corruption, severity and slice, and example images at the highest severity."""
@@ -97,7 +99,7 @@ def _examples(cell: Cell, subject: Subject) -> Row:
     """Return a few corrupted images with what the model says of them."""
     count = cast(int, cell["images"])
     (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-    images = shifts.parse(cast(str, cell["shift"]))(batch.images, batch.keys, seed=cast(int, cell["seed"]))
+    images: Any = shifts.parse(cast(str, cell["shift"]))(batch.images, batch.keys, seed=cast(int, cell["seed"]))
     confidence, predicted = logits(subject.model, images).softmax(1).max(1)
     names = subject.data.classes
 
@@ -105,11 +107,17 @@ def _examples(cell: Cell, subject: Subject) -> Row:
         return names[label] if label < len(names) else str(label)
 
     labels = batch.labels.tolist() if batch.labels is not None else []
-    pictures: list[Json] = [
-        {"png": picture(image), "label": name(label), "predicted": name(guess), "confidence": round(sure, 3)}
+    texts = isinstance(images, list)
+    examples: list[Json] = [
+        {
+            **({"text": excerpt(image)} if texts else {"png": picture(image)}),
+            "label": name(label),
+            "predicted": name(guess),
+            "confidence": round(sure, 3),
+        }
         for image, label, guess, sure in zip(images, labels, predicted.tolist(), confidence.tolist(), strict=True)
     ]
-    return {"pictures": pictures}
+    return {"texts" if texts else "pictures": examples}
 
 
 def _grid(found: Sequence[tuple[Cell, Row]]) -> Grid:
@@ -202,10 +210,13 @@ def _bars(means: Mapping[str, float], ranked: Sequence[str], clean: Accuracy) ->
     return Figure(finding, plot, table, caption="Longer bars are what to train or adapt against first.")
 
 
-def _galleries(found: Sequence[tuple[Cell, Row]], ranked: Sequence[str]) -> Iterator[Gallery]:
+def _galleries(found: Sequence[tuple[Cell, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:
     examples = {shifts.parse(cast(str, cell["shift"])).name: (cell, row) for cell, row in found}
     for name in [name for name in ranked if name in examples][:WORST]:
         cell, row = examples[name]
+        if "texts" in row:
+            yield _texts(cell, row)
+            continue
         made = [
             Picture(
                 str(entry["png"]),
@@ -218,10 +229,29 @@ def _galleries(found: Sequence[tuple[Cell, Row]], ranked: Sequence[str]) -> Iter
         yield Gallery(f"What the model sees under {title(name)}, severity {severity:g}", tuple(made))
 
 
+def _texts(cell: Cell, row: Row) -> Table:
+    """Show texts after a shift with what the model says of them."""
+    shift = shifts.parse(cast(str, cell["shift"]))
+    return Table(
+        f"What the model reads under {title(shift.name)}, severity {shift.severity:g}",
+        (Column("text"), Column("label"), Column("taken for"), Column("sure", "percent")),
+        tuple(
+            (str(one["text"]), str(one["label"]), str(one["predicted"]), float(str(one["confidence"])))
+            for one in cast(Sequence[Mapping[str, Json]], row["texts"])
+        ),
+    )
+
+
 def _notes(grid: Grid) -> tuple[str, ...]:
     images = next(iter(next(iter(grid.values())).values())).images
     notes = [f"{images:,} images per cell; the same images, with the same random draws, at every severity."]
     uneven = [title(name) for name in grid if not shifts.facts(name)["monotone"]]
     if uneven:
         notes.append(f"Published parameters do not grow steadily with severity for: {', '.join(uneven)}.")
-    return tuple(notes)
+    return (*notes, *(note for name in grid for note in _shift_notes(name)))
+
+
+def _shift_notes(name: str) -> tuple[str, ...]:
+    """Return what a text shift has to say of itself, such as where its synonyms come from."""
+    shift = shifts.parse(f"{name}@1")
+    return shift.notes if isinstance(shift, TextShift) else ()

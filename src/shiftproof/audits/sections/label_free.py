@@ -18,7 +18,7 @@ from shiftproof.data import ImageSet
 from shiftproof.estimators import Calibration
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.confidence import FEW
-from shiftproof.estimators.estimating import KINDS, shifted
+from shiftproof.estimators.estimating import KINDS, TEXT_KINDS, shifted
 from shiftproof.estimators.evidence import Evidence, observe
 from shiftproof.estimators.invariance import LABELS_DESTROYED
 from shiftproof.estimators.neighborhoods import neighborhood
@@ -33,7 +33,9 @@ from shiftproof.measures.estimation import (
 )
 from shiftproof.runs import Cell, Json, Result, Row
 
-NEIGHBORHOOD = "randaugment"
+NEIGHBORHOOD, TEXT_NEIGHBORHOOD = "randaugment", "eda"
+"""What views of images are made by, where a cell does not say otherwise, and of texts."""
+
 GOOD, WATCH = 0.05, 0.10
 LEVEL_RULE = "mean distance between estimated and true accuracy: good under 5 points, bad over 10"
 
@@ -63,6 +65,7 @@ class LabelFree(Section):
     name = "label_free"
     title = "Would you know"
     question = "How well can accuracy under shift be told from unlabelled images alone?"
+    takes = ("images", "texts")
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
         """Plan the labelled half with its shifted copies, to learn from, and the other half under every shift."""
@@ -70,10 +73,11 @@ class LabelFree(Section):
         images = min(size.images, scope.images // 2)
         if images < FEW:
             return
+        texts = scope.inputs == "texts"
         common: dict[str, Json] = {"images": images, "viewed": size.viewed, "views": size.views, "seed": settings.seed}
-        learnt = [
-            f"{name}@{severity}" for name in _kinds(settings.shifts, size.kinds) for severity in SOURCE_SEVERITIES
-        ]
+        common |= {"neighborhood": TEXT_NEIGHBORHOOD} if texts else {}
+        kinds = _kinds(settings.shifts, size.kinds, texts)
+        learnt = [f"{name}@{severity}" for name in kinds for severity in SOURCE_SEVERITIES]
         tested = [
             f"{name}@{severity:g}"
             for name in settings.shifts
@@ -99,7 +103,16 @@ class LabelFree(Section):
             "entropy_difference": found.entropy_difference,
         }
         if half and cell["shift"] != "clean":
-            clean = _clean_target(_Question(subject, images, cast(int, cell["viewed"]), cast(int, cell["views"]), seed))
+            clean = _clean_target(
+                _Question(
+                    subject,
+                    images,
+                    cast(int, cell["viewed"]),
+                    cast(int, cell["views"]),
+                    _neighborhood(cell),
+                    seed,
+                )
+            )
             row["auroc_invariance"] = auroc(modal_share(clean.shares), modal_share(found.shares))
             row["auroc_confidence"] = auroc(confidence(clean.logits), confidence(found.logits))
         return row
@@ -152,7 +165,12 @@ class _Question:
     images: int
     viewed: int
     views: int
+    neighborhood: str
     seed: int
+
+
+def _neighborhood(cell: Cell) -> str:
+    return str(cell.parameters.get("neighborhood", NEIGHBORHOOD))
 
 
 def _halves(subject: Subject, images: int, seed: int) -> tuple[ImageSet, ImageSet]:
@@ -172,7 +190,7 @@ def _reference(subject: Subject, images: int, seed: int) -> Reference:
 @lru_cache(maxsize=1)
 def _clean_target(question: _Question) -> Evidence:
     cell = Cell("label_free.target", images=question.images, viewed=question.viewed, views=question.views,
-                seed=question.seed)  # fmt: skip
+                neighborhood=question.neighborhood, seed=question.seed)  # fmt: skip
     return _observed(cell, question.subject, 1, "clean")
 
 
@@ -184,7 +202,7 @@ def _observed(cell: Cell, subject: Subject, half: int, label: str) -> Evidence:
     return observe(
         subject.model,
         shifted(chosen.batches(subject.batch_size, device=subject.device), shift, seed),
-        neighborhood=neighborhood(NEIGHBORHOOD),
+        neighborhood=neighborhood(_neighborhood(cell)),
         n=cast(int, cell["views"]),
         share=cast(int, cell["viewed"]) / images,
         seed=seed,
@@ -193,9 +211,10 @@ def _observed(cell: Cell, subject: Subject, half: int, label: str) -> Evidence:
     )
 
 
-def _kinds(tested: Sequence[str], count: int) -> list[str]:
+def _kinds(tested: Sequence[str], count: int, texts: bool) -> list[str]:
     """Return corruptions to learn from: none of those the audit tests."""
-    known = [*KINDS, *(name for family in ("holdout", "bar", "common") for name in shifts.names(family))]
+    image_shifts = (name for family in ("holdout", "bar", "common") for name in shifts.names(family))
+    known = [*TEXT_KINDS, *shifts.names("everyday")] if texts else [*KINDS, *image_shifts]
     return [name for name in dict.fromkeys(known) if name not in tested][:count]
 
 
@@ -255,7 +274,7 @@ def _notes(
     return (
         f"{cell['images']} labelled images to learn from and as many others to test on; lines were drawn through "
         f"shifts that are not tested here: {', '.join(kinds)}.",
-        f"Views of {NEIGHBORHOOD} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
+        f"Views of {_neighborhood(cell)} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
         f"({LABELS_DESTROYED} is the limit). {cell['views']} views of up to {cell['viewed']} images a set.",
         f"For a monitor of this model: drop={drop:.2f}, twice the error of the estimate.",
     )

@@ -14,10 +14,13 @@ from shiftproof.audits.sections.base import Subject
 from shiftproof.errors import DataError
 from shiftproof.measures import Accuracy
 from shiftproof.models import logits
+from shiftproof.models.texts import Text, parts
 from shiftproof.runs import Cell, Json, Result, Row
 from shiftproof.shifts import Shift
 
 PICTURE_SIDE = 128
+EXCERPT = 200
+"""Letters shown of a text."""
 
 
 def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, seed: int) -> tuple[Tensor, ...]:
@@ -93,6 +96,11 @@ def picture(image: Tensor) -> str:
     buffer = io.BytesIO()
     made.save(buffer, "PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def excerpt(text: Text) -> str:
+    """Return the beginning of a text, or of both texts of a pair."""
+    return " / ".join(part if len(part) <= EXCERPT else part[: EXCERPT - 3] + "..." for part in parts(text))
 
 
 def _whole(value: Json) -> int:

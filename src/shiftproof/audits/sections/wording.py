@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields, is_dataclass, replace
+from typing import TypeVar
+
+from shiftproof.audits.view import Table, View
 from shiftproof.measures import Accuracy
+
+Part = TypeVar("Part")
 
 
 def title(name: str) -> str:
@@ -19,3 +26,20 @@ def interval(value: Accuracy) -> str:
     """Write the 95% interval of an accuracy."""
     low, high = value.interval()
     return f"{100 * low:.1f} to {100 * high:.1f}%"
+
+
+def of_texts(view: View) -> View:
+    """Return a view whose words speak of texts instead of images; the rows of tables stay as they are."""
+    return _reworded(view)
+
+
+def _reworded(part: Part) -> Part:
+    if isinstance(part, str):
+        return re.sub(r"\bimage(s?)\b", r"text\1", part)  # type: ignore[return-value]
+    if isinstance(part, tuple):
+        return tuple(map(_reworded, part))  # type: ignore[return-value]
+    if is_dataclass(part) and not isinstance(part, type):
+        kept = ("rows", "section", "kind", "level") if isinstance(part, Table) else ("section", "level", "kind")
+        changed = {one.name: _reworded(getattr(part, one.name)) for one in fields(part) if one.name not in kept}
+        return replace(part, **changed)
+    return part

@@ -1,0 +1,174 @@
+"""What robust training costs: images per second of every recipe over erm's at as many passes through the network.
+
+    python benchmarks/train.py --device cuda             # ResNet-20, batches of 512, bf16
+    python benchmarks/train.py --network convnet --batch 64 --steps 4 --rounds 1
+    python benchmarks/train.py --fouriermix              # batched on a CPU against one image at a time in numpy
+
+A recipe sends several images through the network for each image of a batch (`passes`: views times noises, and the steps
+of an attack). Its rate is compared with erm's on a batch of images that takes as many passes, so that 1.00 means that
+views, noise and loss cost nothing beside the network. Rounds of both alternate, and the median counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from shiftproof.data import ImageSet, load_data
+from shiftproof.models import build_network
+from shiftproof.searchers import make_space
+from shiftproof.searchers.uniform import draw_tuples
+from shiftproof.training.feed import Feed
+from shiftproof.training.loop import Loop
+from shiftproof.training.recipes import RECIPES, recipe
+from shiftproof.training.settings import Settings
+
+SIGMA = 0.25
+
+
+def make_loop(name: str, data: ImageSet, batch: int, options: argparse.Namespace) -> Loop:
+    """Return a recipe's loop over random images."""
+    steps_per_epoch = len(data) // batch
+    epochs = 2 + (options.rounds + 2) * options.steps // steps_per_epoch
+    settings = Settings(
+        epochs=epochs, batch_size=batch, lr=1e-3, schedule="constant", log_every=10**9, framing=options.framing
+    )
+    chosen = recipe(name)
+    if chosen.tuples is not None and chosen.tuples.searcher is not None:
+        chosen = chosen.with_options(most=0)  # a search is no part of a step
+    torch.manual_seed(0)
+    feed = Feed(data, chosen, settings, device=torch.device(options.device))
+    loop = Loop(build_network(options.network), feed, sigma=SIGMA if chosen.noise != "none" else 0.0)
+    if chosen.tuples is not None and chosen.tuples.searcher is not None:
+        loop.found = draw_tuples(make_space(chosen.tuples.space), chosen.tuples.length, range(20))
+    return loop
+
+
+def seconds(loop: Loop, steps: int, device: str) -> float:
+    """Return the seconds of a step, over so many."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    loop.run(loop.step + steps, lambda _: None)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return (time.perf_counter() - start) / steps
+
+
+def compare(name: str, data: ImageSet, options: argparse.Namespace) -> dict[str, float]:
+    """Return the rates of a recipe and of erm at as many passes, in images per second."""
+    passes = RECIPES[name].passes
+    ours, plain = make_loop(name, data, options.batch, options), make_loop("erm", data, options.batch * passes, options)
+    found: dict[str, list[float]] = {"ours": [], "erm": []}
+    for number in range(options.rounds + 1):
+        spent = {"ours": seconds(ours, options.steps, options.device)}
+        spent["erm"] = seconds(plain, options.steps, options.device)
+        if number:  # the first round warms up
+            for which, value in spent.items():
+                found[which].append(value)
+    rate, erm = (options.batch / statistics.median(found[which]) for which in ("ours", "erm"))
+    return {"passes": passes, "images per second": rate, "erm at as many passes": erm, "ratio": rate / erm}
+
+
+def fouriermix_numpy(image: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return FourierMix of one image [H, W, 3] in [0, 1], written plainly: numpy for spectra, scipy for the views."""
+    from scipy import ndimage
+    from scipy.special import erf, erfinv
+
+    from shiftproof.shifts.fouriermix import AMPLITUDES, DEGREES, PHASE_SIGMA, PHASES, SHARE, SLOPE, ZOOM
+
+    height, width, _ = image.shape
+    mixed = np.zeros_like(image)
+    for weight in rng.dirichlet(np.ones(3)):
+        spectrum = np.fft.rfft2(image, axes=(0, 1))
+        amplitude, limit = rng.choice(AMPLITUDES), rng.choice(PHASES["cifar"])
+        scale = math.sqrt(2.0) * PHASE_SIGMA
+        phase = scale * erfinv(rng.uniform(-1, 1, spectrum.shape) * erf(limit / scale))
+        factor = rng.uniform(1 - amplitude, 1 + amplitude, spectrum.shape)
+        changed = np.abs(spectrum) * factor * np.exp(1j * (np.angle(spectrum) + phase))
+        fourier = np.fft.irfft2(changed, s=(height, width), axes=(0, 1))
+        angle, grow = math.radians(rng.uniform(-DEGREES, DEGREES)), 1 + rng.uniform(-ZOOM, ZOOM)
+        cosine, sine = math.cos(angle) / grow, math.sin(angle) / grow
+        turn = np.array([[cosine, sine], [-sine, cosine]]) @ np.array([[1, 0], [rng.uniform(-SLOPE, SLOPE), 1]])
+        centre = np.array([height / 2 - 0.5, width / 2 - 0.5])
+        offset = centre - turn @ centre + rng.uniform(-SHARE, SHARE, 2) * (height, width)
+        view = np.stack(
+            [ndimage.affine_transform(image[..., c], turn, offset, order=1, mode="constant") for c in range(3)], axis=2
+        )
+        blend = rng.beta(1, 1)
+        mixed += weight * (blend * fourier + (1 - blend) * view)
+    kept = rng.beta(1, 1)
+    return np.clip(kept * image + (1 - kept) * mixed, 0, 1)
+
+
+def fouriermix(options: argparse.Namespace) -> dict[str, float]:
+    """Return the rates of FourierMix, batched and one image at a time, in images per second on one thread."""
+    from shiftproof.shifts.fouriermix import FourierMix
+
+    torch.set_num_threads(1)
+    (batch,) = load_data("demo").subset(range(512)).batches(512)
+    shift, rng = FourierMix(), np.random.default_rng(0)
+    plain = batch.images.permute(0, 2, 3, 1).double().numpy()
+    found: dict[str, list[float]] = {"batched": [], "numpy": []}
+    for number in range(options.rounds + 1):
+        start = time.process_time()
+        shift(batch.images, batch.keys, seed=number)
+        between = time.process_time()
+        for image in plain[:128]:
+            fouriermix_numpy(image, rng)
+        end = time.process_time()
+        if number:
+            found["batched"].append(512 / (between - start))
+            found["numpy"].append(128 / (end - between))
+    rates = {name: statistics.median(values) for name, values in found.items()}
+    return {**rates, "ratio": rates["batched"] / rates["numpy"]}
+
+
+def main() -> None:
+    """Measure, print, and write the results as JSON if wanted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--network", default="resnet20")
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--steps", type=int, default=100, help="steps of a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--framing", default="pad_crop", help="what every image goes through first, with erm too")
+    parser.add_argument("--recipes", nargs="+", default=list(RECIPES))
+    parser.add_argument("--fouriermix", action="store_true", help="FourierMix alone, against numpy")
+    parser.add_argument("--out", type=Path, help="where to write the results as JSON")
+    options = parser.parse_args()
+
+    results: dict[str, dict[str, float]] = {}
+    if options.fouriermix:
+        results["fouriermix"] = found = fouriermix(options)
+        print(f"batched {found['batched']:,.0f}, numpy {found['numpy']:,.0f} images/s: {found['ratio']:.1f} times")
+    else:
+        most = options.batch * max(RECIPES[name].passes for name in options.recipes)
+        count = max(2 * most, 8192) if options.device == "cuda" else most
+        images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8)
+        data = load_data((images, torch.arange(count) % 10))
+        print(f"{'recipe':18} passes     images/s   erm at as many   ratio")
+        for name in options.recipes:
+            results[name] = row = compare(name, data, options)
+            rates = f"{row['images per second']:12,.0f} {row['erm at as many passes']:16,.0f}"
+            print(f"{name:18} {row['passes']:6.0f} {rates} {row['ratio']:7.2f}", flush=True)
+    if options.out:
+        told = {
+            "device": options.device,
+            "network": options.network,
+            "batch": options.batch,
+            "torch": torch.__version__,
+        }
+        options.out.write_text(json.dumps({**told, "results": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""`shiftproof train`: robust training, one loop and every recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shiftproof.cli.application import app
+
+if TYPE_CHECKING:
+    from shiftproof.runs import Row
+
+
+@app.command()
+def train(
+    data: Annotated[
+        str, typer.Option("--data", "-d", help="Labelled images: a folder, an .npz file, CIFAR files, or demo.")
+    ],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="resnet20, resnet110, wrn16_4, convnet, file.py:build, a folder, demo.")
+    ] = "resnet20",
+    recipe: Annotated[
+        str, typer.Option("--recipe", "-r", help="erm, gaussian, augmix+jsd, fouriermix+hcr, esda, ...")
+    ] = "erm",
+    sigma: Annotated[
+        float | None, typer.Option(help="Standard deviation of the noise. Default: 0.25, where a recipe has noise.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-O", help="A setting of the recipe, such as lam=20; can be given again."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
+        "shiftproof-train"
+    ),
+    validation: Annotated[str | None, typer.Option(help="Images to take the accuracy on at every checkpoint.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data. Default: 200.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images of a step, over all devices. Default: 256.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. Default: 0.1.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd or adam. Default: sgd.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Default: 1e-4.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="step, cosine or constant. Default: step.")] = None,
+    warmup: Annotated[float | None, typer.Option(help="Epochs over which the learning rate rises.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Largest norm of the gradient.")] = None,
+    ema: Annotated[float | None, typer.Option(help="Decay of an average of the weights, such as 0.999.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, float32 or bf16. Default: bf16 on CUDA.")] = None,
+    framing: Annotated[
+        str | None, typer.Option(help="A shift every image goes through first. Default: pad_crop; none for none.")
+    ] = None,
+    images: Annotated[int | None, typer.Option(help="Use this many images. Default: all.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    weights: Annotated[Path | None, typer.Option(help="Weights to begin with, for a reference network.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
+    split: Annotated[str | None, typer.Option(help="The part of the data to train on, such as train.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that decode images, where they are not held.")] = 0,
+    log_every: Annotated[int | None, typer.Option(help="Steps between two lines of the log. Default: 50.")] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Steps between two checkpoints. Default: an epoch.")
+    ] = None,
+) -> None:
+    """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl."""
+    from shiftproof.audits.bench import choose_device
+    from shiftproof.training import train as run
+
+    settings: dict[str, Any] = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "optimizer": optimizer,
+        "weight_decay": weight_decay,
+        "schedule": schedule,
+        "warmup": warmup,
+        "clip": clip,
+        "ema": ema,
+        "precision": precision,
+        "framing": "" if framing == "none" else framing,
+        "seed": seed,
+        "log_every": log_every,
+        "checkpoint_every": checkpoint_every,
+    }
+    with _Progress() as progress:
+        trained = run(
+            model,
+            data,
+            recipe=recipe,
+            sigma=sigma,
+            options=_pairs(option or []),
+            out=out,
+            validation=validation,
+            device=choose_device(device),
+            weights=weights,
+            images=images,
+            size=size,
+            labels=labels,
+            split=split,
+            workers=workers,
+            watch=progress.heard,
+            **settings,
+        )
+    if progress.quiet:
+        return
+    row = trained.to_row()
+    lines = [("recipe", f"{trained.recipe}, sigma {trained.sigma:g}" if trained.sigma else trained.recipe)]
+    lines += [("trained", f"{row['steps']:,} steps"), ("loss", f"{trained.loss:.4f}")]
+    if trained.accuracy is not None:
+        lines.append(("accuracy", f"{trained.accuracy:.4f} on {validation}"))
+    lines += [("tuple", text) for text in trained.tuples]
+    lines += [("model", f"{out / 'model.safetensors'}"), ("log", f"{out / 'log.jsonl'}")]
+    lines.append(("next", f"shiftproof audit --model {out} --data {validation or data}"))
+    for name, text in lines:
+        typer.echo(f"{name:<9} {text}")
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    """Read settings written name=value."""
+    pairs = dict[str, str]()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"--option takes name=value, such as lam=20; got {text!r}")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+class _Progress:
+    """A bar of steps done with the loss beside it, on the error stream; of several processes, one shows it."""
+
+    def __init__(self) -> None:
+        import os
+
+        from rich import progress
+        from rich.console import Console
+
+        self.quiet = os.environ.get("RANK", "0") != "0"
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=self.quiet,
+        )
+        self._task = self._bar.add_task("loading", total=None)
+
+    def heard(self, step: int, steps: int, row: Row | None) -> None:
+        """Show how far the run is."""
+        said = "training" if row is None else f"epoch {float(str(row['epoch'])):.1f} loss {float(str(row['loss'])):.4f}"
+        self._bar.update(self._task, total=steps, completed=step, description=f"{said:<26.26}")
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()

@@ -1,0 +1,296 @@
+"""Texts from files: tables (CSV, TSV, JSON lines) with named columns, folders of text files, and lists."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from shiftproof.data.imageset import OnBadFile
+from shiftproof.data.labels import check_labels, name_classes, number_classes
+from shiftproof.data.source import BadFile
+from shiftproof.data.textset import TextSet, TextSource, is_texts
+from shiftproof.errors import DataError
+from shiftproof.keyed import key_of
+from shiftproof.models.texts import Text, parts
+
+TABLES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
+"""Files that hold texts: one row each, or one text a line."""
+
+TEXT_COLUMNS = ("text", "sentence", "review", "content", "document", "comment", "body", "t")
+PAIR_COLUMNS = (
+    ("text", "pair"),
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("sentence_a", "sentence_b"),
+    ("question1", "question2"),
+    ("question", "answer"),
+)
+LABEL_COLUMNS = ("label", "labels", "gold_label", "sentiment", "class", "category", "target", "entailment_judgment")
+"""Names of columns that are found without being named, in any case of letters; the first that fits is taken."""
+
+_NO_HEADER = "columns by number, from 0, where the first line is a row like the others"
+
+
+class Rows(NamedTuple):
+    """A table: the names of its columns, and its rows with the names of the places they come from."""
+
+    columns: list[str]
+    rows: list[tuple[str, Mapping[str, Any]]]
+
+
+def load_table(
+    path: Path,
+    *,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    classes: str | Path | Sequence[str] = "auto",
+    on_bad_file: OnBadFile = "fail",
+) -> TextSet:
+    """Return the texts of a CSV, TSV, JSON or JSON lines file, or of a file with one text a line.
+
+    `text_column` names the column of the texts, or two columns with a comma between them for pairs; `label_column` that
+    of the labels. Columns given by number are those of a CSV or TSV without a header. Without names, common ones are
+    found. Rows without a text are refused, or skipped and listed with `on_bad_file="skip"`.
+    """
+    named = _wanted(text_column), label_column
+    table = _read(path, header=not any(name.isdigit() for name in (*named[0], label_column or "")))
+    text_names, label_name = _columns(path, table, *named)
+    texts: list[Text] = []
+    labels: list[str] = []
+    places: list[int] = []
+    bad: list[BadFile] = []
+    for number, (place, row) in enumerate(table.rows):
+        cells = tuple(_cell(row.get(name)) for name in text_names)
+        label = "" if label_name is None else _cell(row.get(label_name))
+        problem = "no text" if not all(part.strip() for part in cells) else ""
+        if not problem and label_name is not None and not label.strip():
+            problem = "no label"
+        if problem:
+            bad.append(BadFile(place, problem))
+            continue
+        texts.append(cells[0] if len(cells) == 1 else (cells[0], cells[1]))
+        labels.append(label.strip())
+        places.append(number)
+    _check_rows(path, len(texts), bad, on_bad_file)
+    naming = None if label_name is None else number_classes(labels, classes)
+    return TextSet(
+        TextSource(texts),
+        name=path.name,
+        keys=torch.tensor(places, dtype=torch.int64),
+        labels=None if naming is None else torch.tensor([naming.numbers[label] for label in labels]),
+        classes=() if naming is None else naming.classes,
+        notes=() if naming is None else naming.notes,
+        on_bad_file=on_bad_file,
+        bad_files=bad,
+    )
+
+
+def is_text_source(source: object) -> bool:
+    """Whether what a user gave stands for texts: a set of them, a table, or a folder of text files."""
+    if isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        return (path.suffix in TABLES and path.is_file()) or (path.is_dir() and is_text_folder(path))
+    return isinstance(source, TextSet) or is_texts(source)
+
+
+def is_text_folder(path: Path) -> bool:
+    """Whether a folder holds text files in sub-folders: in the first sub-folder that holds files, all are `.txt`."""
+    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
+        suffixes = {entry.suffix.lower() for entry in folder.iterdir() if entry.is_file()}
+        if suffixes:
+            return suffixes == {".txt"}
+    return False
+
+
+def load_text_folder(
+    path: Path, *, classes: str | Path | Sequence[str] = "auto", on_bad_file: OnBadFile = "fail"
+) -> TextSet:
+    """Return the texts of a folder with one sub-folder per class and one text in each `.txt` file."""
+    files = sorted(file for file in path.glob("*/*.txt") if file.is_file())
+    texts: list[Text] = []
+    kept, bad = [], []
+    for file in files:
+        name = file.relative_to(path).as_posix()
+        try:
+            text = _decode(file).strip()
+        except DataError as error:
+            if on_bad_file == "fail":
+                raise
+            bad.append(BadFile(name, error.facts.get("came", "not UTF-8")))
+            continue
+        if text:
+            texts.append(text)
+            kept.append(name)
+        else:
+            bad.append(BadFile(name, "no text"))
+    _check_rows(path, len(texts), bad, on_bad_file)
+    labels = [name.partition("/")[0] for name in kept]
+    naming = number_classes(labels, classes)
+    return TextSet(
+        TextSource(texts),
+        name=path.name,
+        keys=torch.tensor([key_of(name) for name in kept], dtype=torch.int64),
+        labels=torch.tensor([naming.numbers[label] for label in labels]),
+        classes=naming.classes,
+        notes=naming.notes,
+        on_bad_file=on_bad_file,
+        bad_files=bad,
+    )
+
+
+def from_texts(
+    texts: Sequence[Text],
+    labels: ArrayLike | Tensor | None = None,
+    *,
+    classes: str | Path | Sequence[str] = "auto",
+    name: str = "texts",
+) -> TextSet:
+    """Return a set of texts, or of pairs, already in memory; labels are whole numbers or class names."""
+    for number, text in enumerate(texts):
+        if not all(part.strip() for part in parts(text)):
+            raise _empty(f"text {number}")
+    if len({isinstance(text, str) for text in texts}) > 1:
+        raise DataError("There are single texts among pairs.", expected="texts, or pairs of them, throughout")
+    numbers, names = _numbered(labels, len(texts), classes)
+    keys = torch.arange(len(texts), dtype=torch.int64)
+    return TextSet(TextSource(texts), name=name, keys=keys, labels=numbers, classes=names)
+
+
+def _numbered(
+    labels: ArrayLike | Tensor | None, count: int, classes: str | Path | Sequence[str]
+) -> tuple[Tensor | None, tuple[str, ...]]:
+    """Return labels as numbers, and the names of the classes."""
+    if labels is None:
+        return None, ()
+    if isinstance(labels, list | tuple) and any(isinstance(label, str) for label in labels):
+        if len(labels) != count:
+            raise DataError("The labels do not fit the texts.", expected=f"{count} labels", came=f"{len(labels)}")
+        given = [str(label) for label in labels]
+        naming = number_classes(given, classes)
+        return torch.tensor([naming.numbers[label] for label in given]), naming.classes
+    numbers = check_labels(labels, count)
+    return numbers, name_classes(numbers, classes)
+
+
+def _wanted(text_column: str | None) -> list[str]:
+    return [name.strip() for name in (text_column or "").split(",") if name.strip()]
+
+
+def _columns(path: Path, table: Rows, texts: Sequence[str], label: str | None) -> tuple[tuple[str, ...], str | None]:
+    """Return the names, as the table spells them, of the columns of texts and labels."""
+    spelt = {column.strip().lower(): column for column in reversed(table.columns)}
+    for name in (*texts, *([label] if label is not None else [])):
+        if name.strip().lower() not in spelt:
+            raise DataError(
+                f"There is no column {name!r} in {str(path)!r}.",
+                expected=f"one of its columns, or {_NO_HEADER}",
+                came=", ".join(table.columns) or "no columns",
+                instead="--text-column and --label-column name columns",
+            )
+    if len(texts) > 2:
+        raise DataError("A text is one column, or a pair of them.", came=", ".join(texts))
+    if not texts:
+        pairs = [pair for pair in PAIR_COLUMNS if all(name in spelt for name in pair)]
+        single = [(name,) for name in TEXT_COLUMNS if name in spelt]
+        found = [*pairs, *single]
+        if not found:
+            raise DataError(
+                f"Cannot tell which column of {str(path)!r} holds the texts.",
+                expected=f"a column named {', '.join(TEXT_COLUMNS[:-1])}, or a pair such as premise and hypothesis",
+                came=", ".join(table.columns[:20]) or "no columns",
+                instead="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header",
+            )
+        texts = found[0]
+    label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), None)
+    return tuple(spelt[name.lower()] for name in texts), None if label is None else spelt[label.strip().lower()]
+
+
+def _read(path: Path, *, header: bool) -> Rows:
+    """Return a file's rows as mappings from column to value."""
+    content = _decode(path)
+    if path.suffix == ".txt":
+        return Rows(["text"], [(f"line {n}", {"text": line}) for n, line in enumerate(content.splitlines(), 1)])
+    if path.suffix in (".jsonl", ".json"):
+        rows = list(_json_rows(path, content))
+        return Rows(list(dict.fromkeys(name for _, row in rows for name in row)), rows)
+    return _delimited(path, content, header)
+
+
+def _delimited(path: Path, content: str, header: bool) -> Rows:
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    # Tabs within TSV fields do not occur, quotes do: a field begins with one only where it is quoted.
+    reader = csv.reader(io.StringIO(content), delimiter=delimiter)
+    csv.field_size_limit(2**31 - 1)
+    try:
+        lines = [(reader.line_num, fields) for fields in reader if fields]
+    except csv.Error as error:
+        raise DataError(f"Cannot read the table {str(path)!r}.", came=f"line {reader.line_num}: {error}") from error
+    if not lines:
+        raise DataError(f"The table {str(path)!r} is empty.")
+    if header:
+        columns, body = lines[0][1], lines[1:]
+    else:
+        columns, body = [str(number) for number in range(max(len(fields) for _, fields in lines))], lines
+    return Rows(columns, [(f"line {n}", dict(zip(columns, fields, strict=False))) for n, fields in body])
+
+
+def _json_rows(path: Path, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of a JSON array, or of one line each."""
+    try:
+        if path.suffix == ".json":
+            values: Iterable[tuple[int, Any]] = enumerate(json.loads(content), 1)
+        else:
+            values = ((n, json.loads(line)) for n, line in enumerate(content.splitlines(), 1) if line.strip())
+        for number, value in values:
+            place = f"{'line' if path.suffix == '.jsonl' else 'row'} {number}"
+            if not isinstance(value, dict):
+                raise DataError(
+                    f"Cannot read {str(path)!r}.",
+                    expected="one JSON object per row, with a text and a label",
+                    came=f"a {type(value).__name__} in {place}",
+                )
+            yield place, value
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{str(path)!r} is not valid JSON.", came=str(error)) from error
+
+
+def _decode(path: Path) -> str:
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DataError(
+            f"{str(path)!r} is not UTF-8.",
+            expected="a text file in UTF-8",
+            came=f"the byte 0x{data[error.start]:02x} in line {line}",
+            instead=f"iconv -f latin1 -t utf-8 {path.name} > utf8{path.suffix}",
+        ) from error
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else value if isinstance(value, str) else str(value)
+
+
+def _check_rows(path: Path, kept: int, bad: Sequence[BadFile], on_bad_file: OnBadFile) -> None:
+    if bad and on_bad_file == "fail":
+        place, problem = bad[0]
+        raise _empty(f"{place} of {str(path)!r}", problem)
+    if not kept:
+        raise DataError(f"There are no texts in {str(path)!r}.", expected="one text or more", came="none")
+
+
+def _empty(where: str, problem: str = "no text") -> DataError:
+    return DataError(
+        "A text is empty." if problem == "no text" else "A text has no label.",
+        came=f"{problem} in {where}",
+        instead="remove the row; --on-bad-file skip leaves such rows out and lists them",
+    )

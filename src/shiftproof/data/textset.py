@@ -1,0 +1,106 @@
+"""A labelled set of texts: single sentences, or pairs of them, with everything a set of images has but pixels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from shiftproof.data.batch import Batch
+from shiftproof.data.imageset import ImageSet
+from shiftproof.data.source import Pixels, Source
+from shiftproof.errors import DataError
+from shiftproof.models.texts import Text, parts
+
+
+class TextSource(Source):
+    """Texts in memory, by row."""
+
+    def __init__(self, texts: Sequence[Text]) -> None:
+        self.texts = list(texts)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:  # type: ignore[override]
+        """Refuse: what asks for the shape of images is made for images."""
+        raise not_images()
+
+    def read(self, rows: Sequence[int]) -> Pixels:
+        """Refuse to give pixels; `TextSet.batches` gives texts."""
+        raise not_images()
+
+    def make_digest(self) -> bytes:
+        """Return a digest of every text, in order."""
+        blake = hashlib.blake2b(digest_size=16)
+        for text in self.texts:
+            for part in parts(text):
+                encoded = part.encode("utf-8", "surrogatepass")
+                blake.update(len(encoded).to_bytes(8, "little") + encoded)
+            blake.update(b"\0")
+        return blake.digest()
+
+
+class TextSet(ImageSet):
+    """Texts with a name, keys and, where they are known, labels and class names.
+
+    It chooses subsets, names keys and tells its fingerprint as any other set does. Its batches hold a list of texts, or
+    of pairs of them, where those of images hold a tensor. What needs pixels refuses it in plain words.
+    """
+
+    source: TextSource
+
+    @property
+    def texts(self) -> list[Text]:
+        """The texts, in order."""
+        return [self.source.texts[row] for row in self._rows.tolist()]
+
+    @property
+    def pairs(self) -> bool:
+        """Whether inputs are pairs of texts."""
+        return bool(self.source.texts) and isinstance(self.source.texts[0], tuple)
+
+    @property
+    def side(self) -> int:
+        """0: texts have no size in pixels."""
+        return 0
+
+    @property
+    def nbytes(self) -> int:
+        """0: texts are in memory already."""
+        return 0
+
+    def __repr__(self) -> str:
+        kind = "pairs of texts" if self.pairs else "texts"
+        return f"TextSet({self.name!r}, {len(self)} {kind}, {len(self.classes)} classes)"
+
+    def in_memory(self, *, workers: int = 0) -> TextSet:
+        """Return the set itself."""
+        return self
+
+    def _batches(self, size: int, workers: int, device: torch.device) -> Iterator[Batch]:
+        texts: Any = self.texts
+        for start in range(0, len(self), size):
+            some = slice(start, start + size)
+            labels = None if self.labels is None else self.labels[some].to(device)
+            yield Batch(texts[some], labels, self.keys[some].to(device))
+
+
+def is_texts(value: object) -> bool:
+    """Whether a value is a list of texts, or of pairs of texts."""
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+
+
+def _is_text(value: object) -> bool:
+    pair = isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+    return pair or isinstance(value, str)
+
+
+def not_images() -> DataError:
+    """Return the error for texts where images are needed."""
+    return DataError(
+        "These are texts, and this works on images.",
+        expected="a set of images",
+        came="a set of texts",
+        instead="audit, estimate and corrupt take texts",
+    )

@@ -1,0 +1,112 @@
+"""Text classifiers saved by Hugging Face's `transformers`: a folder with a configuration, weights and a tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from shiftproof.errors import DataError, ModelError
+from shiftproof.models.texts import Text
+
+CONFIGURATION = "config.json"
+LONGEST = 512
+"""Tokens read at most where neither the tokenizer nor the configuration says how many."""
+
+
+class HuggingFaceClassifier(nn.Module):
+    """A sequence classifier with its tokenizer: texts, or pairs of them, to logits.
+
+    Texts longer than `max_length` tokens are cut.
+    """
+
+    def __init__(self, network: nn.Module, tokenizer: Any) -> None:
+        super().__init__()
+        self.network = network
+        self.tokenizer = tokenizer
+        self.max_length = longest(network, tokenizer)
+
+    def forward(self, texts: Sequence[Text]) -> Tensor:
+        """Return logits [N, classes] of N texts, or pairs of them."""
+        if isinstance(texts, Tensor):
+            raise DataError("The model reads texts, and these are images.", expected="a list of texts", came="images")
+        encoded = self.tokenizer(
+            *_sides(texts), padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
+        )
+        device = next(self.network.parameters()).device
+        logits: Tensor = self.network(**{name: tensor.to(device) for name, tensor in encoded.items()}).logits
+        return logits
+
+    def lengths(self, texts: Sequence[Text]) -> list[int]:
+        """Return how many tokens each text has, with those that mark its ends."""
+        return [len(row) for row in self.tokenizer(*_sides(texts), truncation=False, verbose=False)["input_ids"]]
+
+
+def is_huggingface_folder(path: Path) -> bool:
+    """Whether a folder holds a model that `transformers` saved."""
+    return (path / CONFIGURATION).is_file()
+
+
+def load_huggingface(folder: Path) -> HuggingFaceClassifier:
+    """Return the sequence classifier saved in a folder. Nothing is fetched and no code in the folder is run."""
+    transformers = import_transformers()
+    try:
+        kinds = json.loads((folder / CONFIGURATION).read_text("utf-8")).get("architectures") or []
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"Cannot read the configuration in {str(folder)!r}.", came=str(error)) from error
+    if kinds and not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
+        raise ModelError(
+            f"The model in {str(folder)!r} does not classify texts.",
+            expected="a sequence classifier, such as BertForSequenceClassification",
+            came=", ".join(map(str, kinds)),
+        )
+    network = load_part(transformers.AutoModelForSequenceClassification, folder, "model")
+    return HuggingFaceClassifier(network, load_part(transformers.AutoTokenizer, folder, "tokenizer"))
+
+
+def load_part(kind: Any, folder: str | Path, what: str) -> Any:
+    """Return a model, in evaluation mode, or a tokenizer from a local folder."""
+    if not Path(folder).is_dir():
+        raise ModelError(f"There is no folder {str(folder)!r} with a {what}.", expected="what save_pretrained wrote")
+    try:
+        made = kind.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # damaged files make transformers fail in many ways
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ModelError(
+            f"Cannot load the {what} in {str(folder)!r}.",
+            expected="a folder that save_pretrained wrote, with the model and its tokenizer",
+            came=lines[0],
+        ) from error
+    return made.eval() if isinstance(made, nn.Module) else made
+
+
+def longest(network: nn.Module, tokenizer: Any) -> int:
+    """Return how many tokens a network reads at most."""
+    configured = getattr(getattr(network, "config", None), "max_position_embeddings", None)
+    # RoBERTa's positions begin after its padding index, so that two of them are never used.
+    positions = configured - 2 if configured and getattr(network.config, "model_type", "") == "roberta" else configured
+    known = [value for value in (positions, tokenizer.model_max_length) if value and value < 10**6]
+    return min(known, default=LONGEST)
+
+
+def import_transformers() -> Any:
+    """Return the package `transformers`, or say how to get it."""
+    try:
+        import transformers
+    except (ImportError, RuntimeError) as error:
+        raise ModelError(
+            "Hugging Face models need the package transformers.",
+            instead="pip install 'shiftproof[text]'",
+            reason=str(error).splitlines()[0],
+        ) from error
+    return transformers
+
+
+def _sides(texts: Sequence[Text]) -> tuple[list[str], ...]:
+    """Return the texts, or the first and the second texts of pairs."""
+    if all(isinstance(text, str) for text in texts):
+        return ([str(text) for text in texts],)
+    return [text[0] for text in texts], [text[1] for text in texts]

@@ -1,0 +1,167 @@
+"""The reference text classifier: a convolutional network over words (Kim 2014), with its own tokenizer.
+
+It is called with texts and returns logits, so that it is audited, shifted and estimated like any other model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from shiftproof.errors import DataError, ModelError
+from shiftproof.models.texts import Text, parts
+from shiftproof.models.weights import load_weights
+from shiftproof.runs import write_atomically
+
+NAME = "text_cnn"
+KERNELS = (3, 4, 5)
+PADDING, UNKNOWN, SEPARATOR = "<pad>", "<unknown>", "<separator>"
+SPECIAL = (PADDING, UNKNOWN, SEPARATOR)
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?|[^\w\s]|_")
+
+
+def words(text: str) -> list[str]:
+    """Return the words and punctuation marks of a text, in lower case.
+
+    >>> words("It's GOOD, really.")
+    ["it's", 'good', ',', 'really', '.']
+    """
+    return _WORD.findall(text.lower())
+
+
+def make_vocabulary(texts: Iterable[Text], size: int = 20_000) -> list[str]:
+    """Return the most frequent words of some texts, after the three special ones."""
+    counts = Counter(word for text in texts for part in parts(text) for word in words(part))
+    return [*SPECIAL, *(word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:size])]
+
+
+class TextCNN(nn.Module):
+    """Word embeddings, stacks of convolutions of 3, 4 and 5 words, a maximum over the text, and an MLP.
+
+    As in Ng et al. 2023 (section A.2): embeddings of 512 dimensions, 256 channels, one hidden layer of 512, dropout of
+    0.2 on the inputs and in the MLP; `depth` convolutions are stacked. `pairs` says whether inputs are pairs of texts,
+    which are read one after the other with a separator between them. Texts longer than `max_length` words are cut.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        *,
+        classes: int = 2,
+        embedding: int = 512,
+        width: int = 256,
+        depth: int = 1,
+        hidden: int = 512,
+        dropout: float = 0.2,
+        max_length: int = 512,
+        pairs: bool = False,
+    ) -> None:
+        super().__init__()
+        self.vocabulary = list(vocabulary)
+        self.settings: dict[str, Any] = {
+            "classes": classes,
+            "embedding": embedding,
+            "width": width,
+            "depth": depth,
+            "hidden": hidden,
+            "dropout": dropout,
+            "max_length": max_length,
+            "pairs": pairs,
+        }
+        self.pairs = pairs
+        self.max_length = max_length
+        self._numbers = {word: number for number, word in enumerate(self.vocabulary)}
+        self.embedding = nn.Embedding(len(self.vocabulary), embedding, padding_idx=0)
+        self.stacks = nn.ModuleList(_Stack(embedding, width, depth, kernel) for kernel in KERNELS)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Sequential(
+            nn.Linear(width * len(KERNELS), hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, classes)
+        )
+
+    def forward(self, texts: Sequence[Text]) -> Tensor:
+        """Return logits [N, classes] of N texts, or pairs of them."""
+        if isinstance(texts, Tensor):
+            raise DataError("The model reads texts, and these are images.", expected="a list of texts", came="images")
+        return self.classify(self.encode(texts))
+
+    def encode(self, texts: Sequence[Text]) -> Tensor:
+        """Return the numbers of the words of every text, [N, longest] int64, padded with 0."""
+        rows = [self._numbered(text)[: self.max_length] for text in texts]
+        longest = max([max(KERNELS), *map(len, rows)])
+        padded = [row + [0] * (longest - len(row)) for row in rows]
+        return torch.tensor(padded, dtype=torch.int64, device=self.embedding.weight.device).view(len(rows), longest)
+
+    def classify(self, numbers: Tensor) -> Tensor:
+        """Return logits of encoded texts; how far they are padded makes no difference."""
+        there = (numbers != 0)[:, None]
+        embedded = self.dropout(self.embedding(numbers)).transpose(1, 2)
+        pooled = [stack(embedded, there) for stack in self.stacks]
+        logits: Tensor = self.head(torch.cat(pooled, dim=1))
+        return logits
+
+    def lengths(self, texts: Sequence[Text]) -> list[int]:
+        """Return how many words each text has."""
+        return [len(self._numbered(text)) for text in texts]
+
+    def save(self, folder: str | Path) -> None:
+        """Write the network, its settings and its vocabulary to a folder that `load_model` reads."""
+        from safetensors.torch import save
+
+        out = Path(folder)
+        out.mkdir(parents=True, exist_ok=True)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        write_atomically(out / "model.safetensors", save(tensors))
+        about = {"model": NAME, "settings": self.settings, "vocabulary": self.vocabulary}
+        write_atomically(out / "model.json", json.dumps(about, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TextCNN:
+        """Return the network that `save` wrote, in evaluation mode."""
+        about = json.loads((Path(folder) / "model.json").read_text("utf-8"))
+        try:
+            made = cls(about["vocabulary"], **about["settings"])
+        except (KeyError, TypeError) as error:
+            raise ModelError(
+                f"Cannot read how the text network in {str(folder)!r} was built.",
+                expected="settings and a vocabulary in model.json",
+                came=f"{type(error).__name__}: {error}",
+            ) from error
+        load_weights(made, Path(folder) / "model.safetensors")
+        return made.eval()
+
+    def _numbered(self, text: Text) -> list[int]:
+        if isinstance(text, str) == self.pairs:
+            kinds = ("pairs of texts", "single texts") if self.pairs else ("single texts", "pairs of texts")
+            raise DataError(
+                f"The model reads {kinds[0]}, and these are {kinds[1]}.",
+                expected=kinds[0],
+                came=kinds[1],
+                instead="--text-column NAME reads one column as the text, --text-column ONE,OTHER two as a pair",
+            )
+        found = [[self._numbers.get(word, 1) for word in words(part)] for part in parts(text)]
+        return found[0] if len(found) == 1 else [*found[0], self._numbers[SEPARATOR], *found[1]]
+
+
+class _Stack(nn.Module):
+    """Convolutions over the words of a text, and the largest value of every channel over all of them."""
+
+    def __init__(self, channels: int, width: int, depth: int, kernel: int) -> None:
+        super().__init__()
+        # After a word an even kernel sees one more than before it.
+        self.around = ((kernel - 1) // 2, kernel // 2)
+        ins = [channels, *[width] * (depth - 1)]
+        self.layers = nn.ModuleList(nn.Conv1d(size, width, kernel) for size in ins)
+
+    def forward(self, found: Tensor, there: Tensor) -> Tensor:
+        """Return [N, width] for values [N, channels, words], of which some words are there, [N, 1, words]."""
+        for layer in self.layers:
+            found = torch.relu(layer(F.pad(found * there, self.around)))
+        return (found * there).amax(2)

@@ -1,0 +1,208 @@
+"""What a step is fed: images in the order of an epoch, framed and augmented on the device, keyed by the image.
+
+Everything random depends on (seed, epoch, image), so that a batch is the same whatever came before it, in however many
+processes it is made, and wherever a run goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof.data import Batch, ImageSet
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.keyed import Keyed, key_of
+from shiftproof.shifts import Shift, parse
+from shiftproof.shifts.base import Shape, check_layout
+from shiftproof.shifts.levels import from_levels, quantize_, to_bytes
+from shiftproof.streams.ahead import ahead
+from shiftproof.training.recipes import Recipe
+from shiftproof.training.settings import Settings
+from shiftproof.training.team import Team
+
+HELD = 2**32
+"""Images are held on the device, as bytes, where all of them take no more than this; otherwise they stream."""
+
+BLOCK = 2**25
+"""On CUDA so many values are augmented at a time, for several steps: launching kernels takes longer than running them
+for one batch of small images. What an image gets does not depend on it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Views(Batch):
+    """Images as an objective wants them: `images` are views [V, N, C, H, W], and labels there are."""
+
+    labels: Tensor
+
+
+class Feed:
+    """Batches of a training set by step; this process's part of them where several train together."""
+
+    def __init__(
+        self,
+        data: ImageSet,
+        recipe: Recipe,
+        settings: Settings,
+        *,
+        device: torch.device,
+        team: Team | None = None,
+        workers: int = 0,
+    ) -> None:
+        self.recipe, self.settings, self.device = recipe, settings, device
+        self.team = team or Team()
+        self.batch = min(settings.batch_size, len(data))
+        self.block = max(1, BLOCK // (self.batch * math.prod(data.shape))) if device.type == "cuda" else 1
+        if self.batch % self.team.size:
+            raise ConfigurationError(
+                "The batch cannot be split evenly.",
+                expected=f"a batch size that {self.team.size} processes can share",
+                came=str(self.batch),
+            )
+        self.steps_per_epoch = len(data) // self.batch
+        self.framing = parse(settings.framing) if settings.framing else None
+        self.augment = None if recipe.augment is None else parse(recipe.augment)
+        self.keys = data.keys
+        self.supply = _Held(data, device) if data.nbytes <= HELD else _Read(data, device, workers)
+        check_layout(torch.empty(0, *data.shape))
+
+    @property
+    def steps(self) -> int:
+        """How many steps a run takes."""
+        return self.settings.epochs * self.steps_per_epoch
+
+    def batches(self, start: int, stop: int, found: Sequence[tuple[int, ...]] = ()) -> Iterator[Views]:
+        """Yield what the steps from `start` to `stop` are fed, with the tuples found so far; on CUDA, made ahead."""
+        share = self.batch // self.team.size
+        for block in ahead(self._blocks(start, stop, found), self.device):
+            parts = (
+                torch.split(block.images, share, 1),
+                torch.split(block.labels, share),
+                torch.split(block.keys, share),
+            )
+            for images, labels, keys in zip(*parts, strict=True):
+                yield Views(images, labels, keys)
+
+    def order(self, epoch: int) -> Tensor:
+        """Return the order of the images in an epoch, [N]: a matter of the seed and the keys."""
+        drawn = Keyed(self.settings.seed, self.keys).fork(f"train/order/{epoch}").uniform()
+        return torch.from_numpy(np.argsort(drawn.numpy(), kind="stable"))
+
+    def _blocks(self, start: int, stop: int, found: Sequence[tuple[int, ...]]) -> Iterator[Views]:
+        """Yield the views of `block` steps at a time, fewer at the end of an epoch."""
+        share = self.batch // self.team.size
+        while start < stop:
+            epoch, place = divmod(start, self.steps_per_epoch)
+            count = min(stop - start, self.steps_per_epoch - place)
+            order = self.order(epoch)[place * self.batch : (place + count) * self.batch]
+            mine = order.view(count, self.team.size, share)[:, self.team.rank]
+            for images, labels, keys in self.supply.read(mine, self.block):
+                views = self._transformed(self._views(images, keys, epoch), keys, start, epoch, found)
+                yield Views(views, labels, keys)
+                start += len(keys) // share
+
+    def _views(self, images: Tensor, keys: Tensor, epoch: int) -> Tensor:
+        """Return the views of images, [V, N, C, H, W]: one that is augmented, or the image and augmented ones."""
+        if self.framing is not None:
+            images = shifted(self.framing, images, keys, self._seed(epoch, "framing"))
+        if self.augment is None:
+            return images.expand(self.recipe.objective.views, *images.shape)
+        count = self.recipe.objective.views
+        if count == 1:
+            return shifted(self.augment, images, keys, self._seed(epoch, "view 0"))[None]
+        made = [shifted(self.augment, images, keys, self._seed(epoch, f"view {view}")) for view in range(1, count)]
+        return torch.stack([images, *made])
+
+    def _transformed(
+        self, views: Tensor, keys: Tensor, step: int, epoch: int, found: Sequence[tuple[int, ...]]
+    ) -> Tensor:
+        """Send each step of a block through the tuple of operations that is its own, where the recipe has any."""
+        tuples = self.recipe.tuples
+        if tuples is None:
+            return views
+        share, made = self.batch // self.team.size, []
+        for number, (some, names) in enumerate(
+            zip(torch.split(views[0], share), torch.split(keys, share), strict=True), step
+        ):
+            chain = tuples.chain(tuples.at(number, list(found), seed=self.settings.seed))
+            made.append(shifted(chain, some, names, self._seed(epoch, "tuple")) if chain.steps else some)
+        return torch.cat(made)[None]
+
+    def _seed(self, epoch: int, purpose: str) -> int:
+        return key_of(f"{self.settings.seed}/{epoch}/{purpose}")
+
+    def noise(self, batch: Views, sigma: float, epoch: int) -> Tensor | None:
+        """Return Gaussian noise for every view, [V, S, N, C, H, W]; None where the recipe adds none."""
+        if sigma == 0.0 or self.recipe.noise == "none":
+            return None
+        views, count, *shape = batch.images.shape
+        rng = Keyed(self._seed(epoch, "noise"), batch.keys, device=self.device)
+        drawn = rng.fork("gaussian").normal(0.0, sigma, (views, self.recipe.objective.noises, *shape))
+        if self.recipe.noise == "half":
+            drawn.mul_((rng.fork("half").uniform() < 0.5).view(count, 1, 1, 1, 1, 1))
+        return drawn.movedim(0, 2)
+
+
+def shifted(shift: Shift, images: Tensor, keys: Tensor, seed: int) -> Tensor:
+    """Apply a shift as calling it does, without its check of the values, for which the host waits for the device."""
+    with torch.no_grad():
+        rng = Keyed(seed, keys, device=images.device).fork(shift.name)
+        return quantize_(shift.transform(images, shift.draw(rng, Shape(*images.shape[1:]))))
+
+
+def labels_of(data: ImageSet) -> Tensor:
+    """Return the labels of a set; refuse one that nothing can be learned from."""
+    if data.labels is None:
+        raise DataError(
+            "The images have no labels.",
+            expected="a labelled training set",
+            instead="one sub-folder per class, or --labels with a CSV (columns file, label)",
+        )
+    if len(data) < 2 or int(data.labels.min()) == int(data.labels.max()):
+        raise DataError(
+            "There is nothing to tell apart.",
+            expected="at least two classes",
+            came=f"{len(data)} images of one class",
+            instead="give the folder that holds one sub-folder per class",
+        )
+    if int(data.labels.min()) < 0:
+        raise DataError("Labels count the classes from 0.", came=f"label {int(data.labels.min())}")
+    return data.labels
+
+
+class _Held:
+    """All images on the device, as bytes."""
+
+    def __init__(self, data: ImageSet, device: torch.device) -> None:
+        parts = [(to_bytes(batch.images), batch.labels, batch.keys) for batch in data.batches(1024)]
+        images, labels, keys = (torch.cat(some) for some in zip(*parts, strict=True))
+        self.images, self.labels, self.keys = images.to(device), labels.to(device), keys.to(device)
+
+    def read(self, places: Tensor, block: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield images in [0, 1], labels and keys at places [steps, share], `block` steps at a time."""
+        for some in torch.split(places, block):
+            rows = some.flatten().to(self.images.device, non_blocking=True)
+            yield from_levels(self.images[rows]), self.labels[rows], self.keys[rows]
+
+
+class _Read:
+    """Images decoded as they are wanted."""
+
+    def __init__(self, data: ImageSet, device: torch.device, workers: int) -> None:
+        self.data, self.device, self.workers = data, device, workers
+
+    def read(self, places: Tensor, block: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield images in [0, 1], labels and keys at places [steps, share], `block` steps at a time."""
+        some, size = self.data.subset(places.flatten()), block * places.shape[1]
+        for batch in some.batches(size, workers=self.workers, device=self.device):
+            if len(batch) % places.shape[1] or batch.labels is None:
+                raise DataError(
+                    "A training set that does not fit in memory cannot leave files out.",
+                    came=", ".join(bad.file for bad in some.bad_files[:4]),
+                    instead="repair or remove these files",
+                )
+            yield batch.images, batch.labels, batch.keys

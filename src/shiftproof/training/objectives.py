@@ -1,0 +1,196 @@
+"""What a step minimises: views of the images and noise in, one loss per image out. Shells over `losses`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import torch
+from torch import Tensor
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.training import losses
+from shiftproof.training.losses import Direction
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """One step as an objective sees it.
+
+    `images` are views [V, N, C, H, W] in [0, 1], `labels` [N]. `noise` [V, S, N, C, H, W] is zero where a recipe adds
+    none. `network` is called once per step, with gradients; `fixed` is the same network in evaluation mode, for
+    attacks. `epoch` counts from 0, with fractions.
+    """
+
+    network: Callable[[Tensor], Tensor]
+    fixed: Callable[[Tensor], Tensor]
+    images: Tensor
+    labels: Tensor
+    noise: Tensor | None
+    sigma: float
+    epoch: float
+
+    def logits(self, images: Tensor | None = None) -> Tensor:
+        """Return the logits of all noisy views, [V, S, N, K] float32, by one call of the network."""
+        seen = (self.images if images is None else images)[:, None]
+        seen = seen if self.noise is None else seen + self.noise
+        return self.network(seen.flatten(0, 2)).float().view(*seen.shape[:3], -1)
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """How noisy views become a loss. `views` is 1 (the augmented image) or more (the original and augmented ones)."""
+
+    views: ClassVar[int] = 1
+
+    @property
+    def noises(self) -> int:
+        """How many noises each view gets."""
+        return 1
+
+    @property
+    def passes(self) -> int:
+        """How many images go through the network for each image of a batch: the cost of a step over erm's."""
+        return self.views * self.noises
+
+    @abstractmethod
+    def loss(self, moment: Moment) -> Tensor:
+        """Return the loss of every image, [N]."""
+
+    def require(self, holds: bool, expected: str) -> None:
+        """Refuse these settings unless the condition holds."""
+        if not holds:
+            raise ConfigurationError("The loss cannot have these settings.", expected=expected, came=str(self))
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Objective):
+    """Cross-entropy of one view."""
+
+    def loss(self, moment: Moment) -> Tensor:
+        """Return the cross-entropy."""
+        return losses.cross_entropy(moment.logits(), moment.labels)
+
+
+@dataclass(frozen=True)
+class ThreeWay(Objective):
+    """Cross-entropy of the original and `weight` times the divergence of it and two augmented views (AugMix)."""
+
+    views: ClassVar[int] = 3
+    weight: float = 12.0
+
+    def loss(self, moment: Moment) -> Tensor:
+        """Return cross-entropy plus Jensen-Shannon divergence."""
+        logits = moment.logits()[:, 0]
+        return losses.cross_entropy(logits[0], moment.labels) + self.weight * losses.jsd(logits)
+
+
+@dataclass(frozen=True)
+class Consistency(Objective):
+    """Cross-entropy of noisy copies and their consistency (Jeong & Shin 2020)."""
+
+    lam: float = 20.0
+    eta: float = 0.5
+    copies: int = 2
+
+    def __post_init__(self) -> None:
+        self.require(self.copies >= 2, "two copies or more")
+
+    @property
+    def noises(self) -> int:
+        """How many noises each view gets."""
+        return self.copies
+
+    def loss(self, moment: Moment) -> Tensor:
+        """Return cross-entropy plus consistency."""
+        logits = moment.logits()[0]
+        return losses.cross_entropy(logits, moment.labels) + losses.consistency(logits, lam=self.lam, eta=self.eta)
+
+
+@dataclass(frozen=True)
+class Hierarchical(Objective):
+    """Cross-entropy of the noisy originals and hierarchical consistency over views and noises (Sun et al. 2022).
+
+    The defaults are the paper's for CIFAR-10; CIFAR-100 has lam 20, ImageNet lam 5 and eta 5.
+    """
+
+    views: ClassVar[int] = 3
+    lam: float = 40.0
+    eta: float = 10.0
+    copies: int = 2
+    direction: Direction = "to_mean"
+
+    def __post_init__(self) -> None:
+        self.require(self.copies >= 1, "one noise or more")
+        self.require(self.direction in get_args(Direction), f"a direction: {' or '.join(get_args(Direction))}")
+
+    @property
+    def noises(self) -> int:
+        """How many noises each view gets."""
+        return self.copies
+
+    def loss(self, moment: Moment) -> Tensor:
+        """Return cross-entropy plus hierarchical consistency."""
+        logits = moment.logits()
+        regular = losses.hcr(logits, lam=self.lam, eta=self.eta, direction=self.direction)
+        return losses.cross_entropy(logits[0], moment.labels) + regular
+
+
+@dataclass(frozen=True)
+class CertifiedRadius(Objective):
+    """Cross-entropy of the smoothed prediction and a hinge on its certified radius (Zhai et al. 2020, MACER)."""
+
+    lam: float = 12.0
+    gamma: float = 8.0
+    beta: float = 16.0
+    copies: int = 16
+
+    def __post_init__(self) -> None:
+        self.require(self.copies >= 2 and self.gamma > 0 and self.beta > 0, "copies >= 2, gamma > 0, beta > 0")
+
+    @property
+    def noises(self) -> int:
+        """How many noises each view gets."""
+        return self.copies
+
+    def loss(self, moment: Moment) -> Tensor:
+        """Return the loss of MACER."""
+        return losses.macer(
+            moment.logits()[0], moment.labels, sigma=moment.sigma, lam=self.lam, gamma=self.gamma, beta=self.beta
+        )
+
+
+@dataclass(frozen=True)
+class Adversarial(Objective):
+    """Cross-entropy of noisy images that were attacked first, with the same noises (Salman et al. 2019, SmoothAdv).
+
+    The radius `eps` of the attack, on the [0, 1] scale, rises from 0 over the first `warmup` epochs.
+    """
+
+    eps: float = 64 / 255
+    steps: int = 10
+    copies: int = 2
+    warmup: int = 10
+
+    def __post_init__(self) -> None:
+        self.require(self.eps > 0 and self.steps >= 1 and self.copies >= 1, "eps > 0, steps >= 1 and copies >= 1")
+
+    @property
+    def noises(self) -> int:
+        """How many noises each view gets."""
+        return self.copies
+
+    @property
+    def passes(self) -> int:
+        """Every step of the attack goes through the network as the loss does."""
+        return self.copies * (self.steps + 1)
+
+    def loss(self, moment: Moment) -> Tensor:
+        """Attack, then return the cross-entropy."""
+        (images,) = moment.images
+        noise = torch.zeros_like(images)[None] if moment.noise is None else moment.noise[0]
+        eps = self.eps * min(1.0, moment.epoch / self.warmup) if self.warmup else self.eps
+        attacked = losses.smoothadv(moment.fixed, images, moment.labels, noise, eps=eps, steps=self.steps)
+        return losses.cross_entropy(moment.logits(attacked[None]), moment.labels)

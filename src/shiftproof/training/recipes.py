@@ -1,0 +1,196 @@
+"""Recipes of robust training: a recipe is an augmentation, a noise and a loss, and nothing else.
+
+Written `augmentation` or `augmentation+loss`: `fouriermix+hcr`, `augmix`, `gaussian+jsd`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.registry import unknown
+from shiftproof.training.objectives import (
+    Adversarial,
+    CertifiedRadius,
+    Consistency,
+    CrossEntropy,
+    Hierarchical,
+    Objective,
+    ThreeWay,
+)
+from shiftproof.training.tuples import Tuples
+
+Noise = Literal["none", "half", "all"]
+Part = TypeVar("Part", Objective, Tuples)
+
+SIGMA = 0.25
+"""The standard deviation of the noise where none is named: the papers' on CIFAR."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained: `augment` is the text form of a shift, `tuples` a growing set of transformations.
+
+    `noise` goes on every image, on half of them (each with probability one half), or on none. `defaults` are the
+    paper's settings of the loop where they differ from the usual ones.
+    """
+
+    name: str
+    does: str
+    paper: str
+    objective: Objective = field(default_factory=CrossEntropy)
+    augment: str | None = None
+    noise: Noise = "none"
+    tuples: Tuples | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    departures: str = ""
+
+    @property
+    def passes(self) -> int:
+        """How many images go through the network for each image of a batch."""
+        return self.objective.passes
+
+    def with_options(self, **options: Any) -> Recipe:
+        """Return the recipe with other settings of its loss, its tuples or its augmentation.
+
+        >>> recipe("fouriermix+hcr").with_options(lam=20).objective.lam
+        20.0
+        """
+        made = self
+        for name, value in options.items():
+            made = made._with_option(name, value)
+        return made
+
+    def _with_option(self, name: str, value: Any) -> Recipe:
+        if name == "augment" and self.augment is not None:
+            return replace(self, augment=str(value))
+        if name in _names(self.objective):
+            return replace(self, objective=_replaced(self.objective, name, value))
+        if self.tuples is not None and name in _names(self.tuples):
+            return replace(self, tuples=_replaced(self.tuples, name, value))
+        if not self.options():
+            raise ConfigurationError(f"The recipe {self.name!r} has no options of its own.", came=f"{name}={value}")
+        raise unknown(f"option of {self.name!r}", name, self.options())
+
+    def options(self) -> dict[str, Any]:
+        """Return the settings a recipe has of its own, by name."""
+        parts = [part for part in (self.objective, self.tuples) if part is not None]
+        own = {each.name: getattr(part, each.name) for part in parts for each in fields(part)}
+        return own if self.augment is None else {**own, "augment": self.augment}
+
+    def sigma(self, given: float | None) -> float:
+        """Return the noise to train with; refuse one that does not go with the recipe."""
+        if self.noise == "none":
+            if given:
+                raise ConfigurationError(
+                    f"The recipe {self.name!r} adds no noise.",
+                    came=f"sigma {given:g}",
+                    instead="leave sigma out, or choose a recipe with noise, such as gaussian or fouriermix+hcr",
+                )
+            return 0.0
+        value = SIGMA if given is None else float(given)
+        least = "0 (no noise) or more" if self.noise == "half" else "more than 0"
+        if not 0.0 <= value < 10.0 or (self.noise == "all" and value == 0.0):
+            raise ConfigurationError(
+                f"The recipe {self.name!r} cannot have this noise.",
+                expected=f"sigma {least}, on the [0, 1] scale of images, such as 0.25",
+                came=f"{value:g}",
+            )
+        return value
+
+
+def _names(part: Objective | Tuples) -> set[str]:
+    return {each.name for each in fields(part)}
+
+
+def _replaced(part: Part, name: str, value: Any) -> Part:
+    """Return an objective or tuples with another value, read by the type of its field where it came as text."""
+    kind = get_type_hints(type(part))[name]
+    try:
+        read = kind(value) if kind in (int, float) else value
+    except (TypeError, ValueError):
+        expected = "a whole number" if kind is int else "a number"
+        raise ConfigurationError(f"Cannot read the option {name!r}.", expected=expected, came=repr(value)) from None
+    return replace(part, **{name: read})
+
+
+_AUGMENTED = {
+    "autoaugment": ("auto_augment", "Cubuk et al. 2019", ("jsd",)),
+    "augmix": ("augmix", "Hendrycks et al. 2020", ("jsd", "hcr")),
+    "fouriermix": ("fouriermix", "Sun et al. 2022", ("jsd", "hcr")),
+}
+_HALF = "noise goes on each image with probability one half, by its key, rather than on half of a batch"
+
+
+def _recipes() -> dict[str, Recipe]:
+    """Return every recipe, with the losses that the papers train it with."""
+    volpi = "Volpi & Murino 2019"
+    plain = [
+        Recipe("erm", "cross-entropy of framed images", "the usual training"),
+        Recipe("gaussian", "noise on every image", "Cohen et al. 2019", noise="all"),
+        Recipe("gaussian+jsd", "consistency of two noisy copies", "Jeong & Shin 2020", Consistency(), noise="all"),
+        Recipe("smoothadv", "attack on the smoothed classifier", "Salman et al. 2019", Adversarial(), noise="all"),
+        Recipe(
+            "macer",
+            "maximise the certified radius",
+            "Zhai et al. 2020",
+            CertifiedRadius(),
+            noise="all",
+            defaults={"lr": 0.01, "batch_size": 64},
+        ),
+        Recipe("rda", "a random tuple of operations per batch", volpi, tuples=Tuples()),
+        Recipe(
+            "rsda",
+            "tuples the network is weak to, by random search",
+            volpi,
+            tuples=Tuples(searcher="random", budget=100),
+        ),
+        Recipe(
+            "esda",
+            "tuples the network is weak to, by evolution",
+            volpi,
+            tuples=Tuples(searcher="evolution", budget=110),
+        ),
+    ]
+    made = {each.name: each for each in plain}
+    for name, (shift, paper, losses) in _AUGMENTED.items():
+        made[name] = Recipe(
+            name, f"{name} views, noise on half of them", paper, augment=shift, noise="half", departures=_HALF
+        )
+        if "jsd" in losses:
+            does = f"divergence of an image and two {name} views"
+            made[f"{name}+jsd"] = replace(made[name], name=f"{name}+jsd", does=does, objective=ThreeWay())
+        if "hcr" in losses:
+            made[f"{name}+hcr"] = Recipe(
+                f"{name}+hcr",
+                f"hierarchical consistency over {name} views and noise",
+                "Sun et al. 2022",
+                Hierarchical(),
+                augment=shift,
+                noise="all",
+            )
+    return made
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(_recipes())
+"""Name -> recipe, in the order tables list them."""
+
+ALIASES: Mapping[str, str] = MappingProxyType({"jsd": "gaussian+jsd"})
+
+
+def recipe(name: str | Recipe, **options: Any) -> Recipe:
+    """Return a recipe by name, with other settings: `recipe("esda", length=3)`.
+
+    >>> recipe("fouriermix+hcr").passes
+    6
+    """
+    if isinstance(name, Recipe):
+        return name.with_options(**options)
+    text = name.replace(" ", "").lower()
+    text = ALIASES.get(text, text)
+    if text not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    return RECIPES[text].with_options(**options)

@@ -1,0 +1,126 @@
+"""A run as cells: the segments between checkpoints, each from the state that the one before it left."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import cast
+
+from torch import Tensor, nn
+
+from shiftproof.data import ImageSet
+from shiftproof.models import logits
+from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, drive
+from shiftproof.streams.failing import stop_at_failure
+from shiftproof.training.loop import Loop
+from shiftproof.training.record import Record
+from shiftproof.training.state import load_state, save_state
+from shiftproof.training.team import Team
+
+Watch = Callable[[int, int, Row | None], None]
+
+
+def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
+    """Run the segments between checkpoints that are missing, and return the log of all."""
+    ends = runner.loop.boundaries()
+    cells = tuple(Cell("train", start=start, stop=stop) for start, stop in pairwise([0, *ends]))
+    if runner.folder is None:
+        return [row for cell in cells for row in _rows(runner.measure(cell))]
+    if not team.leads:
+        for cell in cells[team.tell(0) :]:
+            runner.measure(cell)
+        return []
+    plan = Plan(cells, subject)
+    with Store(runner.folder, subject) as store:
+        done = [result for result in store.results(plan) if result.row is not None]
+        before = [row for result in done for row in _rows(result.row or {})]
+        runner.record = Record(runner.folder, before)
+        runner.tell(before[-1] if before else None)
+        team.tell(len(done))
+
+        def heard(result: Result) -> None:
+            stop_at_failure(result, "Training")
+
+        try:
+            results = drive(plan, store, lambda: runner, watch=heard)
+        finally:
+            runner.record.close()
+    return [row for result in results for row in _rows(result.row or {})]
+
+
+@dataclass
+class Runner:
+    """A worker of `runs` over the segments of one run, which come in order."""
+
+    loop: Loop
+    folder: Path | None
+    validation: ImageSet | None
+    watch: Watch | None
+    record: Record | None = None
+    judge: nn.Module = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.judge = copy.deepcopy(self.loop.network).eval()
+
+    def measure(self, cell: Cell) -> Row:
+        """Train over one segment, and save the state it ends in."""
+        start, stop = int(str(cell["start"])), int(str(cell["stop"]))
+        if self.loop.step != start:
+            self.loop.load_state_dict(load_state(self._state(start), self.loop.device))
+        rows: list[Row] = []
+
+        def note(row: dict[str, Json]) -> None:
+            if self.validation is not None and row["step"] == stop:
+                row["accuracy"] = accuracy(self._judged(), self.validation, self.loop.feed.batch)
+            rows.append(row)
+            if self.record is not None:
+                self.record.add(row)
+            self.tell(row)
+
+        self.loop.run(stop, note)
+        if self.folder is not None and self.loop.team.leads:
+            self._save(start, stop)
+        return {"log": rows}
+
+    def tell(self, row: Row | None) -> None:
+        """Let the watcher know how far the run is."""
+        if self.watch is not None:
+            self.watch(0 if row is None else int(str(row["step"])), self.loop.feed.steps, row)
+
+    def finish(self) -> nn.Module:
+        """Return the network as it is to be used."""
+        steps = self.loop.feed.steps
+        if self.loop.step != steps:  # everything was done before
+            self.loop.load_state_dict(load_state(self._state(steps), self.loop.device))
+        return self._judged()
+
+    def _judged(self) -> nn.Module:
+        self.judge.load_state_dict(self.loop.weights())
+        return self.judge
+
+    def _state(self, step: int) -> Path:
+        if self.folder is None:
+            raise RuntimeError("there is no folder for states")
+        return self.folder / f"state-{step}.pt"
+
+    def _save(self, start: int, stop: int) -> None:
+        """Write the state, and remove those from before the segment, which runs again if a kill comes now."""
+        save_state(self._state(stop), self.loop.state_dict())
+        for old in self._state(0).parent.glob("state-*.pt"):
+            if old not in (self._state(start), self._state(stop)):
+                old.unlink(missing_ok=True)
+
+
+def accuracy(network: nn.Module, data: ImageSet, batch_size: int = 256) -> float:
+    """Return the share of images that a network in evaluation mode gives their label."""
+    right = 0
+    for batch in data.batches(batch_size):
+        right += int((logits(network, batch.images).argmax(1) == cast("Tensor", batch.labels)).sum())
+    return right / len(data)
+
+
+def _rows(row: Row) -> Sequence[Row]:
+    return cast("Sequence[Row]", row.get("log", ()))

@@ -1,0 +1,192 @@
+"""`train`: a network, labelled images and a recipe in; a trained network out, and a folder that `load_model` takes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data import ImageSet, load_images
+from shiftproof.errors import DataError, ModelError
+from shiftproof.models import NETWORKS, build_network, fingerprint, load_model, logits
+from shiftproof.registry import unknown
+from shiftproof.runs import Json
+from shiftproof.training.feed import HELD, Feed, labels_of
+from shiftproof.training.loop import Loop
+from shiftproof.training.outcome import Trained, architecture, write_model
+from shiftproof.training.recipes import Recipe
+from shiftproof.training.recipes import recipe as find_recipe
+from shiftproof.training.running import Runner, Watch, run
+from shiftproof.training.settings import Settings
+from shiftproof.training.team import device_here, join
+from shiftproof.training.tuples import TupleSearch
+from shiftproof.version import __version__
+
+
+def train(
+    model: Any,
+    data: Any,
+    *,
+    recipe: str | Recipe = "erm",
+    sigma: float | None = None,
+    options: dict[str, Any] | None = None,
+    out: str | Path | None = None,
+    validation: Any = None,
+    device: str = "cpu",
+    weights: str | Path | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    images: int | None = None,
+    size: int | None = None,
+    labels: str | Path | None = None,
+    split: str | None = None,
+    workers: int = 0,
+    watch: Watch | None = None,
+    **settings: Any,
+) -> Trained:
+    """Train a network by a recipe and return it with its log.
+
+    `model` is the name of a reference network, which starts from random weights (or from `weights`), or anything that
+    `load_model` makes a module of; a module that is given is copied. `data` is what `load_data` takes, all of it or
+    `images` of them. `recipe` is one of `RECIPES`, with its own `options` ({"lam": 20}), and `sigma` its noise.
+    Further keywords are `Settings`: `epochs`, `batch_size`, `lr`, `schedule`, `ema`, `clip`, `seed` and so on.
+
+    A reference network normalises with `mean` and `std`: by default those of CIFAR-10, or none where the recipe adds
+    noise, as in the papers on certified robustness.
+
+    With a run directory `out`, a checkpoint is written every epoch, or every `checkpoint_every` steps, and the same
+    call after a kill goes on from the last one to the same weights, bit for bit on a CPU. `log.jsonl` grows as it goes;
+    at the end there are `model.safetensors` and `model.json`, and `load_model(out)` returns the network. The accuracy
+    on `validation` is taken at every checkpoint. `watch(step, steps, row)` hears of progress.
+
+    >>> trained = train("convnet", "demo", images=64, batch_size=32, epochs=1)
+    >>> trained.to_row()["steps"], trained.model.training
+    (2, False)
+    """
+    chosen = find_recipe(recipe, **(options or {}))
+    noise = chosen.sigma(sigma)
+    loop_settings = make_settings(chosen, settings)
+    where = torch.device(device_here(device))
+    loaded = _loaded(data, images, loop_settings.seed, size=size, labels=labels, split=split)
+    known = labels_of(loaded)
+    network = _network(model, loaded, chosen, seed=loop_settings.seed, weights=weights, mean=mean, std=std)
+    _check_fit(network, loaded, known)
+    held_out = None if validation is None else _loaded(validation, None, 0, size=size)
+    subject = _subject(network, loaded, held_out, chosen, noise, loop_settings, where)
+    team = join(where)
+    feed = Feed(loaded, chosen, loop_settings, device=where, team=team, workers=workers)
+    search = None
+    if chosen.tuples is not None and chosen.tuples.searcher is not None and team.leads:
+        search = TupleSearch(chosen.tuples, loaded, seed=loop_settings.seed, device=str(where), batch_size=feed.batch)
+    loop = Loop(network, feed, sigma=noise, search=search)
+    folder = None if out is None else Path(out)
+    runner = Runner(loop, folder, held_out if team.leads else None, watch if team.leads else None)
+    log = team.tell(run(runner, subject, team))
+    final = runner.finish()
+    facts: dict[str, Json] = {
+        "model": architecture(model),
+        "recipe": chosen.name,
+        "options": {name: str(value) for name, value in chosen.options().items()},
+        "sigma": noise,
+        "settings": loop_settings.told(),
+        "data": loaded.name,
+        "classes": list(loaded.classes),
+        "last": dict(log[-1]),
+    }
+    if folder is not None and team.leads:
+        write_model(folder, final.state_dict(), facts)
+    tuples = chosen.tuples
+    found = () if tuples is None else tuple(tuples.chain(genes).label for genes in loop.found)
+    return Trained(final, chosen.name, noise, tuple(log), found, folder)
+
+
+def make_settings(recipe: Recipe, given: dict[str, Any]) -> Settings:
+    """Return the settings of the loop: the recipe's own defaults, and what was given."""
+    known = Settings.__dataclass_fields__
+    for name in given:
+        if name not in known:
+            raise unknown("setting", name, known)
+    return Settings(**{**recipe.defaults, **{name: value for name, value in given.items() if value is not None}})
+
+
+def _loaded(data: Any, images: int | None, seed: int, **options: Any) -> ImageSet:
+    given = {name: value for name, value in options.items() if value is not None}
+    loaded = load_images(data, **given)
+    loaded = loaded if images is None else loaded.take(images, seed=seed)
+    if len(loaded) == 0:
+        raise DataError("There are no images to train on.", came=loaded.name)
+    loaded = loaded.in_memory() if loaded.nbytes <= HELD else loaded
+    labels_of(loaded)
+    return loaded
+
+
+def _network(
+    model: Any,
+    data: ImageSet,
+    recipe: Recipe,
+    *,
+    seed: int,
+    weights: str | Path | None,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+) -> nn.Module:
+    """Return the network to begin with."""
+    if isinstance(model, str) and model in NETWORKS and weights is None:
+        channels = data.shape[0]
+        if recipe.noise != "none" and mean is None and std is None:
+            mean, std = (0.0,) * channels, (1.0,) * channels
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            classes = max(2, len(data.classes), int(labels_of(data).max()) + 1)
+            return build_network(model, classes=classes, channels=channels, mean=mean, std=std)
+    loaded = load_model(model, weights=weights, mean=mean, std=std)
+    if not isinstance(loaded, nn.Module):
+        raise ModelError(
+            "A black box cannot be trained.",
+            expected=f"a PyTorch module: {', '.join(NETWORKS)}, file.py:build, torchvision:NAME, timm:NAME",
+            came=f"{loaded!r}, which has no weights to change",
+        )
+    if not any(parameter.requires_grad for parameter in loaded.parameters()):
+        raise ModelError("The model has no weights that can change.", came="no parameter that requires gradients")
+    return copy.deepcopy(loaded)
+
+
+def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
+    """Try two images before any long work: there must be a score for every class."""
+    batch = next(iter(data.subset(range(2)).batches(2)))
+    training = network.training
+    scores = logits(network.eval(), batch.images)
+    network.train(training)
+    if scores.shape[1] <= int(labels.max()):
+        raise ModelError(
+            "The model has too few classes for the data.",
+            expected=f"{int(labels.max()) + 1} scores or more per image",
+            came=f"{scores.shape[1]}",
+        )
+
+
+def _subject(
+    network: nn.Module,
+    data: ImageSet,
+    validation: ImageSet | None,
+    recipe: Recipe,
+    sigma: float,
+    settings: Settings,
+    device: torch.device,
+) -> dict[str, str]:
+    """Return what a run directory is about: everything that decides the weights and the log."""
+    return {
+        "version": __version__,
+        "recipe": recipe.name,
+        "options": str(sorted(recipe.options().items())),
+        "sigma": str(sigma),
+        "device": device.type,
+        **settings.told(),
+        "data": data.fingerprint,
+        "validation": "none" if validation is None else validation.fingerprint,
+        "model": fingerprint(network),
+    }

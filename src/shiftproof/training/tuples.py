@@ -1,0 +1,102 @@
+"""Training on transformation tuples, uniform ones or those a network is found weak to (Volpi & Murino 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from shiftproof.data import ImageSet
+from shiftproof.errors import ConfigurationError
+from shiftproof.keyed import Keyed
+from shiftproof.searchers import Direct, Space, make_space
+from shiftproof.searchers import searcher as find_searcher
+from shiftproof.searchers.evaluating import Evaluator, hold, mixed
+from shiftproof.searchers.fitness import Classification
+from shiftproof.searchers.space import Genes
+from shiftproof.searchers.uniform import draw_tuples
+from shiftproof.shifts import Chain
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Which tuples of `length` operations a network is trained on, one per batch, and how they are found.
+
+    Without a `searcher`, every batch gets a tuple drawn uniformly from the space (rda). With one, training begins with
+    the identity alone; every `every` epochs (fractions are allowed) `images` of the training set are searched for a
+    tuple with `budget` evaluations, which joins the set, until there are `most` (algorithm 3).
+    """
+
+    searcher: Literal["random", "evolution"] | None = None
+    space: str = "cifar"
+    length: int = 5
+    every: float = 5.0
+    images: int = 2000
+    budget: int = 100
+    most: int = 100
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or self.every <= 0 or self.images < 1 or self.budget < 1 or self.most < 0:
+            raise ConfigurationError(
+                "The search for tuples cannot have these settings.",
+                expected="length, images and budget of 1 or more, every > 0 epochs",
+                came=str(self),
+            )
+
+    def search_steps(self, steps: int, steps_per_epoch: int) -> list[int]:
+        """Return the steps before which a search is made, within a run of so many steps.
+
+        >>> Tuples("random", every=0.5, most=3).search_steps(100, 10)
+        [5, 10, 15]
+        """
+        if self.searcher is None:
+            return []
+        gap = max(1, round(self.every * steps_per_epoch))
+        return list(range(gap, steps, gap))[: self.most]
+
+    def at(self, step: int, found: list[Genes], *, seed: int) -> Genes:
+        """Return the tuple of a step: uniform over the space, or over the identity and what was found."""
+        if self.searcher is None:
+            return draw_tuples(_space(self.space), self.length, range(step, step + 1), seed=seed, stream="rda")[0]
+        which = int(Keyed(seed, [step]).fork("train/tuple").integers(0, len(found) + 1))
+        return () if which == 0 else found[which - 1]
+
+    def chain(self, genes: Genes) -> Chain:
+        """Return a tuple as a shift."""
+        return _space(self.space).chain(genes)
+
+
+@cache
+def _space(name: str) -> Space:
+    return make_space(name)
+
+
+class TupleSearch:
+    """Looks for the tuple that a network is weakest to now, on a fixed part of the training set."""
+
+    def __init__(self, tuples: Tuples, data: ImageSet, *, seed: int, device: str, batch_size: int) -> None:
+        self.tuples, self.seed, self.batch_size = tuples, seed, batch_size
+        self.space = _space(tuples.space)
+        taken = data.take(tuples.images, seed=seed).in_memory()
+        taken = taken.subset(mixed(taken, seed))
+        if taken.labels is None:
+            raise ValueError("a search needs labels")
+        self.labels: Tensor = taken.labels
+        self.pixels = hold(taken, device)
+
+    def __call__(self, network: nn.Module, number: int) -> Genes:
+        """Return the worst tuple that a search finds; its random numbers depend on the seed and its number."""
+        training = network.training
+        network.eval()
+        try:
+            fitness = Classification(network, self.labels)
+            evaluator = Evaluator(self.space, self.pixels, fitness, batch_size=self.batch_size, seed=self.seed)
+            run: Any = find_searcher(str(self.tuples.searcher), images=len(self.pixels))
+            seed = 1_000_003 * self.seed + number
+            trace = run(self.space, Direct(evaluator), length=self.tuples.length, budget=self.tuples.budget, seed=seed)
+        finally:
+            network.train(training)
+        genes: Genes = trace.worst_tuples(1)[0].genes
+        return genes

@@ -1,0 +1,42 @@
+"""Hugging Face classifiers saved locally, against `transformers` itself."""
+
+import pytest
+import torch
+
+from shiftproof import load_model
+from shiftproof.errors import ModelError
+from shiftproof.models import fingerprint, logits
+from shiftproof.models.texts import truncation
+from tests.shifts.text import language_models
+
+TEXTS = ["this film was very good", "a dull story", "good " * 60]
+
+
+def test_a_saved_classifier_answers_as_transformers_does(tmp_path):
+    kit = language_models.transformers()
+    language_models.bert(tmp_path, "BertForSequenceClassification", num_labels=3)
+    model = load_model(str(tmp_path))
+    pipe = kit.pipeline("text-classification", model=str(tmp_path), top_k=None)
+    for text in TEXTS[:2]:
+        theirs = {row["label"]: row["score"] for row in pipe([text])[0]}
+        ours = logits(model, [text]).softmax(1)[0].tolist()
+        assert ours == pytest.approx([theirs[f"LABEL_{number}"] for number in range(3)], abs=1e-5)
+    assert fingerprint(load_model(str(tmp_path))) == fingerprint(model)
+
+
+def test_batches_pairs_and_long_texts(tmp_path):
+    language_models.bert(tmp_path, "BertForSequenceClassification")
+    model = load_model(str(tmp_path))
+    alone = torch.cat([logits(model, [text]) for text in TEXTS])
+    assert torch.allclose(logits(model, TEXTS), alone, atol=1e-5)
+    assert not torch.allclose(logits(model, [("a dog", "a cat")]), logits(model, [("a cat", "a dog")]))
+    assert truncation(model, TEXTS) == "The model reads 32 tokens at most: 1 of 3 texts are longer and were cut."
+
+
+def test_what_is_no_classifier_is_refused(tmp_path):
+    language_models.bert(tmp_path, "BertForMaskedLM")
+    with pytest.raises(ModelError, match="does not classify"):
+        load_model(str(tmp_path))
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ModelError, match="configuration"):
+        load_model(str(tmp_path))

@@ -1,0 +1,49 @@
+"""`shiftproof train` as a user meets it: a process, its output, its files, and what comes next."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SMALL = ("--data", "demo", "--size", 16, "--images", 60, "--model", "convnet", "--batch-size", 20, "--epochs", 1)
+
+
+def shiftproof(*arguments, cwd):
+    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", "-m", "shiftproof", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+
+
+def test_train_says_where_the_model_is_and_it_goes_straight_into_an_audit(tmp_path):
+    recipe = ("--recipe", "augmix+hcr", "--sigma", 0.25, "--option", "lam=20", "--log-every", 1)
+    first = shiftproof("train", *SMALL, *recipe, "--out", "run", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "augmix+hcr, sigma 0.25" in first.stdout
+    assert "3 steps" in first.stdout
+    rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert f"{rows[-1]['loss']:.4f}" in first.stdout
+    assert json.loads((tmp_path / "run" / "model.json").read_text())["options"]["lam"] == "20.0"
+    assert shiftproof("train", *SMALL, *recipe, "--out", "run", cwd=tmp_path).stdout == first.stdout
+    command = first.stdout.partition("next")[2].split()
+    audited = shiftproof(
+        *command[1:], "--size", 16, "--sections", "clean", "--images", 20, "--out", "audit", cwd=tmp_path
+    )
+    assert audited.returncode == 0, audited.stderr
+    assert (tmp_path / "audit" / "report.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--recipe", "fouriermx"), "did you mean  fouriermix"),
+        (("--option", "lam"), "name=value"),
+    ],
+)
+def test_mistakes_are_one_paragraph(arguments, says, tmp_path):
+    result = shiftproof("train", *SMALL, *arguments, "--out", "run", cwd=tmp_path)
+    assert result.returncode in (1, 2)
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,101 @@
+"""What steps are fed does not depend on where a run starts, on its processes, or on how much is made at a time."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.shifts import parse
+from shiftproof.training.feed import Feed, _Read, shifted
+from shiftproof.training.recipes import recipe
+from shiftproof.training.settings import Settings
+from shiftproof.training.team import Team
+from tests.training.samples import two_classes
+
+
+@pytest.fixture(scope="module")
+def data():
+    return two_classes(44)
+
+
+def make(data, name="augmix+jsd", team=None, **options):
+    settings = Settings(**{"batch_size": 8, "epochs": 2, **options})
+    return Feed(data, recipe(name), settings, device=torch.device("cpu"), team=team)
+
+
+def same(one, other):
+    return torch.equal(one.images, other.images) and torch.equal(one.labels, other.labels)
+
+
+@pytest.mark.parametrize("name", ["augmix+jsd", "rda"])
+def test_a_step_is_the_same_from_wherever_a_run_starts(data, name):
+    feed = make(data, name)
+    assert (feed.steps_per_epoch, feed.steps) == (5, 10)
+    whole = list(feed.batches(0, 10))
+    parts = [*feed.batches(0, 3), *feed.batches(3, 7), *feed.batches(7, 10)]
+    assert len(whole) == len(parts) == 10
+    assert all(same(one, other) for one, other in zip(whole, parts, strict=True))
+    feed.block = 3
+    assert all(same(one, other) for one, other in zip(whole[2:], feed.batches(2, 10), strict=True))
+
+
+def test_every_image_comes_at_most_once_an_epoch_in_an_order_of_its_own(data):
+    feed = make(data, "erm")
+    first, second = (torch.cat([batch.keys for batch in feed.batches(at, at + 5)]) for at in (0, 5))
+    assert len(set(first.tolist())) == len(first) == 40
+    assert first.tolist() != second.tolist()
+    assert sorted(feed.order(0).tolist()) == list(range(44))
+
+
+@pytest.mark.parametrize("name", ["fouriermix+hcr", "rda", "gaussian"])
+def test_processes_share_the_batches_of_one(data, name):
+    whole = make(data, name)
+    ranks = [make(data, name, team=Team(rank, 2)) for rank in range(2)]
+    for batch, *parts in zip(whole.batches(3, 6), *(each.batches(3, 6) for each in ranks), strict=True):
+        assert torch.equal(torch.cat([part.images for part in parts], dim=1), batch.images)
+        noise = whole.noise(batch, 0.25, 1)
+        if noise is not None:
+            made = [each.noise(part, 0.25, 1) for each, part in zip(ranks, parts, strict=True)]
+            assert torch.equal(torch.cat(made, dim=2), noise)
+    with pytest.raises(ConfigurationError, match="3 processes"):
+        make(data, team=Team(0, 3))
+
+
+def test_views_are_the_original_and_augmented_ones(data):
+    plain = next(make(data, "erm", framing="").batches(0, 1))
+    assert plain.images.shape == (1, 8, 3, 16, 16)
+    views = next(make(data, "augmix+jsd", framing="").batches(0, 1))
+    assert views.images.shape == (3, 8, 3, 16, 16)
+    assert torch.equal(views.images[0], plain.images[0])
+    assert not torch.equal(views.images[1], views.images[2])
+    (single,) = next(make(data, "augmix", framing="").batches(0, 1)).images
+    assert not torch.equal(single, plain.images[0])
+
+
+def test_images_that_stream_are_those_that_are_held(data):
+    held, read = make(data), make(data)
+    read.supply = _Read(data, torch.device("cpu"), 0)
+    assert all(same(one, other) for one, other in zip(held.batches(2, 7), read.batches(2, 7), strict=True))
+
+
+def test_shifts_are_applied_as_by_calling_them(data):
+    (batch,) = data.batches(44)
+    for text in ("augmix", "fouriermix", "contrast=0.6 + rotate=10", "pad_crop"):
+        assert torch.equal(
+            shifted(parse(text), batch.images, batch.keys, 5), parse(text)(batch.images, batch.keys, seed=5)
+        )
+
+
+def test_noise_is_gaussian_and_falls_on_half_of_the_images(data):
+    feed = make(data, "augmix+hcr", batch_size=40)
+    batch = next(feed.batches(0, 1))
+    noise = feed.noise(batch, 0.25, 0)
+    assert noise.shape == (3, 2, 40, 3, 16, 16)
+    assert stats.kstest(noise.numpy().ravel()[::7] / 0.25, "norm").pvalue > 1e-3
+    flat = noise.flatten(2).flatten(0, 1).numpy()
+    assert np.abs(np.corrcoef(flat) - np.eye(6)).max() < 0.03  # views and copies are independent
+    half = make(data, "augmix", batch_size=40)
+    touched = torch.cat([half.noise(batch, 0.25, epoch)[0, 0].flatten(1).any(1) for epoch in range(50)])
+    assert stats.binomtest(int(touched.sum()), len(touched)).pvalue > 1e-3
+    assert make(data, "erm").noise(batch, 0.25, 0) is None

@@ -1,0 +1,50 @@
+"""Two processes under torchrun take the same course as one with the same batch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shiftproof.training import train
+from tests.training.samples import small, two_classes
+
+ROOT = Path(__file__).parents[2]
+SETTINGS: dict[str, Any] = {"epochs": 2, "batch_size": 40, "lr": 0.1, "log_every": 1, "clip": 1.0}
+RUNS: dict[str, dict[str, Any]] = {
+    "gaussian+jsd": {"recipe": "gaussian+jsd", **SETTINGS},
+    "esda": {"recipe": "esda", "options": {"length": 2, "images": 20, "budget": 10, "every": 0.5}, **SETTINGS},
+}
+SCRIPT = f"""
+import json, os, pathlib, sys
+from shiftproof.training import train
+from tests.training.samples import small, two_classes
+
+told = {{}}
+for name, settings in {RUNS!r}.items():
+    trained = train(small(), two_classes(80), out=os.path.join(sys.argv[1], name), **settings)
+    told[name] = [trained.losses(), trained.tuples]
+pathlib.Path(sys.argv[1], os.environ["RANK"] + ".json").write_text(json.dumps(told))
+"""
+
+
+def test_two_processes_follow_the_losses_of_one(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [*launch, str(tmp_path / "script.py"), str(tmp_path)]
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert ranks[0] == ranks[1]
+    for name, settings in RUNS.items():
+        alone = train(small(), two_classes(80), **settings)
+        losses, tuples = ranks[0][name]
+        assert losses == pytest.approx(alone.losses(), rel=1e-4)
+        assert tuple(tuples) == alone.tuples
+        assert (tmp_path / name / "model.json").is_file()
