@@ -141,6 +141,8 @@ def main() -> None:
         known = {key: value for key, value in passing.items() if key in method(name).defaults}
         adapter = adapt(model, name, amp=options.amp, **known)
         calls[name] = partial(adapter, images)
+    if options.device == "cuda":
+        calls["tent, graph"] = partial(adapt(model, "tent", amp=options.amp, graph=True), images)
     times = alternate(calls, options.device, options.rounds, options.repeats)
     rows = [
         {"name": name, "over_forward": spent / times["plain forward"], "images_per_second": options.batch / spent}

@@ -1,4 +1,4 @@
-"""Small classifiers of every kind of normalisation, and streams for them."""
+"""Small classifiers of every kind of normalisation, streams for them, and adapters of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from shiftproof.adapters import METHODS, Adapter, adapt
 
 SIDE = 16
 
@@ -83,3 +85,38 @@ SMALL: dict[str, dict[str, Any]] = {
     "deyo": {"entropy_margin": 2.0, "drop": -1.0},
 }
 """Options with which every method learns from these networks' unsure answers, cheaply."""
+
+
+LEARNING = [name for name in METHODS if name not in ("source", "bn", "lame", "t3a")]
+
+
+def small(name: str, model: nn.Module | None = None, **options: Any) -> Adapter:
+    return adapt(model or convolutional(), name, **{**SMALL.get(name, {}), **options})
+
+
+def everything(adapter: Adapter) -> dict[str, Any]:
+    """Return the whole state, flat."""
+    found: dict[str, Any] = {}
+
+    def walk(name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(f"{name}/{key}", inner)
+        elif isinstance(value, list | tuple):
+            walk(name, dict(enumerate(value)))
+        else:
+            found[name] = value
+
+    walk("", dict(adapter.state_dict()))
+    return found
+
+
+def assert_same(first: dict[str, Any], second: dict[str, Any], *, but: tuple[str, ...] = ()) -> None:
+    first, second = (
+        {name: value for name, value in state.items() if not any(part in name for part in but)}
+        for state in (first, second)
+    )
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        same = torch.equal(value, second[name]) if isinstance(value, Tensor) else value == second[name]
+        assert same, name

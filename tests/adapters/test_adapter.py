@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from shiftproof.adapters import METHODS, Adapter, adapt, method
+from shiftproof.adapters import METHODS, adapt
 from shiftproof.adapters.adapter import _distinct
 from shiftproof.errors import DataError, ModelError
-from tests.adapters.networks import SMALL, Flat, convolutional, stream, transformer
-
-LEARNING = [name for name in METHODS if name not in ("source", "bn", "lame", "t3a")]
+from tests.adapters.networks import (
+    LEARNING,
+    assert_same,
+    convolutional,
+    everything,
+    small,
+    stream,
+    transformer,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,38 +34,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def small(name: str, model: nn.Module | None = None, **options: Any) -> Adapter:
-    return adapt(model or convolutional(), name, **{**SMALL.get(name, {}), **options})
-
-
-def everything(adapter: Adapter) -> dict[str, Any]:
-    """Return the whole state, flat."""
-    found: dict[str, Any] = {}
-
-    def walk(name: str, value: Any) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                walk(f"{name}/{key}", inner)
-        elif isinstance(value, list | tuple):
-            walk(name, dict(enumerate(value)))
-        else:
-            found[name] = value
-
-    walk("", dict(adapter.state_dict()))
-    return found
-
-
-def assert_same(first: dict[str, Any], second: dict[str, Any], *, but: tuple[str, ...] = ()) -> None:
-    first, second = (
-        {name: value for name, value in state.items() if not any(part in name for part in but)}
-        for state in (first, second)
-    )
-    assert first.keys() == second.keys()
-    for name, value in first.items():
-        same = torch.equal(value, second[name]) if isinstance(value, Tensor) else value == second[name]
-        assert same, name
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -199,128 +173,6 @@ def test_a_partial_batch_counts_by_its_images() -> None:
         torch.testing.assert_close(parameter, twice.trained[name])
 
 
-@pytest.mark.parametrize("name", ["eta", "eata", "rdumb", "sar", "deyo"])
-def test_an_empty_filtered_batch_is_no_update(name: str) -> None:
-    adapter = small(name)
-    first, second = stream(2)
-    adapter(first)
-    assert adapter.updates == 1  # so that there is momentum
-    known = everything(adapter)
-    adapter.parts = adapter.method.parts(type(adapter.options)({**adapter.options, "entropy_margin": 0.0}))
-    adapter(second)
-    assert_same(everything(adapter), known, but=("counts",))
-    assert (adapter.updates, adapter.steps) == (1, 2)
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("name", METHODS)
-def test_not_finite_logits_are_answered_by_the_source(name: str, bad: float) -> None:
-    """One bad image in the batch: the others get the source's answer, and nothing is learnt."""
-    model = convolutional()
-    adapter = small(name, model, window=0 if method(name).own_memory else 8)
-    first, second = stream(2)
-    adapter(first)
-    known = everything(adapter)
-    broken = second.clone()
-    broken[0, 0, 0, 0] = bad
-    logits = adapter(broken)
-    torch.testing.assert_close(logits[1:], model(broken)[1:])
-    assert not bool(logits[0].isfinite().all())
-    assert adapter.skipped == 1
-    assert_same(everything(adapter), known, but=("counts",))
-    assert bool(adapter(second).isfinite().all())
-    assert adapter.skipped == 1
-
-
-def test_broken_weights_are_recovered() -> None:
-    adapter = small("tent")
-    first, second = stream(2)
-    adapter(first)
-    with torch.no_grad():
-        next(iter(adapter.trained.values())).fill_(math.nan)
-    torch.testing.assert_close(adapter(second), convolutional()(second))
-    assert (adapter.skipped, adapter.resets) == (1, 1)
-    torch.testing.assert_close(adapter(second), adapt(convolutional(), "bn")(second))
-
-
-def test_not_finite_gradients_are_not_followed() -> None:
-    adapter = small("tent")
-    known = everything(adapter)
-    adapter(stream(1)[0])
-    adapter.reset()
-    adapter.descend([torch.full_like(parameter, math.inf) for parameter in adapter.trained.values()])
-    assert adapter.skipped == 1
-    assert_same(everything(adapter), known, but=("counts", "shape"))
-
-
-@pytest.mark.parametrize("name", ["tent", "cotta", "memo"])
-def test_dropout_stays_off(name: str) -> None:
-    one, other = small(name), small(name)
-    one.train()
-    other.model.apply(lambda module: setattr(module, "p", 0.0) if isinstance(module, nn.Dropout) else None)
-    for batch in stream(2):
-        assert torch.equal(one(batch), other(batch))
-    assert not any(module.training for module in one.model.modules())
-
-
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "group": lambda: convolutional(lambda channels: nn.GroupNorm(2, channels)),
-    "instance": lambda: convolutional(lambda channels: nn.InstanceNorm2d(channels, affine=True)),
-    "transformer": transformer,
-    "two classes": lambda: convolutional(classes=2),
-    "thousand classes": lambda: convolutional(classes=1000),
-}
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_on_every_kind_of_model(name: str, model: str) -> None:
-    net = MODELS[model]()
-    adapter = small(name, net)
-    for batch in stream(2):
-        logits = adapter(batch)
-        assert logits.shape == net(batch).shape
-        assert bool(logits.isfinite().all())
-    assert adapter.skipped == 0
-    if name in LEARNING:
-        assert adapter.updates > 0
-
-
-@pytest.mark.parametrize("kind", ["1d", "3d"])
-@pytest.mark.parametrize("name", ["bn", "tent", "eata", "sar", "slr"])
-def test_other_dimensions(name: str, kind: str) -> None:
-    torch.manual_seed(0)
-    layers: list[nn.Module] = (
-        [nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)]
-        if kind == "1d"
-        else [nn.Conv3d(2, 4, 2), nn.BatchNorm3d(4), nn.ReLU(), Flat(), nn.Linear(4, 4)]
-    )
-    adapter = small(name, nn.Sequential(*layers))
-    for batch in stream(2, shape=(6,) if kind == "1d" else (2, 3, 3, 3)):
-        assert adapter(batch).shape == (8, 4)
-    assert adapter.skipped == 0
-
-
-def test_frozen_parameters_of_the_user_still_learn_in_the_copy() -> None:
-    model = convolutional().requires_grad_(False)
-    adapter = small("tent", model)
-    adapter(stream(1)[0])
-    assert adapter.updates == 1
-    assert not any(parameter.requires_grad for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("name", ["source", "bn", "tent", "eata", "cotta", "rotta", "lame", "t3a"])
-def test_reduced_precision(name: str) -> None:
-    options: dict[str, Any] = {"prior": 4} if name == "bn" else {}
-    full, reduced = small(name, **options), small(name, amp="bfloat16", **options)
-    for batch in stream(2):
-        exact, rough = full(batch), reduced(batch)
-        assert rough.dtype == torch.float32
-        torch.testing.assert_close(rough, exact, atol=0.1, rtol=0.1)
-    assert all(parameter.dtype == torch.float32 for parameter in reduced.trained.values())
-    assert reduced.skipped == 0
-
-
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_learning_goes_on_where_gradients_are_off(mode) -> None:
     plain, switched = small("tent", lr=0.1), small("tent", lr=0.1)
@@ -401,22 +253,6 @@ def test_shared_parameters_learn_once() -> None:
     adapter(stream(1)[0])
     named = {"a": nn.Parameter(torch.zeros(1))}
     assert list(_distinct({**named, "b": named["a"]})) == ["a"]
-
-
-def test_an_unused_layer_is_no_obstacle() -> None:
-    class Spare(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.used, self.spare = convolutional(), nn.BatchNorm2d(3)
-
-        def forward(self, images: Tensor) -> Tensor:
-            return self.used(images)  # type: ignore[no-any-return]
-
-    for name in ("tent", "sar", "eata", "cotta", "rotta"):
-        adapter = small(name, Spare())
-        for batch in stream(2):
-            adapter(batch)
-        assert adapter.updates == 2
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

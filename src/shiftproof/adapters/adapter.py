@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from shiftproof.adapters import resets
-from shiftproof.adapters.checks import NotFiniteError, check_images, check_logits, is_program
+from shiftproof.adapters.checks import check_images, check_logits, is_program
 from shiftproof.adapters.learning import learn
 from shiftproof.adapters.method import Memory, Method, Options
 from shiftproof.adapters.norms import NormPolicy, SourceStatistics, replace_batch_norms
+from shiftproof.adapters.recording import Recorded, recordable
+from shiftproof.adapters.soundness import NotFiniteError, Soundness
 from shiftproof.errors import DataError, ModelError
 from shiftproof.keyed import Keyed
 from shiftproof.models.identity import digest
@@ -58,9 +60,9 @@ class Adapter(nn.Module):
         for parameter in self.trained.values():
             parameter.requires_grad_(True)
         self.memory: Memory = {}
-        self._finite: list[Tensor] = []
-        self._sound: list[Tensor] = []
-        self.steps = self.updates = self.resets = self.skipped = 0
+        self.recorded = Recorded(self.model, options.amp) if options.graph and recordable(self.parts.norm) else None
+        self.soundness = Soundness()
+        self.steps = self.resets = 0
         self.shape: tuple[int, ...] | None = None
         self.shift: str | None = None
         self.adapted_to: str | None = None
@@ -78,12 +80,14 @@ class Adapter(nn.Module):
             self.reset()
         self.shape, self.adapted_to = tuple(images.shape[1:]), self.shift
         before = dict(self.memory)
-        self._finite, self._sound = [], []
+        self.soundness.begin()
+        if self.recorded:
+            self.recorded.begin()
         with torch.inference_mode(mode=False), torch.set_grad_enabled(bool(self.trained)):
             joined = self._joined(images.clone() if images.is_inference() else images)
             try:
                 logits = (self.parts.learn or learn)(self, joined).detach()
-                self.settle()
+                self.soundness.check()
             except NotFiniteError:
                 self.memory = before
                 return self._answer_with_source(images)
@@ -96,11 +100,11 @@ class Adapter(nn.Module):
     def predict(self, images: Tensor) -> Tensor:
         """Return the logits the method would answer, without learning from the images; nothing changes."""
         check_images(images, self)
-        self._finite, self._sound = [], []
+        self.soundness.begin()
         with torch.no_grad():
             try:
                 logits = (self.parts.predict or Adapter.run)(self, self._joined(images))[-len(images) :]
-                self.settle()
+                self.soundness.check()
                 return logits
             except NotFiniteError:
                 return self.source_logits(images)
@@ -109,35 +113,24 @@ class Adapter(nn.Module):
         """Run the adapted copy, in reduced precision where that was chosen, with other tensors in place if given.
 
         `weights` replaces parameters and buffers by name, for teachers and anchors. Whether the logits are finite is
-        noted for `settle`.
+        asked, and heard by `soundness.check`.
         """
         for norm in self.norms.values():
             norm.pending = None
-        with self._precision(images):
-            logits = functional_call(self.model, dict(weights), (images,)) if weights else self.model(images)
+        if self.recorded and not weights and self.recorded.fits(images):
+            logits = self.recorded(images)
+        else:
+            with self._precision(images):
+                logits = functional_call(self.model, dict(weights), (images,)) if weights else self.model(images)
         logits = check_logits(logits, images)
-        self._finite.append(logits.detach().isfinite().all())
+        self.soundness.note_logits(logits)
         return logits
-
-    def settle(self) -> None:
-        """Count updates made and skipped since the last time; raise `NotFiniteError` if logits were not finite.
-
-        One question for all of them: each answer from a device waits for all its work so far.
-        """
-        finite, sound, self._finite, self._sound = self._finite, self._sound, [], []
-        if not finite and not sound:
-            return
-        answers: list[bool] = torch.stack([*finite, *sound]).tolist()
-        if not all(answers[: len(finite)]):
-            raise NotFiniteError
-        self.updates += sum(answers[len(finite) :])
-        self.skipped += sum(not answer for answer in answers[len(finite) :])
 
     def anchor(self, images: Tensor) -> Tensor:
         """Return the logits of the start, under the method's norm policy: what no learning would have answered."""
         with torch.no_grad():
             logits = self.run(images, self.starts)
-        self.settle()
+        self.soundness.check()
         return logits
 
     def source_logits(self, images: Tensor) -> Tensor:
@@ -154,21 +147,29 @@ class Adapter(nn.Module):
         """Take one optimiser step along gradients, one per trained parameter; along none that is not finite."""
         if self.optimizer is None:
             raise RuntimeError(f"method {self.method.name!r} has no optimiser")
-        norm = nn.utils.get_total_norm([gradient for gradient in gradients if gradient is not None])
-        self._sound.append(norm.isfinite())
+        made = self.soundness.usable([gradient for gradient in gradients if gradient is not None])
         for parameter, gradient in zip(self.trained.values(), gradients, strict=True):
             parameter.grad = gradient
-        made = self.updates
         if self.optimizer.param_groups[0].get("fused"):
-            # The device itself decides whether to step: asking it would leave it idle. `settle` counts later.
-            unsound = 1.0 - torch.stack([*self._finite, *self._sound[-1:]]).all().float()
-            self.optimizer.found_inf = unsound  # type: ignore[attr-defined]
+            # The device itself decides whether to step: asking it would leave it idle.
+            self.optimizer.found_inf = 1.0 - made.float()  # type: ignore[attr-defined]
             self.optimizer.step()
         else:
-            self.settle()
-            if self.updates > made:
+            self.soundness.check()
+            if made:
                 self.optimizer.step()
+        self.soundness.note_update(made)
         self.optimizer.zero_grad(set_to_none=True)
+
+    @property
+    def updates(self) -> int:
+        """How many updates were made."""
+        return self.soundness.updates
+
+    @property
+    def skipped(self) -> int:
+        """How many batches could not be learnt from."""
+        return self.soundness.skipped
 
     def reset(self, *, optimizer: bool = True) -> None:
         """Go back to the start: parameters, gathered statistics, memory and (unless told otherwise) the optimiser."""
@@ -248,13 +249,16 @@ class Adapter(nn.Module):
         device = next((tensor.device for tensor in self.model.parameters()), None)
         self.memory = {name: tensor.to(device) for name, tensor in state["memory"].items()}
         self._new_optimizer(state["optimizer"])
-        self.steps, self.updates, self.resets, self.skipped = state["counts"]
+        self.steps, updates, self.resets, skipped = state["counts"]
+        self.soundness.set_counts(updates, skipped)
         self.shape = None if state["shape"] is None else tuple(state["shape"])
         self.shift, self.adapted_to = state["shifts"]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or cast the start, the memory and the optimiser with the adapted copy."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.recorded:
+            self.recorded.forget()
         self.starts = {name: fn(tensor) for name, tensor in self.starts.items()}
         self.memory = {name: fn(tensor) for name, tensor in self.memory.items()}
         if self.optimizer:
@@ -274,7 +278,7 @@ class Adapter(nn.Module):
     def _answer_with_source(self, images: Tensor) -> Tensor:
         """Count a batch that cannot be learnt from and answer it with the source model."""
         self.steps += 1
-        self.skipped += 1
+        self.soundness.skip()
         if not all(bool(parameter.isfinite().all()) for parameter in self.trained.values()):
             self.reset()
         return self.source_logits(images)

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from shiftproof.adapters.method import Method
 
 
-class NotFiniteError(ArithmeticError):
-    """A model put out NaN or infinity: the batch cannot be learnt from. Adapters catch it; users never see it."""
-
-
 def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> None:
     """Refuse a model that lacks what the method needs, and name those of `others` that need less."""
     outputs_alone = ", ".join(each.name for each in others if not each.needs)

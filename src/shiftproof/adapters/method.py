@@ -169,8 +169,9 @@ PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Preset -> the entries of a method's `presets` that it takes, the later over the earlier."""
-COMMON: Mapping[str, Any] = MappingProxyType({"reset": "never", "amp": None, "window": 0, "seed": 0})
-"""Options every method has: when to go back, reduced precision, how many recent images join a small batch, the seed."""
+COMMON: Mapping[str, Any] = MappingProxyType({"reset": "never", "amp": None, "graph": False, "window": 0, "seed": 0})
+"""Options every method has: when to go back, reduced precision, whether a CUDA device records the network's passes and
+replays them, how many recent images join a small batch, the seed."""
 
 
 class Options(dict[str, Any]):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof import shifts
-from shiftproof.adapters.checks import NotFiniteError
+from shiftproof.adapters.soundness import NotFiniteError
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed
 

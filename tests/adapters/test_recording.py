@@ -1,0 +1,51 @@
+"""Recorded passes are the same passes: for every method that can be recorded, on a device that can."""
+
+import copy
+
+import pytest
+import torch
+
+from shiftproof.adapters import METHODS
+from shiftproof.adapters.norms import BatchStatistics, RunningStatistics, SourceStatistics
+from shiftproof.adapters.recording import Recorded, recordable
+from tests.adapters.networks import convolutional, small, stream
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def test_a_policy_that_gathers_is_not_recorded():
+    assert recordable(BatchStatistics(16.0))
+    assert recordable(SourceStatistics())
+    assert not recordable(RunningStatistics())
+    assert small("bn", statistics="cumulative", graph=True).recorded is None
+
+
+def test_a_cpu_runs_as_ever():
+    plain, recorded = small("tent"), small("tent", graph=True)
+    assert recorded.recorded is not None
+    for batch in stream(3):
+        assert not recorded.recorded.fits(batch)
+        assert torch.equal(plain(batch), recorded(batch))
+
+
+def test_a_copy_is_of_the_copied_network():
+    adapter = small("tent", graph=True)
+    copied = copy.deepcopy(adapter)
+    assert isinstance(copied.recorded, Recorded)
+    assert copied.recorded._pass.model is copied.model
+
+
+@cuda
+@pytest.mark.parametrize("name", METHODS)
+def test_the_same_stream_with_and_without(name):
+    """Shapes that change, resets, saving and loading, batches that are only predicted, NaN: all as without."""
+    plain, recorded = (small(name, convolutional().cuda(), graph=graph, reset=4) for graph in (False, True))
+    batches = [batch.cuda() for batch in stream(7)]
+    batches[3] = batches[3][: len(batches[3]) // 2]
+    batches[5] = torch.full_like(batches[5], torch.nan)
+    for number, batch in enumerate(batches):
+        torch.testing.assert_close(recorded(batch), plain(batch), equal_nan=True)
+        if number == 2:
+            recorded.load_state_dict(recorded.state_dict())
+    assert (recorded.updates, recorded.skipped, recorded.resets) == (plain.updates, plain.skipped, plain.resets)
+    torch.testing.assert_close(recorded.predict(batches[0]), plain.predict(batches[0]))
