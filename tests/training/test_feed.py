@@ -99,3 +99,16 @@ def test_noise_is_gaussian_and_falls_on_half_of_the_images(data):
     touched = torch.cat([half.noise(batch, 0.25, epoch)[0, 0].flatten(1).any(1) for epoch in range(50)])
     assert stats.binomtest(int(touched.sum()), len(touched)).pvalue > 1e-3
     assert make(data, "erm").noise(batch, 0.25, 0) is None
+
+
+@pytest.mark.parametrize("space", ["cifar", "corruptions"])
+def test_every_step_goes_through_the_tuple_of_its_own(data, space):
+    feed = make(data, "rda", framing="")
+    feed.recipe = recipe("rda", space=space, length=3)
+    feed.block = 4
+    plain = list(make(data, "erm", framing="").batches(0, 5))
+    tuples = feed.recipe.tuples.at(range(5), (), seed=0)
+    assert len(set(tuples)) == 5
+    for batch, before, genes in zip(feed.batches(0, 5), plain, tuples, strict=True):
+        chain = feed.recipe.tuples.chain(genes)
+        assert torch.equal(batch.images[0], chain(before.images[0], before.keys, seed=feed._seed(0, "tuple")))

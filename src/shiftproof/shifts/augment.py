@@ -218,6 +218,16 @@ def _apply_steps_(choice: Menu, levels: Tensor, steps: Steps, fill: Fill) -> Ten
     return levels
 
 
+class _Brought(Keyed):
+    """The same generator, with its numbers brought to the CPU: few enough to be the same bits wherever they are made.
+
+    A device makes them in one kernel, the CPU in hundreds of passes that hold up whoever launches kernels.
+    """
+
+    def _unit(self, count: int) -> Tensor:
+        return super()._unit(count).cpu()
+
+
 def _on_cpu(rng: Keyed) -> Keyed:
     """Return the same generator with its numbers on the CPU."""
-    return Keyed(rng.seed, rng.keys, device="cpu", path=rng.path)
+    return _Brought(rng.seed, rng.keys, path=rng.path)

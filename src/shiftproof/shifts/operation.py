@@ -188,6 +188,23 @@ def apply_each_(names: Sequence[str], levels: Tensor, which: Tensor, level: Tens
     return levels
 
 
+def apply_in_turn_(levels: Tensor, parts: Sequence[Sequence[Operation]]) -> Tensor:
+    """Send each part of a batch, equally large ones, through operations of its own, in turn and in place.
+
+    The first operations of all parts run together, then the second ones: as many kernels as for a single part or a few
+    more. All operations must have the same fill.
+    """
+    names = ("identity", *KINDS)
+    (fill,) = {step.fill for steps in parts for step in steps} or {"black"}
+    each = len(levels) // len(parts)
+    for place in range(max(map(len, parts))):
+        steps = [steps[place] if place < len(steps) else None for steps in parts]
+        which = torch.tensor([0 if step is None else names.index(step.name) for step in steps])
+        level = torch.tensor([0.0 if step is None else step.level or 0.0 for step in steps], dtype=torch.float64)
+        apply_each_(names, levels, which.repeat_interleave(each), level.repeat_interleave(each), fill)
+    return levels
+
+
 def plain(number: float) -> str:
     """Write a number with all the digits it needs and no more: 0.8, 30, 0.6421052631578947."""
     return repr(float(number)).removesuffix(".0")

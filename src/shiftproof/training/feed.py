@@ -19,7 +19,8 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed, key_of
 from shiftproof.shifts import Shift, parse
 from shiftproof.shifts.base import Shape, check_layout
-from shiftproof.shifts.levels import from_levels, quantize_, to_bytes
+from shiftproof.shifts.levels import from_levels, quantize_, to_bytes, to_levels
+from shiftproof.shifts.operation import Operation, apply_in_turn_
 from shiftproof.streams.ahead import ahead
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.settings import Settings
@@ -124,12 +125,17 @@ class Feed:
         tuples = self.recipe.tuples
         if tuples is None:
             return views
-        share, made = self.batch // self.team.size, []
-        for number, (some, names) in enumerate(
-            zip(torch.split(views[0], share), torch.split(keys, share), strict=True), step
-        ):
-            chain = tuples.chain(tuples.at(number, list(found), seed=self.settings.seed))
-            made.append(shifted(chain, some, names, self._seed(epoch, "tuple")) if chain.steps else some)
+        share = self.batch // self.team.size
+        steps = range(step, step + len(keys) // share)
+        chains = [tuples.chain(genes) for genes in tuples.at(steps, found, seed=self.settings.seed)]
+        operations = [[each for each in chain.steps if isinstance(each, Operation)] for chain in chains]
+        fills = {each.fill for some in operations for each in some}
+        others = sum(len(chain.steps) for chain in chains) - sum(map(len, operations))
+        if others == 0 and len(fills) <= 1:
+            return from_levels(apply_in_turn_(to_levels(views[0]), operations))[None]
+        seed = self._seed(epoch, "tuple")
+        parts = zip(chains, torch.split(views[0], share), torch.split(keys, share), strict=True)
+        made = [shifted(chain, some, names, seed) if chain.steps else some for chain, some, names in parts]
         return torch.cat(made)[None]
 
     def _seed(self, epoch: int, purpose: str) -> int:

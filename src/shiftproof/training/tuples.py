@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -56,12 +57,12 @@ class Tuples:
         gap = max(1, round(self.every * steps_per_epoch))
         return list(range(gap, steps, gap))[: self.most]
 
-    def at(self, step: int, found: list[Genes], *, seed: int) -> Genes:
-        """Return the tuple of a step: uniform over the space, or over the identity and what was found."""
+    def at(self, steps: range, found: Sequence[Genes], *, seed: int) -> list[Genes]:
+        """Return the tuples of steps: uniform over the space, or over the identity and what was found."""
         if self.searcher is None:
-            return draw_tuples(_space(self.space), self.length, range(step, step + 1), seed=seed, stream="rda")[0]
-        which = int(Keyed(seed, [step]).fork("train/tuple").integers(0, len(found) + 1))
-        return () if which == 0 else found[which - 1]
+            return draw_tuples(_space(self.space), self.length, steps, seed=seed, stream="rda")
+        which = Keyed(seed, list(steps)).fork("train/tuple").integers(0, len(found) + 1)
+        return [() if place == 0 else found[place - 1] for place in which.tolist()]
 
     def chain(self, genes: Genes) -> Chain:
         """Return a tuple as a shift."""
