@@ -94,8 +94,10 @@ class JpegCompression:
 
     def apply(self, images: Tensor, drawn: None, p: Parameters) -> Tensor:
         """Compress the uint8 levels."""
-        compress = jpeg.compress_pillow if images.device.type == "cpu" else jpeg.compress_tensor
-        return compress(to_bytes(images), round(p.quality))
+        quality = round(p.quality)
+        if images.device.type == "cpu":
+            return jpeg.compress_pillow(images, quality)
+        return jpeg.compress_tensor(to_bytes(images), quality)
 
 
 class Distortion(NamedTuple):

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import io
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
 from shiftproof.keyed import over_threads
 from shiftproof.shifts import kernels
+from shiftproof.shifts.levels import SLACK
 
 # The tables of T.81, Annex K, at quality 50.
 _LUMA = (
@@ -45,46 +48,50 @@ _TO_RGB = ((0, 91881), (-22554, -46802), (116130, 0))
 _HALF = 1 << (_FIXED - 1)
 
 
-def compress_pillow(levels: Tensor, quality: int) -> Tensor:
-    """Return uint8 images on the CPU, N x C x H x W, as Pillow's JPEG encoder and decoder leave them.
+def compress_pillow(images: Tensor, quality: int) -> Tensor:
+    """Return images in [0, 1] on the CPU, N x C x H x W, as Pillow's JPEG encoder and decoder leave them: int32 levels.
 
-    Images are spread over threads, as many as torch uses: the codec runs without the interpreter lock.
+    Images are spread over threads, as many as torch uses: the codec runs without the interpreter lock. Each goes all
+    the way at once, in numpy, whose calls cost least, so that it stays in the cache.
     """
-    count, channels, height, width = levels.shape
-    # Pillow holds three channels in four bytes a pixel: packed so, images go in and out by plain copies of memory.
+    count, channels, height, width = images.shape
+    size = width, height
+    # Pillow holds three channels in four bytes a pixel: packed so, an image goes in without a copy and out by one.
     mode, layout = ("L", "L") if channels == 1 else ("RGB", "RGBX")
-    pixels = (levels if channels == 1 else _packed(levels)).numpy()
-    decoded = np.empty_like(pixels)
+    given, levels = images.contiguous().numpy(), np.empty(images.shape, np.int32)
 
     def work(row: int) -> None:
         file = io.BytesIO()
-        image = Image.frombytes(mode, (width, height), pixels[row].tobytes(), "raw", layout)
-        image.save(file, format="JPEG", quality=quality)
+        Image.frombuffer(layout, size, _packed(given[row]), "raw", layout, 0, 1).save(file, "JPEG", quality=quality)
         # What the file says is known, so it is not opened as one but decoded at once.
-        image = Image.frombytes(mode, (width, height), file.getvalue(), "jpeg", mode, "")
-        decoded[row].data.cast("B")[:] = image.tobytes("raw", layout)
+        image = Image.frombytes(mode, size, file.getvalue(), "jpeg", mode, "")
+        _unpack(image.tobytes("raw", layout), levels[row])
 
     over_threads(work, count, cost=height * width)
-    result = torch.from_numpy(decoded)
-    return result if channels == 1 else _unpacked(result)
+    return torch.from_numpy(levels)
 
 
-def _packed(levels: Tensor) -> Tensor:
-    """Return uint8 images N x 3 x H x W as int32 pixels N x H x W, red in the lowest byte."""
-    red, green, blue = levels.unbind(1)
-    pixels = blue.to(torch.int32)
-    for channel in (green, red):
-        pixels.bitwise_left_shift_(8).bitwise_or_(channel)
-    return pixels
+def _packed(image: NDArray[np.float32]) -> NDArray[Any]:
+    """Return the levels of an image [C, H, W], a pixel each: one channel as uint8, three as int32, red lowest."""
+    levels: NDArray[Any] = image * np.float32(255.0)
+    np.floor(np.add(levels, np.float32(SLACK), out=levels), out=levels)
+    if len(image) == 1:
+        return levels[0].astype(np.uint8)
+    pixels: NDArray[Any] = levels[2] * np.float32(2**16)  # 24 bits, which float32 holds
+    pixels += np.multiply(levels[1], np.float32(2**8), out=levels[1])
+    pixels += levels[0]
+    return pixels.astype(np.int32)
 
 
-def _unpacked(pixels: Tensor) -> Tensor:
-    """Return int32 pixels N x H x W as uint8 images N x 3 x H x W; the conversion keeps the lowest byte."""
-    count, height, width = pixels.shape
-    levels = torch.empty(count, 3, height, width, dtype=torch.uint8)
+def _unpack(pixels: bytes, levels: NDArray[np.int32]) -> None:
+    """Write pixels as Pillow holds them into levels [C, H, W]."""
+    if len(levels) == 1:
+        levels[0] = np.frombuffer(pixels, np.uint8).reshape(levels.shape[1:])
+        return
+    packed = np.frombuffer(pixels, "<i4").reshape(levels.shape[1:])
     for channel in range(3):
-        levels[:, channel] = pixels.bitwise_right_shift(8 * channel)
-    return levels
+        np.right_shift(packed, 8 * channel, out=levels[channel])
+    np.bitwise_and(levels, 255, out=levels)
 
 
 def compress_tensor(levels: Tensor, quality: int) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from shiftproof.shifts import kernels
 
-_SLACK = 2.0**-12
+SLACK = 2.0**-12
 """Added before truncation: level k held as the float32 nearest to k / 255 must stay k. Far below what can be seen."""
 
 
@@ -17,20 +17,20 @@ def quantize(images: Tensor) -> Tensor:
 
 
 def quantize_(images: Tensor, out: Tensor | None = None) -> Tensor:
-    """Do the same in place, or into `out`, using the images as scratch space. Images of uint8 are levels already."""
-    if images.dtype == torch.uint8:
-        return from_levels(images) if out is None else torch.div(images, 255.0, out=out)
+    """Do the same in place, or into `out`, using the images as scratch space. Images of whole numbers are levels."""
+    if not images.is_floating_point():
+        return from_levels(images) if out is None else out.copy_(images).div_(255.0)
     if out is None and kernels.usable(images) and images.is_contiguous():
         from shiftproof.shifts.kernels import levels
 
-        return levels.quantize_(images, _SLACK)
-    images.clamp_(0.0, 1.0).mul_(255.0).add_(_SLACK).floor_()
+        return levels.quantize_(images, SLACK)
+    images.clamp_(0.0, 1.0).mul_(255.0).add_(SLACK).floor_()
     return torch.div(images, 255.0, out=images if out is None else out)
 
 
 def to_levels(images: Tensor) -> Tensor:
     """Return the levels 0..255 of images in [0, 1], as whole float32 numbers, truncated as `quantize` truncates."""
-    return images.mul(255.0).add_(_SLACK).floor_()
+    return images.mul(255.0).add_(SLACK).floor_()
 
 
 def to_bytes(images: Tensor) -> Tensor:
@@ -38,13 +38,13 @@ def to_bytes(images: Tensor) -> Tensor:
     if kernels.usable(images) and images.is_contiguous():
         from shiftproof.shifts.kernels import levels
 
-        return levels.to_bytes(images, _SLACK)
+        return levels.to_bytes(images, SLACK)
     # Straight to uint8, torch converts one number at a time.
-    return images.mul(255.0).add_(_SLACK).to(torch.int16).to(torch.uint8)
+    return images.mul(255.0).add_(SLACK).to(torch.int16).to(torch.uint8)
 
 
 def from_levels(levels: Tensor) -> Tensor:
-    """Return levels, uint8 or whole float32 numbers, as float32 images in [0, 1]."""
+    """Return levels, of integers or whole float32 numbers, as float32 images in [0, 1]."""
     if kernels.usable(levels) and levels.is_contiguous():
         from shiftproof.shifts.kernels import levels as fused
 
