@@ -73,14 +73,12 @@ def compress_pillow(images: Tensor, quality: int) -> Tensor:
 
 def _packed(image: NDArray[np.float32]) -> NDArray[Any]:
     """Return the levels of an image [C, H, W], a pixel each: one channel as uint8, three as int32, red lowest."""
-    levels: NDArray[Any] = image * np.float32(255.0)
+    levels = np.multiply(image, np.float32(255.0))
     np.floor(np.add(levels, np.float32(SLACK), out=levels), out=levels)
-    if len(image) == 1:
-        return levels[0].astype(np.uint8)
-    pixels: NDArray[Any] = levels[2] * np.float32(2**16)  # 24 bits, which float32 holds
-    pixels += np.multiply(levels[1], np.float32(2**8), out=levels[1])
-    pixels += levels[0]
-    return pixels.astype(np.int32)
+    pixels: NDArray[Any] = levels[0]
+    for channel in range(1, len(levels)):  # 24 bits, which float32 holds
+        pixels += np.multiply(levels[channel], np.float32(256**channel), out=levels[channel])
+    return pixels.astype(np.uint8 if len(levels) == 1 else np.int32)
 
 
 def _unpack(pixels: bytes, levels: NDArray[np.int32]) -> None:
