@@ -47,6 +47,11 @@ class Shift(ABC):
 
     footprint: ClassVar[int] = 1
     """How many times the memory of its images a shift works on; the more, the fewer images fit in a CPU's cache."""
+    category: ClassVar[str] = "other"
+    frequency: ClassVar[str] = "mid"
+    monotone: ClassVar[bool] = True
+    """Facts for tables: the kind of change, where its energy is (low, mid or high), and whether higher severities
+    always move images further. Those of our own corruptions are in their severity tables."""
 
     name: str
     severity: float
@@ -100,7 +105,7 @@ class Shift(ABC):
 
     @abstractmethod
     def transform(self, images: Tensor, drawn: Any) -> Tensor:
-        """Apply the shift deterministically and return a new tensor: values that may leave [0, 1], or uint8 levels."""
+        """Apply the shift deterministically and return a new tensor: values that may leave [0, 1], or whole levels."""
 
 
 def check_severity(name: str, severity: float) -> None:
