@@ -36,6 +36,7 @@ def test_a_copy_is_of_the_copied_network():
 
 
 @cuda
+@pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # of the first backward pass of a process
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_stream_with_and_without(name):
     """Shapes that change, resets, saving and loading, batches that are only predicted, NaN: all as without."""
