@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 OUT ?= shiftproof-audit
 PYTEST_OPTIONS ?= -n 2
 
-.PHONY: audit test lint docs readme pytest test-slow browser bench clean help
+.PHONY: audit test lint docs readme pytest test-slow survive browser bench clean help
 
 help:
 	@echo "make audit      install, audit the embedded demo, print where the report is"
 	@echo "make test       install, then linters, types, architecture, docs and all tests"
 	@echo "make test-slow  the checks that take minutes"
+	@echo "make survive    kill an audit in every way there is, and compare its results"
 	@echo "make clean      remove the virtual environment and everything built"
 
 audit: $(VENV)/installed
@@ -43,6 +44,10 @@ pytest: $(VENV)/developing
 
 test-slow: $(VENV)/developing
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) --dist loadfile -m slow
+
+# What survives: every executor gives the same results, and kills, signals, full disks and second drivers lose nothing.
+survive: $(VENV)/developing
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow tests/runs
 
 clean:
 	rm -rf $(VENV) docs/_build build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,9 +6,14 @@ its text and exits; nothing already computed is lost.
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 _WIDTH = 116
+
+# Control characters but the line's end; what reorders the text around it; halves of characters, which names of files
+# that are not UTF-8 become and no terminal can show.
+_HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 class ShiftproofError(Exception):
@@ -30,14 +35,13 @@ class ShiftproofError(Exception):
     def __str__(self) -> str:
         """Return the headline with its facts aligned below it."""
         margin = max((len(name) for name in self.facts), default=0)
-        lines = [self.headline]
+        lines = [printable(self.headline)]
         for name, text in self.facts.items():
             lead = f"  {name:<{margin}}  "
-            lines.append(
-                textwrap.fill(
-                    text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False
-                )
+            told = textwrap.fill(
+                text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False
             )
+            lines.append(printable(told))
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -59,6 +63,15 @@ class ConfigurationError(ShiftproofError):
 
 class RunError(ShiftproofError):
     """A run directory cannot be used or written."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text that is safe to show: characters that steer a terminal or hide are written out.
+
+    >>> print(printable("cat\x1b[31m"))
+    cat\x1b[31m
+    """
+    return _HIDDEN.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _rebuild(kind: type[ShiftproofError], headline: str, facts: dict[str, str]) -> ShiftproofError:

@@ -79,6 +79,8 @@ def test_lines_are_fitted_on_other_training_domains():
     ]
     (scores,) = evaluate([one for one in records if one.test == "c"])
     assert (scores.mae.mean, scores.mae.std, scores.mae.groups) == pytest.approx((10.0, 0.0, 2), abs=1e-9)
+    assert scores.r_squared.mean < 1
+    assert scores.squared_correlation.mean == pytest.approx(1.0)
 
 
 def test_what_the_table_lacks_is_none():

@@ -119,6 +119,8 @@ def test_r_squared_of_a_fitted_line_is_the_squared_correlation():
     y = 2 * x + rng.normal(size=40)
     line = np.polynomial.Polynomial.fit(x, y, 1)
     assert estimation.r_squared(line(x), y) == pytest.approx(scipy.stats.pearsonr(x, y).statistic ** 2)
+    assert estimation.squared_correlation(x, y) == pytest.approx(scipy.stats.pearsonr(x, y).statistic ** 2)
+    assert estimation.squared_correlation(x, [1.0] * len(x)) is None
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=15), st.lists(st.integers(0, 6), min_size=1, max_size=15))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,11 +62,15 @@ def create_model(name, pretrained):
 
 
 @pytest.fixture
-def hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in (("torchvision", TORCHVISION), ("timm", TIMM)):
+def hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    packages = {"torchvision": TORCHVISION, "timm": TIMM}
+    for name, text in packages.items():
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in packages:
+        sys.modules.pop(name, None)
 
 
 def constants(model: object) -> tuple[list[float], list[float]]:

@@ -6,7 +6,7 @@ import torch
 from shiftproof import load_model
 from shiftproof.errors import ModelError
 from shiftproof.models import fingerprint, logits
-from shiftproof.models.texts import truncation
+from shiftproof.models.texts import pairing, truncation
 from tests.shifts.text import language_models
 
 TEXTS = ["this film was very good", "a dull story", "good " * 60]
@@ -30,6 +30,8 @@ def test_batches_pairs_and_long_texts(tmp_path):
     alone = torch.cat([logits(model, [text]) for text in TEXTS])
     assert torch.allclose(logits(model, TEXTS), alone, atol=1e-5)
     assert not torch.allclose(logits(model, [("a dog", "a cat")]), logits(model, [("a cat", "a dog")]))
+    assert pairing(model, [("a dog", "a cat")]).startswith("The texts are pairs, and nothing in the model says")
+    assert pairing(model, TEXTS) == pairing(len, [("a dog", "a cat")]) == ""
     assert truncation(model, TEXTS) == "The model reads 32 tokens at most: 1 of 3 texts are longer and were cut."
 
 
@@ -40,3 +42,25 @@ def test_what_is_no_classifier_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ModelError, match="configuration"):
         load_model(str(tmp_path))
+
+
+def test_a_classifier_without_its_last_layer_is_refused(tmp_path):
+    import json
+
+    language_models.bert(tmp_path, "BertModel")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": None}))
+    with pytest.raises(ModelError, match="are missing") as told:
+        load_model(str(tmp_path))
+    assert "classifier" in str(told.value)
+
+
+def test_loading_is_quiet_and_leaves_the_settings_of_transformers(tmp_path, capfd):
+    kit = language_models.transformers()
+    language_models.bert(tmp_path, "BertForSequenceClassification")
+    log = kit.utils.logging
+    before = log.get_verbosity(), log.is_progress_bar_enabled()
+    capfd.readouterr()
+    load_model(str(tmp_path))
+    assert capfd.readouterr() == ("", "")
+    assert (log.get_verbosity(), log.is_progress_bar_enabled()) == before

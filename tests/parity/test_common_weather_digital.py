@@ -15,6 +15,7 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
 from shiftproof.shifts.base import Shape
+from shiftproof.shifts.corruption import Corruption
 from shiftproof.shifts.frost import Frost
 from shiftproof.shifts.jpeg import compress_tensor
 from shiftproof.shifts.levels import quantize
@@ -39,7 +40,9 @@ def photographed(severity: int, images: Tensor, keys: Tensor) -> Tensor:
     """Frost from the photographs of the released generator."""
     if not PHOTOGRAPHS.exists():
         pytest.skip("the released frost photographs are not here: ../shared/data/frost")
-    frost, p = Frost(str(PHOTOGRAPHS)), corruption("frost", severity).parameters(*images.shape[2:])
+    shift = corruption("frost", severity)
+    assert isinstance(shift, Corruption)
+    frost, p = Frost(str(PHOTOGRAPHS)), shift.parameters(*images.shape[2:])
     unit = frost.sample(Keyed(0, keys).fork("frost"), Shape(*images.shape[1:]), p)
     return quantize(frost.apply(images.float() / 255, unit, p)) * 255
 
@@ -70,7 +73,9 @@ def test_tensor_jpeg_is_near_the_released_outputs(size: str, request: pytest.Fix
     inputs = torch.from_numpy(reference["inputs"]).permute(0, 3, 1, 2)
     side = inputs.shape[2]
     for severity, outputs in zip(SEVERITIES, torch.from_numpy(reference["jpeg_compression"]), strict=True):
-        quality = round(corruption("jpeg_compression", severity).parameters(side, side).quality)
+        shift = corruption("jpeg_compression", severity)
+        assert isinstance(shift, Corruption)
+        quality = round(shift.parameters(side, side).quality)
         error = (compress_tensor(inputs, quality).float() - outputs.permute(0, 3, 1, 2)).abs()
         assert error.mean() < 0.2, severity
 

@@ -103,8 +103,96 @@ def test_results_arrive_in_the_store_before_the_watcher_hears(tmp_path, marks):
     seen = []
     with Store(tmp_path / "run", SUBJECT) as store:
         plan = plan_of(1, 2)
-        drive(plan, store, Squares(marks), watch=lambda result: seen.append(len(store.results(plan))))
-    assert seen == [1, 2]
+        drive(plan, store, Squares(marks), watch=lambda done, *_: seen.append((done, len(store.results(plan)))))
+    assert seen == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_essential_work_ends_with_its_first_failure(tmp_path, marks):
+    with Store(tmp_path / "run", SUBJECT) as store:
+        with pytest.raises(RunError, match="no square today"):
+            drive(plan_of(1, 2, 3), store, Squares(marks, broken=(2,)), essential="Squaring")
+        with pytest.raises(RunError, match="Squaring failed: "):
+            drive(
+                Plan((Cell("square", n="x"), *plan_of(3).cells), SUBJECT), store, Squares(marks), essential="Squaring"
+            )
+    assert {path.name.partition("-")[0] for path in marks.iterdir()} == {"1", "2"}
+
+
+@EXECUTORS
+def test_a_crew_loads_once_for_many_plans(tmp_path, marks, executor: Executor):
+    with Store(tmp_path / "run", SUBJECT) as store, executor.open(Counted(marks)) as crew:
+        for n in range(3):
+            drive(plan_of(n, n + 10), store, crew)
+        assert len(store.done()) == 6
+    assert 1 <= len(list(marks.iterdir())) <= 2
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Leaves a mark each time it is set up."""
+
+    marks: Path
+
+    def __call__(self) -> "Counted":
+        (self.marks / str(time.monotonic_ns())).touch()
+        return self
+
+    def measure(self, cell: Cell) -> Row:
+        return {"n": cell["n"]}
+
+
+@dataclass(frozen=True)
+class Unready:
+    """A setup that fails, as a user's mistake does or as nobody foresaw."""
+
+    foreseen: bool
+
+    def __call__(self) -> Squares:
+        if self.foreseen:
+            raise ConfigurationError("This cannot be loaded.", came="nothing")
+        raise ZeroDivisionError("of all things")
+
+
+@EXECUTORS
+def test_a_setup_that_fails_ends_the_run_with_its_error(tmp_path, executor: Executor):
+    with Store(tmp_path / "run", SUBJECT) as store:
+        with pytest.raises(ConfigurationError, match="cannot be loaded"):
+            drive(plan_of(1, 2), store, Unready(foreseen=True), executor=executor)
+        with pytest.raises((RunError, ZeroDivisionError), match="of all things"):
+            drive(plan_of(1, 2), store, Unready(foreseen=False), executor=executor)
+        assert not store.done()
+
+
+def test_workers_end_with_a_driver_that_is_killed(tmp_path):
+    script = tmp_path / "work.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, sys, time
+        from pathlib import Path
+        from shiftproof.runs import Cell, Plan, Processes, Store, drive
+
+        class Slow:
+            def __call__(self):
+                return self
+
+            def measure(self, cell):
+                print(os.getpid(), flush=True)
+                time.sleep(60)
+                return {}
+
+        if __name__ == "__main__":
+            with Store(Path(sys.argv[1]), {}) as store:
+                drive(Plan((Cell("slow", n=1),), {}), store, Slow(), executor=Processes(1))
+        """)
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip().isdecimal()
+        process.kill()
+        # The pipe ends when the last process that could write to it is gone: the worker, long before its cell ends.
+        assert process.communicate(timeout=50)[0] == ""
 
 
 def test_a_run_of_another_model_is_refused_and_left_alone(tmp_path, marks):
@@ -173,7 +261,7 @@ def test_kill_9_loses_nothing_that_was_saved(tmp_path, marks):
 
         plan = Plan(tuple(Cell("slow", n=n) for n in range(100)), {})
         with Store(Path(sys.argv[1]), {"model": "m"}) as store:
-            drive(plan, store, Slow, watch=lambda result: print(result.cell["n"], flush=True))
+            drive(plan, store, Slow, watch=lambda done, total, result: result and print(result.cell["n"], flush=True))
         """)
     )
     command = [sys.executable, str(script), str(tmp_path / "run")]

@@ -324,3 +324,15 @@ def test_a_killed_search_is_finished_by_the_same_call_with_the_same_trace(tmp_pa
     subprocess.run([*command, str(tmp_path / "killed")], env=environment, check=True)
     whole = search(label_green, pictures(), length=3, budget=100, space="camvid", seed=3)
     assert read(tmp_path / "killed")["trace"].to_json() == whole.trace.to_json()
+
+
+def test_processes_find_the_same(tmp_path):
+    options: dict[str, Any] = {"images": 8, "length": 2, "searcher": "evolution", "budget": 8, "population": 4}
+    told: list[tuple[int, int]] = []
+    inline = search("demo", "demo", **options)
+    spread = search(
+        "demo", "demo", executor="processes:1", watch=lambda done, total, _: told.append((done, total)), **options
+    )
+    assert spread.trace == inline.trace
+    assert told == sorted(told)
+    assert told[-1] == (8, 8)

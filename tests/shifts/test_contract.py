@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shiftproof import shifts
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.shifts.catalogue import TABLED
+from shiftproof.shifts.corruption import Corruption
 
 CORRUPTIONS = [name for family in TABLED for name in shifts.names(family)]
 OTHERS = [
@@ -160,6 +161,7 @@ def test_a_recipe_takes_its_own_options_and_no_other(tmp_path):
     Image.new("RGB", (64, 64), "white").save(tmp_path / "ice.png")
     frost = shifts.parse(f"frost@3[textures={tmp_path}]")
     assert shifts.parse(frost.label) == frost == shifts.corruption("frost", 3, textures=str(tmp_path))
+    assert isinstance(frost, Corruption)
     images = photographs()
     factor, weight = frost.parameters(32, 32).image, frost.parameters(32, 32).frost
     assert torch.allclose(frost(images, KEYS), (images * factor + weight).clamp(max=1), atol=1.01 / 255)

@@ -11,6 +11,7 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
 from shiftproof.shifts.base import Shape
+from shiftproof.shifts.corruption import Corruption
 from shiftproof.shifts.digital import Brightness, Contrast, ElasticTransform, Saturate
 from shiftproof.shifts.tables import Parameters
 
@@ -91,7 +92,9 @@ def test_contrast_shrinks_about_the_mean_of_each_channel(channels: int) -> None:
 
 class TestElasticTransform:
     def test_lengths_follow_the_image_side(self) -> None:
-        units = {side: corruption("elastic_transform", 3).parameters(side, side).unit for side in (32, 64, 224, 448)}
+        shift = corruption("elastic_transform", 3)
+        assert isinstance(shift, Corruption)
+        units = {side: shift.parameters(side, side).unit for side in (32, 64, 224, 448)}
         assert units[32] * 32 == pytest.approx(32)
         assert units[224] * 224 == pytest.approx(244)
         assert units[448] * 448 == pytest.approx(488)

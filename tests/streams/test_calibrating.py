@@ -58,17 +58,21 @@ def test_counts_are_those_of_the_model_on_framed_images(model, data, tmp_path):
     found = calibrate(model, data, out=tmp_path, shifts=NAMES, **OPTIONS)
     batch = next(data.batches(60))
     framed = FlipCrop(smallest=found.crop)(batch.images, batch.keys, seed=0)
-    for label in list(found.measured)[::17]:
-        images = framed if label == "clean" else shifts.parse(label)(framed, batch.keys, seed=0)
-        assert found.measured[label] == int((contrast_of(images).argmax(1) == batch.labels).sum())
+    for label in ("whole", "clean", *list(found.measured)[2::17]):
+        images = {"whole": batch.images, "clean": framed}.get(label)
+        if images is None:
+            images = shifts.parse(label)(framed, batch.keys, seed=0)
+        assert found.measured[label] == (int((contrast_of(images).argmax(1) == batch.labels).sum()), 60)
+    assert found.clean == found.measured["whole"].right / 60
+    assert found.classes == 2
 
 
 def test_it_resumes_and_a_longer_run_measures_only_what_is_missing(model, data, tmp_path):
     heard = []
-    watch = lambda done, total, result: heard.append(result)  # noqa: E731
+    watch = lambda done, total, result: heard.extend([result] if result else [])  # noqa: E731
     first = calibrate(model, data, out=tmp_path, shifts=NAMES, watch=watch, **OPTIONS)
     count = len(heard)
-    assert count == len(first.measured)
+    assert count == len(first.measured)  # one look each: there are no more images
     again = calibrate(model, data, out=tmp_path, shifts=NAMES, watch=watch, **OPTIONS)
     assert again == first
     assert len(heard) == count
@@ -117,11 +121,27 @@ def test_rough_pairs_are_avoided_where_there_is_another_way(model, data, tmp_pat
     Ccc(data, calibration=strict, length=40, speed=2)
 
 
-def test_what_was_interpolated_is_said(model, data, tmp_path):
-    coarse = calibrate(model, data, out=tmp_path, shifts=NAMES, rounds=0, **OPTIONS)
-    fine = calibrate(model, data, out=tmp_path, shifts=NAMES, rounds=6, **OPTIONS)
-    assert coarse.interpolated > fine.interpolated
+def test_what_was_interpolated_and_how_sure_it_is_are_said(model, data, tmp_path):
+    coarse = calibrate(model, data, out=tmp_path, shifts=NAMES, precision=0.5, **OPTIONS)
+    fine = calibrate(model, data, out=tmp_path, shifts=NAMES, precision=0.001, **OPTIONS)
+    assert coarse.interpolated > fine.interpolated == 0
     assert f"{coarse.interpolated} were" in coarse.notes[-1]
+    assert f"at most {100 * max(coarse.errors.values()):.1f} points" in coarse.notes[-1]
+
+
+def test_a_named_target_is_a_share_of_the_way_from_chance_to_clean(model, data, tmp_path):
+    found = calibrate(model, data, out=tmp_path, shifts=NAMES, **{**OPTIONS, "target": "easy"})
+    assert found.target == pytest.approx(0.5 + 0.45 * (found.clean - 0.5))
+    found.check(model=fingerprint(model), target="easy")
+    with pytest.raises(DataError, match="another target"):
+        found.check(model=fingerprint(model), target="medium")
+
+
+@pytest.mark.parametrize("variant", ["exact", "release"])
+def test_the_published_searches_are_there(model, data, tmp_path, variant):
+    found = calibrate(model, data, out=tmp_path, shifts=NAMES, variant=variant, **OPTIONS)
+    assert found.variant == variant
+    assert Calibration.load(tmp_path / FILE) == found
 
 
 def test_images_without_labels_are_refused(model, tmp_path):
@@ -129,7 +149,9 @@ def test_images_without_labels_are_refused(model, tmp_path):
         calibrate(model, torch.rand(20, 3, 32, 32), out=tmp_path, **OPTIONS)
 
 
-@pytest.mark.parametrize("options", [{"target": 0.0}, {"target": 1.5}, {"length": 0}, {"speed": 0}, {"images": 0}])
+@pytest.mark.parametrize(
+    "options", [{"target": 0.0}, {"target": 1.5}, {"length": 0}, {"speed": 0}, {"images": 0}, {"precision": 0.0}]
+)
 def test_impossible_options_are_refused(model, data, tmp_path, options):
     with pytest.raises(ConfigurationError):
         calibrate(model, data, out=tmp_path, **{**OPTIONS, **options})
@@ -172,6 +194,9 @@ def test_a_course_avoids_rough_pairs_and_takes_the_least_rough_where_it_must():
     paths = {(one, other): straight(0.5) for one in "abc" for other in "abc" if one != other}
     rough = {("a", "b"): 0.1, ("b", "c"): 0.1, ("c", "a"): 0.1}
     assert set(Course("abc", paths, 1, rough).legs(200)) == {("a", "c"), ("c", "b"), ("b", "a")}
+    dead_end = {("a", "b"): 0.1, ("a", "c"): 0.2}
+    assert set(Course("abc", paths, 1, dead_end).legs(200)) <= {("b", "c"), ("c", "b"), ("a", "c"), ("a", "b")}
+    assert "a" not in {noise for leg in Course("abc", paths, 1, dead_end).legs(200)[1:] for noise in leg}
     rough |= {("a", "c"): 0.05}
     assert ("a", "c") in Course("abc", paths, 1, rough).legs(200)
     assert ("a", "b") not in Course("abc", paths, 1, rough).legs(200)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -10,9 +9,9 @@ from torch import nn
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
-from shiftproof.registry import resolve
+from shiftproof.registry import Registry
 
-METHODS: Mapping[str, str] = {
+_OWN = {
     "source": "shiftproof.adapters.statistics:SOURCE",
     "bn": "shiftproof.adapters.statistics:BN",
     "tent": "shiftproof.adapters.entropy:TENT",
@@ -32,12 +31,13 @@ METHODS: Mapping[str, str] = {
     "lame": "shiftproof.adapters.lame:LAME",
     "t3a": "shiftproof.adapters.t3a:T3A",
 }
-"""Name -> lazy target."""
+METHODS = Registry("method of adaptation", "shiftproof.adapters", _OWN, lambda found: isinstance(found, Method))
+"""Name -> lazy target; packages add theirs by entry points."""
 
 
 def method(name: str) -> Method:
     """Return a method by name."""
-    found: Method = resolve(METHODS, name, "method of adaptation")
+    found: Method = METHODS.load(name)
     return found
 
 
@@ -52,7 +52,7 @@ def adapt(
     `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
     """
     chosen = method(name)
-    check_model(model, chosen, [method(each) for each in METHODS])
+    check_model(model, chosen, [each for _, each in METHODS.load_all()])
     return Adapter(model, chosen, chosen.options(preset, variant, options))
 
 
@@ -76,7 +76,7 @@ def facts() -> list[Facts]:
             ", ".join(f"{name}={_written(value)}" for name, value in each.defaults.items()),
             each.departures,
         )
-        for each in map(method, METHODS)
+        for _, each in METHODS.load_all()
     ]
 
 

@@ -15,6 +15,7 @@ from shiftproof.certificates.smoothed import Certificate
 from shiftproof.errors import DataError, RunError
 from shiftproof.measures import Accuracy, MeanRadius, average_radius, certified_accuracy
 from shiftproof.runs import Json, write_atomically
+from shiftproof.runs.files import read_json
 from shiftproof.version import __version__
 
 FORMAT = "shiftproof-certificate/1"
@@ -156,11 +157,15 @@ class Certification:
 def load_certificate(path: str | Path) -> dict[str, Any]:
     """Return what a certificate file says, as written by `Certification.save`."""
     try:
-        content = json.loads(Path(path).read_text())
+        content = read_json(Path(path))
     except OSError as error:
-        raise RunError(f"Cannot read the certificate {str(path)!r}.", reason=str(error)) from error
+        raise RunError(
+            f"Cannot read the certificate {str(path)!r}.", expected="what `shiftproof certify` wrote", reason=str(error)
+        ) from error
     except ValueError as error:
-        raise DataError(f"{str(path)!r} is not a certificate.", reason=str(error)) from error
+        raise DataError(
+            f"{str(path)!r} is not a certificate.", expected="what `shiftproof certify` wrote", reason=str(error)
+        ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         came = content.get("format", "no format") if isinstance(content, dict) else "something else"
         raise DataError(f"{str(path)!r} is not a certificate of this version.", expected=FORMAT, came=str(came))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ import torch
 
 from shiftproof.certificates.certification import FIELDS, Certification, Terms
 from shiftproof.certificates.checks import check_fixed, check_sizes
-from shiftproof.certificates.material import Material, Watch
+from shiftproof.certificates.material import Material
 from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
-from shiftproof.models import device_of
-from shiftproof.runs import Cell, Executor, Inline, Json, Processes, Result, Row
+from shiftproof.models import BatchFitter, device_of
+from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor
 from shiftproof.shifts import Shift, parse
 
 FILE = "certificate.json"
@@ -52,7 +51,7 @@ def certify(
     weights: str | Path | None = None,
     size: int | None = None,
     out: str | Path | None = None,
-    executor: Literal["inline", "processes"] = "inline",
+    executor: str | Executor = "inline",
     workers: int | None = None,
     watch: Watch | None = None,
 ) -> Certification:
@@ -78,7 +77,6 @@ def certify(
     check_fixed(model)  # before loading puts a module into evaluation mode
     chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
     check_sizes(n0, n)
-    count = workers if workers is not None else os.cpu_count() or 1
     job = Job(
         material=Material(
             model, {"weights": weights, "device": device}, images, {"size": size, "labels": labels}, take, seed
@@ -90,10 +88,9 @@ def certify(
         dtype=dtype,
         compiled=compile,
         batch_size=batch_size,
-        threads=max(1, (os.cpu_count() or 1) // count) if executor == "processes" else None,
     )
     job.material.check()
-    where: Executor = Inline() if executor == "inline" else Processes(count)
+    where = choose_executor(executor, workers, device=device or str(device_of(job.material.loaded[0])))
     made = job.conclude(job.material.run(job.cells(), job, out=out, executor=where, watch=watch))
     if out is not None:
         made.save(Path(out) / file_name(made.terms.shift))
@@ -112,12 +109,9 @@ class Job:
     dtype: Precision
     compiled: bool
     batch_size: int | None
-    threads: int | None = None
 
     def __call__(self) -> Certifier:
         """Return what certifies cells in this process."""
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
         return Certifier(self)
 
     def terms(self) -> Terms:
@@ -177,9 +171,14 @@ class Certifier:
         self.smoothed = Smoothed(
             model, job.rule.sigma, seed=job.seed, batch_size=job.batch_size, dtype=job.dtype, compile=job.compiled
         )
+        self.fit = BatchFitter(job.batch_size or batch_size_for(self.smoothed.device, math.prod(self.data.shape)))
 
     def measure(self, cell: Cell) -> Row:
         """Return the certificates of a run of images, column by column."""
+        return self.fit(lambda size: self._certify(cell, size))
+
+    def _certify(self, cell: Cell, batch_size: int) -> Row:
+        self.smoothed.batch_size = batch_size
         job, size = self.job, cast(int, cell["stop"]) - cast(int, cell["start"])
         chosen = self.data.subset(range(cast(int, cell["start"]), cast(int, cell["stop"])))
         rows: dict[str, list[Json]] = {name: [] for name in ("key", "label", *FIELDS)}

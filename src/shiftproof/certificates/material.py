@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,13 +11,10 @@ from typing import Any
 
 from shiftproof.certificates.checks import check_fixed, check_function
 from shiftproof.data import ImageSet, load_images
-from shiftproof.errors import DataError, RunError
+from shiftproof.errors import DataError
 from shiftproof.models import Model, device_of, fingerprint, load_model
-from shiftproof.runs import Cell, Executor, Plan, Result, Store, drive
-from shiftproof.runs.executors import Setup
+from shiftproof.runs import Cell, Executor, Plan, Result, Setup, Store, Watch, drive
 from shiftproof.version import __version__
-
-Watch = Callable[[int, int, Result | None], None]
 
 
 @dataclass(frozen=True)
@@ -81,22 +77,7 @@ class Material:
         The first cell that fails ends it: a gap would make the numbers wrong.
         """
         plan = Plan(cells, self.subject())
-        identities = plan.identities()
-        done = 0
-
-        def heard(result: Result | None) -> None:
-            nonlocal done
-            if result is not None and result.error is not None:
-                *_, reason = result.error.strip().splitlines()
-                unforeseen = result.error.startswith("Traceback")
-                raise RunError(f"A measurement failed: {reason}" if unforeseen else result.error)
-            done += result is not None
-            if watch is not None:
-                watch(done, len(identities), result)
-
         with ExitStack() as stack:
             folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory()))
             store = stack.enter_context(Store(folder, plan.fingerprints))
-            done = len(store.done() & identities.keys())
-            heard(None)
-            return drive(plan, store, setup, executor=executor, watch=heard)
+            return drive(plan, store, setup, executor=executor, watch=watch, essential="A measurement")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +22,12 @@ from torch import Tensor
 from shiftproof import shifts
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band, band_means, frequencies, laid_out, radial
-from shiftproof.certificates.material import Material, Watch
+from shiftproof.certificates.material import Material
 from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import device_of, logits
-from shiftproof.runs import Cell, Executor, Inline, Json, Processes, Result, Row, write_atomically
+from shiftproof.models import BatchFitter, device_of, logits
+from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor, write_atomically
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
 from shiftproof.version import __version__
 
@@ -136,7 +135,7 @@ def spectrum(
     weights: str | Path | None = None,
     size: int | None = None,
     out: str | Path | None = None,
-    executor: Literal["inline", "processes"] = "inline",
+    executor: str | Executor = "inline",
     workers: int | None = None,
     watch: Watch | None = None,
 ) -> Spectrum:
@@ -173,8 +172,7 @@ def spectrum(
         raise DataError("The images have no labels.", expected="labels, of which accuracy and certified radii speak")
     plan = Waves(eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity)
     cells = plan.cells(material.loaded[1].shape, job.terms())
-    count = workers if workers is not None else os.cpu_count() or 1
-    where: Executor = Inline() if executor == "inline" else Processes(count)
+    where = choose_executor(executor, workers, device=device or str(device_of(material.loaded[0])))
     results = material.run(cells, job, out=out, executor=where, watch=watch)
     made = _conclude(results, material, measure, step, {**job.terms(), "eps": eps, "images": len(material.loaded[1])})
     if out is not None:
@@ -241,9 +239,13 @@ class Measurer:
         self.model, data = job.material.loaded
         (batch,) = data.batches(len(data), device=device_of(self.model))
         self.batch = batch
+        self.fit = BatchFitter(job.batch_size or batch_size_for(batch.images.device, batch.images[0].numel()))
 
     def measure(self, cell: Cell) -> Row:
         """Return the value, or the amplitudes, under a cell's shift."""
+        return self.fit(lambda size: self._measure(cell, size))
+
+    def _measure(self, cell: Cell, size: int) -> Row:
         label, batch = cast(str, cell["shift"]), self.batch
         shift = None if label == CLEAN else shifts.parse(label)
         images = batch.images if shift is None else shift(batch.images, batch.keys, seed=self.job.seed)
@@ -251,10 +253,9 @@ class Measurer:
             return {"profile": list(amplitude_profile(images if shift is None else images - batch.images))}
         labels = cast(Tensor, batch.labels)
         if self.job.rule is None:
-            size = self.job.batch_size or batch_size_for(images.device, images[0].numel())
             parts = [logits(self.model, part).argmax(1) for part in torch.split(images, size)]
             return {"value": float((torch.cat(parts) == labels.cpu()).double().mean())}
-        smoothed = Smoothed(self.model, self.job.rule.sigma, seed=self.job.seed, batch_size=self.job.batch_size)
+        smoothed = Smoothed(self.model, self.job.rule.sigma, seed=self.job.seed, batch_size=size)
         made = smoothed.certify(images, labels, keys=batch.keys, n0=self.job.n0, rule=self.job.rule)
         return {"value": float(np.mean([each.radius for each in made]))}
 

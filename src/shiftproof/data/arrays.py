@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from shiftproof.data.imageset import ImageSet
 from shiftproof.data.labels import check_labels, name_classes
 from shiftproof.data.source import Pixels, Source, describe
 from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.runs.files import is_file
 
 _CHUNK = 2**26  # bytes looked at or hashed at a time
 _EXPECTED = "images [N, H, W, 3], [N, H, W, 1] or [N, H, W], uint8 or float in [0, 1]"
@@ -111,23 +111,26 @@ def load_array_file(
     if path.suffix == ".npz":
         images, found = _read_archive(path, split)
     elif split is not None:
-        raise ConfigurationError(f"{str(path)!r} has no parts.", came=f"split={split!r}")
+        raise ConfigurationError(
+            f"{str(path)!r} has no parts.", came=f"split={split!r}", instead="leave split out, or give an .npz file"
+        )
     else:
-        images = _read_array(path)
+        images = read_array(path)
         beside = path.with_name("labels.npy")
         if labels is None and beside.is_file() and beside != path:
             labels = beside
     if isinstance(labels, str | Path):
-        if not Path(labels).is_file():
+        if not is_file(labels):
             raise DataError(f"There is no file of labels {str(labels)!r}.", expected="an .npy file of whole numbers")
-        labels = _read_array(Path(labels))
+        labels = read_array(Path(labels))
     return from_arrays(images, found if labels is None else labels, name=path.stem, **options)
 
 
-def _read_array(path: Path) -> NDArray[Any]:
+def read_array(path: Path) -> NDArray[Any]:
+    """Return the array of an `.npy` file, memory-mapped; pickled objects are refused."""
     try:
         array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, OSError, EOFError) as error:
+    except Exception as error:  # damaged files fail in any way there is
         raise _unreadable(path, error) from error
     return array
 
@@ -143,7 +146,7 @@ def _read_archive(path: Path, split: str | None) -> tuple[NDArray[Any], NDArray[
             held = list(archive)
             images = next((archive[name] for name in image_names if name in held), None)
             labels = next((archive[name] for name in label_names if name in held), None)
-    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # damaged files fail in any way there is
         raise _unreadable(path, error) from error
     if images is None:
         raise DataError(
@@ -155,7 +158,7 @@ def _read_archive(path: Path, split: str | None) -> tuple[NDArray[Any], NDArray[
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    expected = "numbers that numpy saved"
+    expected = "numbers that numpy saved; files with pickled objects are not read"
     return DataError(f"Cannot read the arrays of {str(path)!r}.", expected=expected, came=describe(error))
 
 

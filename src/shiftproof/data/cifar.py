@@ -1,13 +1,15 @@
 """CIFAR-10 and CIFAR-100 in the file layouts their authors publish: pickled for Python, and binary.
 
 Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images". An image is 3072 bytes: red, green, blue,
-each 32 rows of 32. The pickles are read by a reader that can make arrays and plain containers, and call nothing else.
+each 32 rows of 32. The pickles are read by a reader that makes plain values and notes what arrays hold; it calls
+nothing that a file names.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +78,15 @@ def load_cifar(
     """Return the images of a split, `test` where none is named; keys are their places in it."""
     split = split or "test"
     if split not in layout.files:
-        raise DataError(f"{layout.name} has no split {split!r}.", expected=" or ".join(layout.files))
+        raise DataError(f"{layout.name} has no split {split!r}.", expected=f"split= {' or '.join(layout.files)}")
     parts = []
     for file in layout.files[split]:
         if not (folder / file).is_file():
-            raise DataError(f"{layout.name} is not complete: {file} is missing from {str(folder)!r}.")
+            raise DataError(
+                f"{layout.name} is not complete: {file} is missing from {str(folder)!r}.",
+                expected=", ".join(layout.files[split]),
+                instead="unpack the published archive anew",
+            )
         parts.append(_binary(folder / file, layout) if layout.label_bytes else _pickled(folder / file, layout))
     images = np.concatenate([part for part, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     labels = np.concatenate([part for _, part in parts])
@@ -113,7 +119,7 @@ def _pickled(path: Path, layout: Layout) -> tuple[NDArray[np.uint8], NDArray[np.
 
 def _class_names(path: Path, layout: Layout) -> list[str]:
     if layout.label_bytes:
-        return path.read_text("utf-8").split()
+        return path.read_text("utf-8", "replace").split()
     names = read_pickle(path).get(layout.names_key)
     if not isinstance(names, list) or not all(isinstance(name, bytes) for name in names):
         raise _not_the_layout(path, f"no list {layout.names_key.decode()!r} of names")
@@ -123,7 +129,11 @@ def _class_names(path: Path, layout: Layout) -> list[str]:
 def read_pickle(path: Path) -> dict[bytes, Any]:
     """Return the dictionary of arrays and plain values in a pickle, and refuse a pickle that holds anything else."""
     try:
-        content = _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        held = path.read_bytes()
+        _check_memory(held)
+        content = _PlainUnpickler(io.BytesIO(held), encoding="bytes").load()
+        if isinstance(content, dict):
+            content = {key: value.array() if isinstance(value, _Array) else value for key, value in content.items()}
     except pickle.UnpicklingError as error:
         raise _not_the_layout(path, str(error)) from error
     except Exception as error:  # a damaged pickle fails in any way there is
@@ -133,18 +143,54 @@ def read_pickle(path: Path) -> dict[bytes, Any]:
     return {key.encode() if isinstance(key, str) else key: _as_bytes(value) for key, value in content.items()}
 
 
+def _check_memory(held: bytes) -> None:
+    """Refuse a pickle that numbers its objects beyond its own length: room for all of them would be made."""
+    for code, argument, _ in pickletools.genops(held):
+        if code.name in ("PUT", "LONG_BINPUT") and int(argument or 0) > len(held):
+            raise pickle.UnpicklingError(f"it wants room for {argument} objects")
+
+
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads containers, numbers, texts and numpy arrays; any other class or function in a pickle is refused."""
+    """Reads containers, numbers, texts and what arrays hold; any other class or function in a pickle is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return one of the four callables that arrays are pickled with."""
+        """Return what stands for one of the four callables that arrays are pickled with."""
         if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
-            return np.ndarray.__reduce__(np.empty(0))[0]  # numpy's own, wherever this version keeps it
-        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
-            return getattr(np, name)
+            return _Array
+        if (module, name) == ("numpy", "ndarray"):
+            return None  # an argument of the above
+        if (module, name) == ("numpy", "dtype"):
+            return _Kind
         if (module, name) == ("_codecs", "encode"):
             return _encode_latin
         raise pickle.UnpicklingError(f"it wants to call {module}.{name}, which no published file does; it was not run")
+
+
+class _Kind:
+    """Stands for an array's type of number while a pickle is read."""
+
+    def __init__(self, code: str | bytes, *_: object) -> None:
+        self.code = code
+
+    def __setstate__(self, state: object) -> None:
+        """Leave the order of bytes alone: a byte has none."""
+
+
+class _Array:
+    """Stands for an array of bytes while a pickle is read, and makes it from what was noted."""
+
+    def __init__(self, *_: object) -> None:
+        self.state: Any = ()
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+    def array(self) -> NDArray[np.uint8]:
+        """Return the array; what is none, or holds anything but bytes, raises."""
+        _, shape, kind, columns_first, content = self.state
+        if not isinstance(kind, _Kind) or kind.code not in ("u1", b"u1") or columns_first:
+            raise pickle.UnpicklingError("an array of something other than bytes, row by row")
+        return np.frombuffer(content, np.uint8).reshape(shape)
 
 
 def _encode_latin(text: str, encoding: str) -> bytes:
@@ -163,5 +209,8 @@ def _as_bytes(value: Any) -> Any:
 
 def _not_the_layout(path: Path, came: str) -> DataError:
     return DataError(
-        f"{str(path)!r} is not a published CIFAR file.", expected="a pickle of arrays and lists", came=came
+        f"{str(path)!r} is not a published CIFAR file.",
+        expected="a pickle of arrays and lists, as published",
+        came=came,
+        instead="unpack the published archive anew",
     )

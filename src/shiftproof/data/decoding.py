@@ -5,13 +5,18 @@
 * Palette, CMYK, YCbCr and black-and-white images become RGB.
 * 16-bit greyscale is scaled, 65535 to 255; numbers of more bits and floats have no known range, and are refused.
 * Of an animation, the first frame counts.
+* An image of more pixels than `PIL.Image.MAX_IMAGE_PIXELS` is refused before any is decoded.
 * `size` resizes the short side (bilinear, antialiased) and crops the centre.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
@@ -26,6 +31,9 @@ Size = int | tuple[int, int]
 _ORIENTATION = 0x0112
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _GREY_MODES = ("1", "L", "LA", "La", *_DEEP_MODES)
+_LIMIT = "PIL.Image.MAX_IMAGE_PIXELS (89,478,485)"
+# What Pillow may take a file for: some of its other formats start programs to decode them.
+_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "MPO")
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,8 @@ class Decoder:
                 f"Images cannot have the size {self.size}.",
                 expected="one number, or a short side and a crop that is not larger: (256, 224)",
             )
+        if parts is not None and _too_many(parts[0], parts[0]):
+            raise ConfigurationError(f"Images cannot have the size {self.size}.", expected=f"at most {_LIMIT}")
 
     @property
     def channels(self) -> int:
@@ -58,7 +68,7 @@ class Decoder:
         """Return the pixels of an encoded image, uint8 [H, W, C]."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd metadata; what cannot be decoded raises
-            with Image.open(file) as image:
+            with open_image(file) as image:
                 return self.pixels(image)
 
     def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
@@ -78,6 +88,8 @@ class Decoder:
         short, crop = (self.size, self.size) if isinstance(self.size, int) else self.size
         scale = short / min(image.size)
         width, height = (max(short, round(side * scale)) for side in image.size)
+        if _too_many(width, height):
+            raise DataError(f"It would have {width} x {height} pixels when resized; at most {_LIMIT}.")
         if (width, height) != image.size:
             image = image.resize((width, height), Image.Resampling.BILINEAR)
         left, top = (width - crop) // 2, (height - crop) // 2
@@ -91,9 +103,32 @@ class Decoder:
         return crop, crop
 
 
+@contextmanager
+def open_image(file: str | Path | IO[bytes]) -> Iterator[Image.Image]:
+    """Open an image without decoding it, and refuse one that has no pixels or more than Pillow's limit."""
+    if isinstance(file, str | Path) and not Path(file).is_file():
+        raise DataError("It is not a regular file.")
+    with Image.open(file, formats=_formats()) as image:
+        width, height = image.size
+        if not width * height or _too_many(width, height):
+            raise DataError(f"It has {width} x {height} pixels; at least 1 and at most {_LIMIT}.")
+        yield image
+
+
+def _too_many(width: int, height: int) -> bool:
+    return Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS
+
+
+@cache
+def _formats() -> list[str]:
+    """Return the formats that this installation of Pillow reads."""
+    Image.init()
+    return [name for name in _FORMATS if name in Image.OPEN]
+
+
 def header(file: str) -> tuple[tuple[int, int], bool]:
     """Return width and height, as rotation leaves them, and whether an image is grey; its pixels are not decoded."""
-    with Image.open(file) as image:
+    with open_image(file) as image:
         width, height = image.size
         # Pillow looks for the EXIF data of a PNG behind its pixels, and would decode those first.
         turns = width != height and image.format != "PNG" and _orientation(image) >= 5

@@ -20,6 +20,7 @@ from shiftproof.data.labels import Naming, number_classes, read_table
 from shiftproof.data.source import BadFile, DecodedSource, describe, sizes_differ
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import key_of
+from shiftproof.runs.files import is_file
 
 IMAGE_SUFFIXES = frozenset(
     {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"}
@@ -29,6 +30,7 @@ SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 
 _THREADS = 8  # for reading headers, which is mostly waiting
 _EDGE = 4096  # bytes at each end of a file that its digest covers
+_MOST_LINKS = 10_000  # folders that are links; links to folders of links would multiply without end
 
 
 class FolderSource(DecodedSource):
@@ -98,7 +100,11 @@ def load_folder(
         raise unreadable(*bad[0])
     good = [index for index, found in enumerate(headers) if found is not None]
     if not good:
-        raise DataError(f"None of the {len(headers)} images in {str(root)!r} can be read.", came=f"{bad[0].reason}")
+        raise DataError(
+            f"None of the {len(headers)} images in {str(root)!r} can be read.",
+            expected="image files that Pillow reads",
+            came=f"{bad[0].file}: {bad[0].reason}",
+        )
     files = [listing.files[index] for index in good]
     names = None if listing.names is None else [listing.names[index] for index in good]
     return ImageSet(
@@ -123,7 +129,7 @@ def _list(root: Path, labels: str | Path | None) -> _Listing:
     inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
     folders = [name for name in inside if (root / name).is_dir()]
     flat = [name for name in inside if _is_image(name) and (root / name).is_file()]
-    found = {folder: _images_under(root, folder) for folder in folders}
+    found = {folder: images_under(root, folder) for folder in folders}
     if any(found.values()):
         return _by_class(root, found, len(flat))
     if flat:
@@ -165,7 +171,7 @@ def _by_class(root: Path, found: dict[str, list[str]], flat: int) -> _Listing:
 
 def _by_table(root: Path, path: Path) -> _Listing:
     table = read_table(path)
-    missing = [file for file in table if not (root / file).is_file()]
+    missing = [file for file in table if not is_file(root / file)]
     if missing:
         raise DataError(
             f"{len(missing)} of {len(table)} files in {str(path)!r} do not exist.",
@@ -178,19 +184,40 @@ def _by_table(root: Path, path: Path) -> _Listing:
         raise DataError(
             f"The labels in {str(path)!r} are all of one class.", expected="at least two classes", came=names[0]
         )
-    others = len(set(_images_under(root, "")) - table.keys())
+    others = len(set(images_under(root)) - table.keys())
     notes = [f"{others} images that {path.name} does not name were left out."] if others else []
     return _Listing(files, names, sorted(set(names)), notes)
 
 
-def _images_under(root: Path, folder: str) -> list[str]:
-    """Return the images in a folder and below, as sorted paths from the root."""
+def images_under(root: Path, folder: str = "") -> list[str]:
+    """Return the images in a folder and below, as sorted paths from the root; hidden ones do not count.
+
+    Links are followed, but not back to where they are.
+    """
     found = []
+    links = 0
     for path, folders, files in os.walk(root / folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = Path(path).relative_to(root)
+        here = Path(path)
+        linked = {name for name in folders if (here / name).is_symlink()}
+        links += len(linked)
+        if links > _MOST_LINKS:
+            raise DataError(
+                f"The folder {str(root)!r} holds too many links to folders.",
+                expected=f"at most {_MOST_LINKS:,}",
+                came="links to folders that hold links to folders",
+            )
+        folders[:] = [
+            name for name in folders if not name.startswith(".") and not (name in linked and _is_above(here / name))
+        ]
+        inside = here.relative_to(root)
         found += [(inside / name).as_posix() for name in files if _is_image(name)]
     return sorted(found)
+
+
+def _is_above(link: Path) -> bool:
+    """Whether a link to a folder leads to one that it lies in."""
+    target, place = link.resolve(), link.parent.resolve()
+    return target == place or target in place.parents
 
 
 def _is_image(name: str) -> bool:

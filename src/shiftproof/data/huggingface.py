@@ -45,7 +45,15 @@ def load_saved(folder: Path, **options: Any) -> ImageSet:
             came=f"{type(error).__name__}: {error}",
             instead="pip install 'shiftproof[huggingface]'",
         ) from error
-    return from_huggingface(datasets.load_from_disk(str(folder)), name=folder.resolve().name, **options)
+    try:
+        dataset = datasets.load_from_disk(str(folder))
+    except Exception as error:  # damaged files fail in any way there is
+        raise DataError(
+            f"Cannot read the saved data set {str(folder)!r}.",
+            expected="a folder that save_to_disk wrote",
+            came=describe(error),
+        ) from error
+    return from_huggingface(dataset, name=folder.resolve().name, **options)
 
 
 def from_huggingface(
@@ -95,7 +103,7 @@ class DatasetSource(DecodedSource):
         try:
             height, width, channels = self.decode(0).shape
         except IndexError:
-            raise DataError("The data set is empty.") from None
+            raise DataError("The data set is empty.", expected="one image or more", came="no rows") from None
         except Exception as error:  # the decoders of damaged files fail in any way there is
             raise unreadable(self.name(0), describe(error)) from error
         self.shape = (channels, height, width)

@@ -14,9 +14,12 @@ from torch import Tensor
 
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import unknown
+from shiftproof.runs.files import is_file
 
 LARGEST_INDEX = 100_000
 """Folder names that are whole numbers up to this are class indices; larger numbers are taken for names."""
+
+_COLUMNS = "the columns file,label in its first line, and a file within the folder and its label in each other line"
 
 
 class Naming(NamedTuple):
@@ -45,7 +48,12 @@ def number_classes(names: Sequence[str], classes: str | Path | Sequence[str] = "
     if classes == "auto" and all(name.isascii() and name.isdigit() and int(name) <= LARGEST_INDEX for name in found):
         numbers = {name: int(name) for name in found}
         if len(set(numbers.values())) < len(found):
-            raise DataError("Two class names stand for one number.", came=", ".join(found[:10]))
+            raise DataError(
+                "Two class names stand for one number.",
+                expected="one folder for each number",
+                came=", ".join(found[:10]),
+                instead="rename one of them, or number the names in sorted order with classes='sorted'",
+            )
         note = "Class names are whole numbers and were taken as the model's output indices"
         fix = " (classes='sorted' numbers them in sorted order, as torchvision does)."
         return Naming(numbers, tuple(map(str, range(max(numbers.values()) + 1))), (note + fix,))
@@ -64,6 +72,12 @@ def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
         raise DataError("The labels do not fit the images.", expected=expected, came=came, **fix)
     if len(array) and array.min() < 0:
         raise DataError("There are negative labels.", expected=expected, came=f"{array.min()}")
+    if len(array) and array.max() > LARGEST_INDEX:
+        raise DataError(
+            "There are labels beyond any model's classes.",
+            expected=f"whole numbers from 0 to {LARGEST_INDEX:,}",
+            came=f"{array.max()}",
+        )
     return torch.from_numpy(array.astype(np.int64))
 
 
@@ -85,8 +99,10 @@ def name_classes(labels: Tensor | None, classes: str | Path | Sequence[str]) -> 
 def read_table(path: str | Path) -> dict[str, str]:
     """Return the label of each file that a CSV with the columns `file` and `label` names."""
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"There is no table of labels {str(path)!r}.", expected="a CSV with the columns file,label")
+    if not is_file(path):
+        raise DataError(
+            f"There is no table of labels {str(path)!r}.", expected="a CSV file with the columns file,label"
+        )
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
@@ -96,19 +112,31 @@ def read_table(path: str | Path) -> dict[str, str]:
                 raise DataError(
                     f"Cannot read the table of labels {str(path)!r}.",
                     expected="the columns file,label in its first line, separated by a comma",
-                    came=",".join(columns) or "an empty file",
+                    came=",".join(columns)[:200] or "an empty file",
                 )
             rows = [(number, row["file"], row["label"]) for number, row in enumerate(reader, start=2)]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"Cannot read the table of labels {str(path)!r}.", came=str(error)) from error
+        raise DataError(
+            f"Cannot read the table of labels {str(path)!r}.",
+            expected="a CSV file in UTF-8",
+            came=str(error),
+            instead=f"iconv -f latin1 -t utf-8 {path.name} > utf8.csv",
+        ) from error
     table: dict[str, str] = {}
     for number, name, label in rows:
         if not name or not label or name in table:
             problem = "names a file twice" if name and name in table else "lacks a file or a label"
-            raise DataError(f"Line {number} of {str(path)!r} {problem}.", came=f"{name or ''},{label or ''}")
-        table[Path(name.strip()).as_posix()] = label.strip()
+            raise DataError(
+                f"Line {number} of {str(path)!r} {problem}.", expected=_COLUMNS, came=f"{name or ''},{label or ''}"
+            )
+        place = Path(name.strip())
+        if place.is_absolute() or ".." in place.parts:
+            raise DataError(f"Line {number} of {str(path)!r} points outside the folder.", expected=_COLUMNS, came=name)
+        table[place.as_posix()] = label.strip()
     if not table:
-        raise DataError(f"The table of labels {str(path)!r} has no rows.")
+        raise DataError(
+            f"The table of labels {str(path)!r} has no rows.", expected=_COLUMNS, came="its first line alone"
+        )
     return table
 
 
@@ -116,15 +144,29 @@ def _listed(classes: str | Path | Sequence[str]) -> list[str] | None:
     """Return the class names of a list or a file of them; None for `auto` and `sorted`."""
     if classes in ("auto", "sorted"):
         return None
-    if not isinstance(classes, str | Path):
-        return [str(name) for name in classes]
-    path = Path(classes)
-    if not path.is_file():
+    names = [str(name) for name in classes] if not isinstance(classes, str | Path) else _read_names(Path(classes))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigurationError(
+            "A class name occurs twice.",
+            expected="different names, in the order of the model's outputs",
+            came=repr(twice),
+        )
+    return names
+
+
+def _read_names(path: Path) -> list[str]:
+    if not is_file(path):
         raise ConfigurationError(
             f"There is no file of class names {str(path)!r}.",
             expected="'auto', 'sorted', a list of names in the model's order, or a file with one name per line",
         )
-    return [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
+    try:
+        return [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"The file of class names {str(path)!r} is not UTF-8.", expected="a text file in UTF-8", came=str(error)
+        ) from error
 
 
 def _as_data_error(name: str, known: Sequence[str]) -> DataError:

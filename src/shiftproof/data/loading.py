@@ -17,10 +17,11 @@ from shiftproof.data.demo import DEMOS, load_demo
 from shiftproof.data.folders import load_folder
 from shiftproof.data.huggingface import from_huggingface, is_huggingface, is_saved, load_saved
 from shiftproof.data.imageset import ImageSet, OnBadFile
-from shiftproof.data.text_loading import TABLES, from_texts, is_text_folder, load_table, load_text_folder
+from shiftproof.data.text_loading import from_texts, is_table, is_text_folder, load_table, load_text_folder
 from shiftproof.data.textset import TextSet, is_texts, not_images
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import unknown
+from shiftproof.runs.files import expand
 
 FORMS: Mapping[str, str] = {
     "demo": "1,000 embedded CIFAR-10 test images, 100 per class",
@@ -79,7 +80,9 @@ def load_data(
         return from_arrays(source[0], source[1], **pixels)
     if isinstance(source, np.ndarray | Tensor):
         if isinstance(labels, str | Path):
-            raise ConfigurationError("The labels of an array are an array.", came=repr(labels))
+            raise ConfigurationError(
+                "The labels of an array are an array.", expected="labels= one whole number per image", came=repr(labels)
+            )
         return from_arrays(source, labels, **pixels)
     raise DataError(
         "This is not a set of images.",
@@ -100,20 +103,23 @@ def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadF
     if spec in DEMOS:
         _refuse("the demo", labels=labels, split=split)
         return load_demo(spec, **pixels)
-    path = Path(spec).expanduser()
-    if not path.exists():
-        if path.suffix or "/" in str(spec) or "\\" in str(spec):
-            raise DataError(f"There is no data at {spec!r}.", expected="; ".join(FORMS))
-        raise unknown("data set or folder", spec, FORMS)
+    path = expand(spec)
     try:
+        if not path.exists():
+            if path.suffix or "/" in str(spec) or "\\" in str(spec):
+                raise DataError(f"There is no data at {spec!r}.", expected="; ".join(FORMS))
+            raise unknown("data set or folder", spec, FORMS)
         if path.is_dir():
             return _from_folder(path, labels=labels, split=split, on_bad_file=on_bad_file, **pixels)
-        if path.suffix in (".npz", ".npy"):
+        if path.is_file() and path.suffix in (".npz", ".npy"):
             return load_array_file(path, labels=labels, split=split, **pixels)
-    except PermissionError as error:
-        raise DataError(f"Cannot read the data at {spec!r}.", came=str(error)) from error
+    except OSError as error:  # it may not be read, or its name is one that no file can have
+        raise DataError(
+            f"Cannot read the data at {spec[:200]!r}.", expected="; ".join(FORMS), came=error.strerror or str(error)
+        ) from error
     packed = "unpack it, and give the folder" if path.suffix in _ARCHIVES else "give the folder it is in"
-    raise DataError(f"{spec!r} is not a set of images.", expected="; ".join(FORMS), came="one file", instead=packed)
+    came = "one file" if path.is_file() else "not a regular file"
+    raise DataError(f"{spec!r} is not a set of images.", expected="; ".join(FORMS), came=came, instead=packed)
 
 
 def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> ImageSet:
@@ -150,9 +156,9 @@ def _load_texts(
 ) -> TextSet | None:
     """Return the set of texts a source stands for, None where it is none; options of `images` do not go with it."""
     columns = {"text_column": text_column, "label_column": label_column}
-    if isinstance(source, str | Path) and (path := Path(source).expanduser()).suffix in TABLES and path.is_file():
+    if is_table(source):
         _refuse("a table of texts", labels=labels, **images)
-        return load_table(path, classes=classes, on_bad_file=on_bad_file, **columns)
+        return load_table(expand(source), classes=classes, on_bad_file=on_bad_file, **columns)
     _refuse("what is no table of texts", **columns)
     if is_texts(source):
         _refuse("a list of texts", **images)
@@ -166,4 +172,4 @@ def _load_texts(
 def _refuse(what: str, **options: object) -> None:
     for name, option in options.items():
         if option is not None:
-            raise ConfigurationError(f"{name}= does not go with {what}.")
+            raise ConfigurationError(f"{name}= does not go with {what}.", instead=f"leave {name} out")

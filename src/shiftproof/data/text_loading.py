@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from numpy.typing import ArrayLike
@@ -20,6 +21,7 @@ from shiftproof.data.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
 from shiftproof.keyed import key_of
 from shiftproof.models.texts import Text, parts
+from shiftproof.runs.files import expand, is_file
 
 TABLES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 """Files that hold texts: one row each, or one text a line."""
@@ -96,9 +98,17 @@ def load_table(
 def is_text_source(source: object) -> bool:
     """Whether what a user gave stands for texts: a set of them, a table, or a folder of text files."""
     if isinstance(source, str | Path):
-        path = Path(source).expanduser()
-        return (path.suffix in TABLES and path.is_file()) or (path.is_dir() and is_text_folder(path))
+        path = expand(source)
+        return is_table(path) or (os.path.isdir(path) and is_text_folder(path))  # noqa: PTH112  (see `is_file`)
     return isinstance(source, TextSet) or is_texts(source)
+
+
+def is_table(source: object) -> TypeGuard[str | Path]:
+    """Whether what a user gave is a table of texts; a name that no file can have is none."""
+    if not isinstance(source, str | Path):
+        return False
+    path = expand(source)
+    return path.suffix in TABLES and is_file(path)
 
 
 def is_text_folder(path: Path) -> bool:
@@ -196,7 +206,11 @@ def _columns(path: Path, table: Rows, texts: Sequence[str], label: str | None) -
                 instead="--text-column and --label-column name columns",
             )
     if len(texts) > 2:
-        raise DataError("A text is one column, or a pair of them.", came=", ".join(texts))
+        raise DataError(
+            "A text is one column, or a pair of them.",
+            expected="--text-column NAME or ONE,OTHER",
+            came=", ".join(texts),
+        )
     if not texts:
         pairs = [pair for pair in PAIR_COLUMNS if all(name in spelt for name in pair)]
         single = [(name,) for name in TEXT_COLUMNS if name in spelt]
@@ -232,9 +246,15 @@ def _delimited(path: Path, content: str, header: bool) -> Rows:
     try:
         lines = [(reader.line_num, fields) for fields in reader if fields]
     except csv.Error as error:
-        raise DataError(f"Cannot read the table {str(path)!r}.", came=f"line {reader.line_num}: {error}") from error
+        raise DataError(
+            f"Cannot read the table {str(path)!r}.",
+            expected="fields separated by commas (tabs in .tsv), with quotes around those that hold one",
+            came=f"line {reader.line_num}: {error}",
+        ) from error
     if not lines:
-        raise DataError(f"The table {str(path)!r} is empty.")
+        raise DataError(
+            f"The table {str(path)!r} is empty.", expected="a line that names its columns, and a row for each text"
+        )
     if header:
         columns, body = lines[0][1], lines[1:]
     else:
@@ -258,8 +278,12 @@ def _json_rows(path: Path, content: str) -> Iterator[tuple[str, Mapping[str, Any
                     came=f"a {type(value).__name__} in {place}",
                 )
             yield place, value
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{str(path)!r} is not valid JSON.", came=str(error)) from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"{str(path)!r} is not valid JSON.",
+            expected="an array of objects" if path.suffix == ".json" else "an object in each line",
+            came=str(error),
+        ) from error
 
 
 def _decode(path: Path) -> str:

@@ -186,13 +186,13 @@ class Monitor:
     def load(self, path: str | Path) -> None:
         """Go on from the state in a file."""
         try:
-            with np.load(path, allow_pickle=False) as held:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 self.load_state_dict(dict(held))
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # damaged files fail in any way there is
             raise DataError(
                 f"There is no state of a monitor in {str(path)!r}.",
                 expected="a file that `save` wrote",
-                came=str(error),
+                came=f"{type(error).__name__}: {error}",
             ) from error
 
     def _note(self, values: Mapping[str, Array]) -> None:

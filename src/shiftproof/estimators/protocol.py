@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from shiftproof.errors import DataError
 from shiftproof.measures import ErrorLine
-from shiftproof.measures.estimation import decision_shares, kendall_tau, mean_absolute_error, modal_share, r_squared
+from shiftproof.measures.estimation import (
+    decision_shares,
+    kendall_tau,
+    mean_absolute_error,
+    modal_share,
+    r_squared,
+    squared_correlation,
+)
 from shiftproof.runs import Json
 
 Key = TypeVar("Key", bound=Hashable)
@@ -62,13 +69,17 @@ class Scores:
     """How well a measure predicts accuracy; None where the table has no such groups.
 
     `r_squared` and `mae` (in points) are those of a line fitted on models of other training domains, over pairs of
-    training and test domain. Kendall's tau ranks models: on their own domain (`id_tau`), on each other domain
-    (`macro_tau`), on each domain over all training domains (`micro_tau`) and over all architectures (`arch_tau`).
-    `cross_tau` ranks the test domains of one model (section B.2).
+    training and test domain. `squared_correlation` is over the same pairs, in [0, 1] wherever that line lies; it seems
+    to be the paper's R2, of which none is below 0 in tables 9 to 15, not even where tau is.
+
+    Kendall's tau ranks models: on their own domain (`id_tau`), on each other domain (`macro_tau`), on each domain over
+    all training domains (`micro_tau`) and over all architectures (`arch_tau`). `cross_tau` ranks the test domains of
+    one model (section B.2).
     """
 
     measure: str
     r_squared: Spread | None
+    squared_correlation: Spread | None
     mae: Spread | None
     id_tau: Spread | None
     macro_tau: Spread | None
@@ -99,6 +110,7 @@ def _scores(measure: str, records: tuple[Record, ...]) -> Scores:
     return Scores(
         measure=measure,
         r_squared=Spread.of(r_squared(*fit) for fit in fitted if fit is not None),
+        squared_correlation=Spread.of(squared_correlation(*fit) for fit in fitted if fit is not None),
         mae=Spread.of(100 * mean_absolute_error(*fit) for fit in fitted if fit is not None),
         id_tau=_taus(own, lambda one: (one.architecture, one.train)),
         macro_tau=_taus(away, lambda one: (one.architecture, one.train, one.test)),

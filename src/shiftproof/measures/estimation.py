@@ -157,6 +157,14 @@ def r_squared(predicted: ArrayLike, actual: ArrayLike) -> float | None:
     return 1 - float(np.sum((actual - predicted) ** 2) / np.sum((actual - actual.mean()) ** 2))
 
 
+def squared_correlation(x: ArrayLike, y: ArrayLike) -> float | None:
+    """Return the square of Pearson's correlation, in [0, 1], or None where one of the two does not vary."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    if len(np.unique(x)) < 2 or len(np.unique(y)) < 2:
+        return None
+    return float(np.corrcoef(x, y)[0, 1] ** 2)
+
+
 def mean_absolute_error(predicted: ArrayLike, actual: ArrayLike) -> float:
     """Return the mean distance between predicted and actual."""
     return float(np.abs(np.asarray(predicted, float) - np.asarray(actual, float)).mean())

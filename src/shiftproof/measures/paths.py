@@ -3,6 +3,7 @@
 A grid holds how many of the calibration images a model gets right, `counts[i][j]`, with the first corruption at level i
 and the second at level j. A path starts at some (i, 0) with i > 0; each step lowers i or raises j by one; it ends where
 i is 0. Its mean count shall be as near to a target as can be. Counts are whole numbers, so sums of them are exact.
+A path can have the right mean and be far from it all along: `measures.steadiness` seeks the one that never is.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ scores = logits(model, images)          # images [N, C, H, W] in [0, 1]; scores 
 """
 
 from shiftproof.models.blackbox import BlackBox, Model
+from shiftproof.models.devices import choose_device
 from shiftproof.models.identity import fingerprint
 from shiftproof.models.loading import FORMS, load_model
+from shiftproof.models.memory import BatchFitter
 from shiftproof.models.networks import NETWORKS, build_network
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of, logits
@@ -16,11 +18,13 @@ from shiftproof.models.weights import load_weights, read_weights
 __all__ = [
     "FORMS",
     "NETWORKS",
+    "BatchFitter",
     "BlackBox",
     "Model",
     "Normalize",
     "StatisticsTap",
     "build_network",
+    "choose_device",
     "collect_statistics",
     "device_of",
     "fingerprint",

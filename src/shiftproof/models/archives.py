@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import pickle
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ import torch
 from torch import nn
 
 from shiftproof.errors import ModelError
-from shiftproof.models.weights import is_safetensors, needs_code
+from shiftproof.models.weights import is_safetensors, needs_code, read_tensors
 
 Kind = Literal["torchscript", "exported", "weights", "onnx"]
 
@@ -28,9 +27,12 @@ Kind = Literal["torchscript", "exported", "weights", "onnx"]
 def kind_of(path: Path) -> Kind:
     """Return what a model file is, by its content."""
     if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            # All members are under one folder, named after the file when it was saved.
-            members = {name.partition("/")[2] for name in archive.namelist()}
+        try:
+            with zipfile.ZipFile(path) as archive:
+                # All members are under one folder, named after the file when it was saved.
+                members = {name.partition("/")[2] for name in archive.namelist()}
+        except Exception as error:  # damaged archives fail in any way there is
+            raise _unreadable(path, "zip", error) from error
         if "archive_format" in members:
             return "exported"
         if "constants.pkl" in members:
@@ -57,14 +59,19 @@ def load_torchscript(path: Path, *, device: torch.device | str = "cpu") -> nn.Mo
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # deprecated in favour of torch.export, yet in use
             module: nn.Module = torch.jit.load(path, map_location=device)  # type: ignore[no-untyped-call]
-    except (RuntimeError, ValueError) as error:
+    except Exception as error:  # damaged archives fail in any way there is
         raise _unreadable(path, "TorchScript", error) from error
     return module.eval()
 
 
 def load_exported(path: Path, *, device: torch.device | str = "cpu") -> nn.Module:
     """Return a `torch.export` program as a module."""
-    _check_pickles(path)
+    try:
+        _check_pickles(path)
+    except ModelError:
+        raise
+    except Exception as error:  # damaged archives fail in any way there is
+        raise _unreadable(path, "torch.export", error) from error
     logger = logging.getLogger("torch.export")
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # what it has to say arrives as the exception
@@ -103,8 +110,8 @@ def _check_pickles(path: Path) -> None:
             raise needs_code(path)
         for name in _pickles(archive):
             try:
-                torch.load(io.BytesIO(archive.read(name)), map_location="cpu", weights_only=True)
-            except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+                read_tensors(path, io.BytesIO(archive.read(name)))
+            except ModelError as error:
                 raise needs_code(path) from error
 
 
@@ -122,4 +129,8 @@ def _pickles(archive: zipfile.ZipFile) -> Iterator[str]:
 
 def _unreadable(path: Path, kind: str, error: Exception) -> ModelError:
     lines = str(error).strip().splitlines() or ["no message"]
-    return ModelError(f"Cannot load the {kind} file {str(path)!r}.", came=f"{type(error).__name__}: {lines[0]}")
+    return ModelError(
+        f"Cannot load the {kind} file {str(path)!r}.",
+        expected="a whole model file, as PyTorch saved it",
+        came=f"{type(error).__name__}: {lines[0]}",
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import DataError, ModelError
 from shiftproof.models.texts import Text
+from shiftproof.runs.files import read_json
 
 CONFIGURATION = "config.json"
 LONGEST = 512
@@ -20,8 +21,10 @@ LONGEST = 512
 class HuggingFaceClassifier(nn.Module):
     """A sequence classifier with its tokenizer: texts, or pairs of them, to logits.
 
-    Texts longer than `max_length` tokens are cut.
+    Texts longer than `max_length` tokens are cut. What is saved does not tell whether it was trained on pairs.
     """
+
+    pairs: bool | None = None
 
     def __init__(self, network: nn.Module, tokenizer: Any) -> None:
         super().__init__()
@@ -54,25 +57,48 @@ def load_huggingface(folder: Path) -> HuggingFaceClassifier:
     """Return the sequence classifier saved in a folder. Nothing is fetched and no code in the folder is run."""
     transformers = import_transformers()
     try:
-        kinds = json.loads((folder / CONFIGURATION).read_text("utf-8")).get("architectures") or []
-    except (OSError, ValueError, AttributeError) as error:
-        raise ModelError(f"Cannot read the configuration in {str(folder)!r}.", came=str(error)) from error
+        kinds = list(read_json(folder / CONFIGURATION).get("architectures") or [])
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ModelError(
+            f"Cannot read the configuration in {str(folder)!r}.",
+            expected="a folder that save_pretrained wrote",
+            came=str(error),
+        ) from error
     if kinds and not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
         raise ModelError(
             f"The model in {str(folder)!r} does not classify texts.",
             expected="a sequence classifier, such as BertForSequenceClassification",
             came=", ".join(map(str, kinds)),
         )
-    network = load_part(transformers.AutoModelForSequenceClassification, folder, "model")
-    return HuggingFaceClassifier(network, load_part(transformers.AutoTokenizer, folder, "tokenizer"))
+    network = load_network(transformers.AutoModelForSequenceClassification, folder)
+    return HuggingFaceClassifier(network, load_tokenizer(folder))
 
 
-def load_part(kind: Any, folder: str | Path, what: str) -> Any:
-    """Return a model, in evaluation mode, or a tokenizer from a local folder."""
+def load_network(kind: Any, folder: str | Path, what: str = "model") -> Any:
+    """Return a network from a local folder, in evaluation mode; one whose weights are not all there is refused."""
+    network, told = _load(kind, folder, what, output_loading_info=True)
+    missing = sorted(told["missing_keys"])
+    if missing:
+        raise ModelError(
+            f"Weights of the {what} in {str(folder)!r} are missing.",
+            expected=f"all weights of a {type(network).__name__}",
+            came=f"none for {', '.join(missing[:3])}" + (f" and {len(missing) - 3} more" if len(missing) > 3 else ""),
+            instead="save the model after it was trained for the task",
+        )
+    return network.eval()
+
+
+def load_tokenizer(folder: str | Path) -> Any:
+    """Return a tokenizer from a local folder."""
+    return _load(import_transformers().AutoTokenizer, folder, "tokenizer")
+
+
+def _load(kind: Any, folder: str | Path, what: str, **options: Any) -> Any:
     if not Path(folder).is_dir():
         raise ModelError(f"There is no folder {str(folder)!r} with a {what}.", expected="what save_pretrained wrote")
     try:
-        made = kind.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        with _quiet():
+            return kind.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # damaged files make transformers fail in many ways
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
@@ -80,7 +106,21 @@ def load_part(kind: Any, folder: str | Path, what: str) -> Any:
             expected="a folder that save_pretrained wrote, with the model and its tokenizer",
             came=lines[0],
         ) from error
-    return made.eval() if isinstance(made, nn.Module) else made
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep progress bars and warnings of `transformers` off the terminal, and leave its settings as they were."""
+    log = import_transformers().utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
 
 
 def longest(network: nn.Module, tokenizer: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import as_file, files
@@ -23,6 +23,7 @@ from shiftproof.models.outputs import device_of
 from shiftproof.models.python_file import is_python_file, load_python_file
 from shiftproof.models.weights import CONVERT, load_weights, read_weights
 from shiftproof.registry import unknown
+from shiftproof.runs.files import read_json
 
 FORMS: Mapping[str, str] = {
     "demo": "the embedded CIFAR-10 ResNet-20",
@@ -59,7 +60,11 @@ def load_model(
     `mean` and `std` put a `Normalize` in front of a model that lacks one.
     """
     if (mean is None) != (std is None):
-        raise ConfigurationError("A normalisation needs both mean and std.", came=f"mean={mean}, std={std}")
+        raise ConfigurationError(
+            "A normalisation needs both mean and std.",
+            expected="one number per channel for each, such as mean=[0.5, 0.5, 0.5]",
+            came=f"mean={mean}, std={std}",
+        )
     normalize = None if mean is None or std is None else Normalize(mean, std)
     if not isinstance(spec, str | Path):
         if weights is not None:
@@ -107,7 +112,13 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
     from shiftproof.models.archives import kind_of, load_exported, load_torchscript
 
     path = Path(spec)
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:  # a name that no file can have
+        raise ModelError(
+            f"Cannot look for the model file {spec[:80]!r}.", expected="; ".join(FORMS), came=str(error.strerror)
+        ) from error
+    if not there:
         if path.suffix or "/" in str(spec) or "\\" in str(spec):
             raise ModelError(f"There is no model file {spec!r}.", expected="; ".join(FORMS))
         raise unknown("model", spec, FORMS)
@@ -116,11 +127,14 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
     if path.is_dir() and is_huggingface_folder(path):
         return load_huggingface(path)
     if not path.is_file():
-        raise ModelError(f"{spec!r} is a folder, not a model file.", expected="; ".join(FORMS))
+        what = "a folder" if path.is_dir() else "not a regular file"
+        raise ModelError(f"{spec!r} is {what}, and no model.", expected="; ".join(FORMS))
     try:
         kind = kind_of(path)
     except OSError as error:
-        raise ModelError(f"Cannot read the model file {spec!r}.", came=str(error)) from error
+        raise ModelError(
+            f"Cannot read the model file {spec!r}.", expected="a file that may be read", came=str(error)
+        ) from error
     match kind:
         case "onnx":
             from shiftproof.models.onnx_session import load_onnx
@@ -144,10 +158,12 @@ def _trained(folder: Path, device: torch.device | str) -> Model:
     """Return the network that training left in a folder."""
     weights = folder / TRAINED_WEIGHTS
     try:
-        spec = json.loads((folder / TRAINED).read_text())["model"]
+        spec = read_json(folder / TRAINED)["model"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
-            f"Cannot read how the network in {str(folder)!r} was built.", came=f"{type(error).__name__}: {error}"
+            f"Cannot read how the network in {str(folder)!r} was built.",
+            expected=f"{TRAINED}, as `shiftproof train` wrote it",
+            came=f"{type(error).__name__}: {error}",
         ) from error
     if not isinstance(spec, str):
         raise ModelError(
@@ -156,6 +172,14 @@ def _trained(folder: Path, device: torch.device | str) -> Model:
         )
     if spec == TEXT_CNN:
         return TextCNN.load(folder)
+    if is_python_file(spec):
+        _check_own(folder, spec)
+    elif spec not in NETWORKS and os.path.isdir(spec):  # noqa: PTH112  (a name that no file can have is none)
+        raise ModelError(
+            f"The network in {str(folder)!r} is said to be another folder.",
+            expected=f"in {TRAINED}, what the network was built from",
+            came=repr(spec),
+        )
     if spec in NETWORKS or is_python_file(spec):
         return load_model(spec, device=device, weights=weights)
     model = load_model(spec, device=device)
@@ -163,6 +187,21 @@ def _trained(folder: Path, device: torch.device | str) -> Model:
         raise ModelError(f"{spec!r} takes no weights.", expected="a PyTorch module")
     load_weights(model, weights)
     return model
+
+
+def _check_own(folder: Path, spec: str) -> None:
+    """Refuse a Python file that came with a folder of weights: who gives a folder has not asked to run what is in it.
+
+    Training notes the whole path of the user's own file.
+    """
+    if not Path(spec).is_absolute() or folder.resolve() in Path(spec).resolve().parents:
+        weights = folder / TRAINED_WEIGHTS
+        raise ModelError(
+            f"The network in {str(folder)!r} is built by a Python file that comes with it; it was not run.",
+            expected="the whole path of a file of your own, as training notes it",
+            came=repr(spec),
+            instead=f"if you trust the file: --model {spec} --weights {weights}",
+        )
 
 
 def _reference(name: str, weights: str | Path | None, normalize: Normalize | None) -> nn.Module:

@@ -111,7 +111,9 @@ def _open(path: Path, device: torch.device) -> Any:
     except Exception as error:  # onnxruntime's own exceptions share no base class but this
         lines = str(error).splitlines() or ["no message"]
         raise ModelError(
-            f"Cannot open the ONNX model {str(path)!r}.", came=f"{type(error).__name__}: {lines[0]}"
+            f"Cannot open the ONNX model {str(path)!r}.",
+            expected="a whole ONNX file, with its external data beside it where it has any",
+            came=f"{type(error).__name__}: {lines[0]}",
         ) from error
 
 

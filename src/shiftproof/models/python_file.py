@@ -16,6 +16,7 @@ from torch import nn
 
 from shiftproof.errors import ModelError
 from shiftproof.registry import unknown
+from shiftproof.runs.files import is_file
 
 MODULE_PREFIX = "shiftproof_model_"
 """What the names of modules made from users' files begin with."""
@@ -37,7 +38,7 @@ def load_python_file(spec: str) -> Callable[..., Any]:
     if match is None:
         raise ValueError(f"not of the form file.py:function: {spec!r}")
     path, function = Path(match["path"]), match["function"] or "build"
-    if not path.is_file():
+    if not is_file(path):
         raise ModelError(f"There is no model file {str(path)!r}.", expected="a Python file with a function build()")
     with _beside(path), _told(path, "running it"):
         module = _run(path)
@@ -68,7 +69,7 @@ def _run(path: Path) -> Any:
     name = MODULE_PREFIX + hashlib.blake2b(os.fsencode(path.resolve()), digest_size=8).hexdigest()
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ModelError(f"{str(path)!r} cannot be imported.")
+        raise ModelError(f"{str(path)!r} cannot be imported.", expected="a Python file with a function build()")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses, pickle and `inspect.getsource` look for it
     spec.loader.exec_module(module)

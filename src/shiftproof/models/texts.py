@@ -26,3 +26,13 @@ def truncation(model: Callable[..., Any], texts: Sequence[Text]) -> str:
     if not long:
         return ""
     return f"The model reads {limit} tokens at most: {long} of {len(texts)} texts are longer and were cut."
+
+
+def pairing(model: Callable[..., Any], texts: Sequence[Text]) -> str:
+    """Return what a report should say of pairs given to a model of which nobody knows whether it was made for them.
+
+    A model tells by `pairs`, which is None where it takes both and does not know what it was trained on.
+    """
+    if getattr(model, "pairs", False) is not None or not any(isinstance(text, tuple) for text in texts):
+        return ""
+    return "The texts are pairs, and nothing in the model says that it was trained on pairs: if not, this means little."

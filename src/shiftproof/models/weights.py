@@ -7,13 +7,14 @@ import pickle
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
 from shiftproof.models.normalize import Normalize
+from shiftproof.runs.files import is_file
 
 CONVERT = (
     "save only its tensors: safetensors.torch.save_file(model.state_dict(), 'weights.safetensors'), and name the"
@@ -35,7 +36,7 @@ class Weights(NamedTuple):
             return None
         try:
             return [float(value) for value in json.loads(written)]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             expected = "a list of numbers, one per channel, such as [0.5, 0.5, 0.5]"
             raise ModelError(f"Cannot read the {name} of the weights.", expected=expected, came=written) from error
 
@@ -50,34 +51,41 @@ def is_safetensors(path: Path) -> bool:
 def read_weights(path: str | Path) -> Weights:
     """Return the tensors of a safetensors file or a state dict, on the CPU; code in the file is never run."""
     path = Path(path)
-    if not path.is_file():
+    if not is_file(path):
         raise ModelError(f"There is no weights file {str(path)!r}.", expected="a .safetensors, .pt or .pth file")
     if is_safetensors(path):
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
 
         try:
             with safe_open(path, framework="pt") as file:
                 return Weights({name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {})  # noqa: SIM118
-        except SafetensorError as error:
-            raise ModelError(f"Cannot read the weights {str(path)!r}.", came=str(error)) from error
-    return Weights(_state_dict(path, read_pickle(path)), {})
+        except Exception as error:  # damaged files fail in any way there is
+            raise _unreadable(path, error) from error
+    return Weights(_state_dict(path, read_tensors(path)), {})
 
 
-def read_pickle(path: Path) -> object:
-    """Return what `torch.save` stored, if it is only tensors and plain containers."""
+def read_tensors(path: Path, content: IO[bytes] | None = None, *, device: torch.device | str = "cpu") -> Any:
+    """Return what `torch.save` stored in a file, or in `content` of it: tensors and plain containers, or an error.
+
+    This is the one place where such a file is opened.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about protocols; what it cannot read, it refuses
-            return torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(content or path, map_location=device, weights_only=True)
     except pickle.UnpicklingError as error:
         raise needs_code(path) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        lines = str(error).splitlines() or ["no message"]
-        raise ModelError(
-            f"Cannot read the weights {str(path)!r}.",
-            expected="a safetensors file or a state dict",
-            came=f"{type(error).__name__}: {lines[0]}",
-        ) from error
+    except Exception as error:  # damaged files fail in any way there is
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ModelError:
+    lines = str(error).strip().splitlines() or ["no message"]
+    return ModelError(
+        f"Cannot read the weights {str(path)!r}.",
+        expected="a safetensors file or a state dict",
+        came=f"{type(error).__name__}: {lines[0]}",
+    )
 
 
 def needs_code(path: Path) -> ModelError:

@@ -3,31 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing, nullcontext
+from typing import TypeAlias
 
-from shiftproof.runs.executors import Executor, Inline, Setup
+from shiftproof.errors import RunError
+from shiftproof.runs.executors import Crew, Executor, Inline
+from shiftproof.runs.hosting import Setup
 from shiftproof.runs.plan import Cell, Plan, Result
 from shiftproof.runs.store import Store
+
+Watch: TypeAlias = Callable[[int, int, Result | None], None]
+"""Hears how far a run is: `watch(done, all, result)`, at the start without a result, then after each one."""
 
 
 def drive(
     plan: Plan,
     store: Store,
-    setup: Setup,
+    setup: Setup | Crew,
     *,
     executor: Executor | None = None,
-    watch: Callable[[Result], None] | None = None,
+    watch: Watch | None = None,
+    essential: str | None = None,
 ) -> list[Result]:
     """Run the cells of a plan that the store lacks and return the results of all of them, in the plan's order.
 
-    `setup` makes the worker and is not called when nothing is missing. `watch` is told of each new result after it is
-    in the store. Failed cells are kept with their error and run again next time.
+    `setup` makes the workers, on an executor, and is not called when nothing is missing; a crew that is open already
+    serves many plans. `watch` hears of each new result after it is in the store. Failed cells are kept with their error
+    and run again next time; the others go on, unless the work is `essential`, such as "Training": then the first
+    failure ends it, because a gap would make the rest wrong.
     """
     identities = plan.identities()
-    done = store.done()
+    done = store.done() & identities.keys()
     missing: dict[Cell, str] = {cell: identity for identity, cell in identities.items() if identity not in done}
+    if watch is not None:
+        watch(len(done), len(identities), None)
     if missing:
-        for result in (executor or Inline()).run(setup, tuple(missing)):
-            store.save(missing[result.cell], result)
-            if watch is not None:
-                watch(result)
-    return store.results(plan)
+        with (
+            nullcontext(setup) if isinstance(setup, Crew) else (executor or Inline()).open(setup) as crew,
+            closing(crew.run(tuple(missing))) as results,
+        ):
+            for count, result in enumerate(results, len(done) + 1):
+                store.save(missing[result.cell], result)
+                if essential is not None:
+                    stop_at_failure(result, essential)
+                if watch is not None:
+                    watch(count, len(identities), result)
+    return list(store.find(identities))
+
+
+def stop_at_failure(result: Result, what: str) -> None:
+    """Raise the error of a failed cell: a user's own as it is, an unforeseen one by its last line."""
+    if result.error is None:
+        return
+    unforeseen = result.error.startswith("Traceback")
+    raise RunError(f"{what} failed: {result.error.strip().splitlines()[-1]}" if unforeseen else result.error)

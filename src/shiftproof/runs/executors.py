@@ -1,143 +1,199 @@
 """Where cells run: in this process, or in several. The same cells, the same numbers.
 
-An executor gets a `setup`, which makes a worker (loads the model and the data, once per process), and cells; it yields
-a result per cell as they finish. A cell that fails is a result too.
+An executor opens a crew for a `setup`, which makes a worker (loads the model and the data, once per process). A crew
+gets cells and yields a result per cell as they finish; a cell that fails is a result too. Workers are made when the
+first cells come and stay until the crew is closed.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import pickle
+import os
 import signal
-import time
-import traceback
+import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from multiprocessing.queues import SimpleQueue
+from types import TracebackType
+from typing import Protocol, Self
 
-from shiftproof.errors import ConfigurationError, ShiftproofError
-from shiftproof.runs.plan import Cell, Result, Row, canonical
+from shiftproof.errors import ConfigurationError
+from shiftproof.runs.hosting import Host, Packed, Setup, Worker, cores, measure, pack
+from shiftproof.runs.plan import Cell, Result
 
-
-class Worker(Protocol):
-    """What measures cells."""
-
-    def measure(self, cell: Cell) -> Row:
-        """Return the numbers of a cell."""
+DIED = "its process died twice, the second time with this cell alone in it"
 
 
-Setup: TypeAlias = Callable[[], Worker]
+class Crew(ABC):
+    """Workers over one model and its data; a context manager that lets them go."""
+
+    @abstractmethod
+    def run(self, cells: Iterable[Cell]) -> Generator[Result, None, None]:
+        """Yield a result for every cell, in any order."""
+
+    def close(self) -> None:  # noqa: B027  (not every crew holds something)
+        """Let the workers go."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class Executor(Protocol):
     """A way to run cells."""
 
-    def run(self, setup: Setup, cells: Iterable[Cell]) -> Iterator[Result]:
-        """Yield a result for every cell, in any order."""
+    def open(self, setup: Setup) -> Crew:
+        """Return a crew whose workers `setup` makes."""
 
 
 @dataclass(frozen=True)
 class Inline:
     """Run the cells one after another in this process."""
 
-    def run(self, setup: Setup, cells: Iterable[Cell]) -> Iterator[Result]:
+    def open(self, setup: Setup) -> Crew:
+        """Return a crew of one, here."""
+        return _Here(setup)
+
+
+class _Here(Crew):
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._worker: Worker | None = None
+
+    def run(self, cells: Iterable[Cell]) -> Generator[Result, None, None]:
         """Yield results in the order of the cells."""
-        worker = setup()
+        if self._worker is None:
+            self._worker = self._setup()
         for cell in cells:
-            yield _measure(worker, cell)
+            yield measure(self._worker, cell)
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Run the cells in `count` fresh processes, each with its own worker.
+    """Run the cells in `count` fresh processes, each with its own worker; None is one for each core or GPU.
 
-    A process that dies (killed, out of memory) takes no result with it. The cells that were in flight run again at the
-    end, one at a time, so that one which kills its process is found and fails alone.
+    Cores are shared out as threads. Where `device` is "cuda", the processes are spread over the GPUs, and each sees its
+    own alone. A process that dies (killed, out of memory) takes no result with it. The cells that were in flight run
+    again at the end, one at a time, so that one which kills its process is found and fails alone.
     """
 
-    count: int
+    count: int | None = None
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.count < 1:
+        if self.count is not None and self.count < 1:
             raise ConfigurationError(
                 "The number of worker processes must be positive.", expected="1 or more", came=str(self.count)
             )
 
-    def run(self, setup: Setup, cells: Iterable[Cell]) -> Iterator[Result]:
+    def open(self, setup: Setup) -> Crew:
+        """Return a crew of processes."""
+        gpus = _gpus(self.device)
+        count = self.count or (len(gpus) if self.device.startswith("cuda") else cores()) or 1
+        return _Pool(pack(setup), count, gpus)
+
+
+class _Pool(Crew):
+    def __init__(self, packed: Packed, count: int, gpus: Sequence[str]) -> None:
+        self._packed, self._count, self._gpus = packed, count, gpus
+        self._pool: ProcessPoolExecutor | None = None
+
+    def run(self, cells: Iterable[Cell]) -> Generator[Result, None, None]:
         """Yield results as they come."""
-        try:
-            pickle.dumps(setup)
-        except Exception as error:
-            raise ConfigurationError(
-                "The model or data cannot be sent to worker processes.",
-                reason=str(error),
-                instead="give them as text (a path or a name), which each process loads, or use the inline executor",
-            ) from error
         waiting, suspects = deque(cells), deque[Cell]()
-        while waiting:
-            suspects.extend((yield from _pooled(setup, waiting, self.count, 2 * self.count)))
-        while suspects:
-            for cell in (yield from _pooled(setup, suspects, 1, 1)):
-                yield Result(cell, None, "its process died twice, the second time with this cell alone in it", 0.0)
+        try:
+            while waiting:
+                suspects.extend((yield from self._spread(waiting, 2 * self._count)))
+            while suspects:
+                for cell in (yield from self._spread(suspects, 1)):
+                    yield Result(cell, None, DIED, 0.0)
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        """End the processes, which have nothing to do."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
+    def _spread(self, waiting: deque[Cell], most: int) -> Generator[Result, None, list[Cell]]:
+        """Take cells off `waiting`, at most so many at a time; return those in flight when a process died."""
+        pool = self._pool = self._pool or self._start()
+        flying: dict[Future[Result], Cell] = {}
+        try:
+            while waiting or flying:
+                while waiting and len(flying) < most:
+                    flying[pool.submit(_measure_here, waiting[0])] = waiting[0]
+                    waiting.popleft()  # only once it is in flight: a submission to a broken pool raises
+                for future in wait(flying, return_when=FIRST_COMPLETED).done:
+                    result = future.result()
+                    del flying[future]
+                    yield result
+        except BrokenProcessPool:
+            self._end()
+            return list(flying.values())
+        return []
+
+    def _start(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        seats = context.SimpleQueue()
+        for number in range(self._count):
+            seats.put(self._gpus[number % len(self._gpus)] if self._gpus else None)
+        threads = max(1, cores() // self._count)
+        return ProcessPoolExecutor(
+            self._count, mp_context=context, initializer=_start_here, initargs=(self._packed, threads, seats)
+        )
+
+    def _end(self) -> None:
+        """End the processes now, whatever they do."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            for process in list(pool._processes.values()):  # `pool.terminate_workers()` from Python 3.14 on
+                process.terminate()
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _pooled(setup: Setup, waiting: deque[Cell], count: int, most: int) -> Generator[Result, None, list[Cell]]:
-    """Take cells off `waiting` into a pool, at most so many at a time; return those in flight when a process died."""
-    others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=(setup,))
-    flying: dict[Future[Result], Cell] = {}
-    try:
-        while waiting or flying:
-            while waiting and len(flying) < most:
-                flying[pool.submit(_measure_here, waiting[0])] = waiting[0]
-                waiting.popleft()  # only once it is in flight: a submission to a broken pool raises
-            for future in wait(flying, return_when=FIRST_COMPLETED).done:
-                result = future.result()
-                del flying[future]
-                yield result
-    except BrokenProcessPool:
-        return list(flying.values())
-    except BaseException:
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-    return []
+def _gpus(device: str) -> list[str]:
+    """Return the names of the GPUs to spread processes over: all that are visible, if none is chosen."""
+    if device != "cuda":
+        return []
+    import torch
+
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return visible or [str(number) for number in range(torch.cuda.device_count())]
 
 
-def _measure(worker: Worker, cell: Cell) -> Result:
-    start = time.perf_counter()
-    try:
-        row, error = worker.measure(cell), None
-        canonical(row)  # what cannot be stored, such as NaN, is this cell's failure and nobody else's
-    except ShiftproofError as problem:
-        row, error = None, str(problem)
-    except Exception:  # one cell's failure must not cost the others; its trace is kept with it
-        row, error = None, traceback.format_exc()
-    return Result(cell, row, error, time.perf_counter() - start)
+_host: Host | None = None
 
 
-_setup: Worker | ShiftproofError | None = None
-
-
-def _start(setup: Setup) -> None:
-    """Make this process's worker, once. An error in it is kept for the cells to report: a pool would swallow it."""
-    global _setup  # noqa: PLW0603
+def _start_here(packed: Packed, threads: int, seats: SimpleQueue[str | None]) -> None:
+    """Make this process's worker, once."""
+    global _host  # noqa: PLW0603
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
-    try:
-        _setup = setup()
-    except ShiftproofError as error:
-        _setup = error
+    threading.Thread(target=_end_with_the_driver, daemon=True).start()
+    if (gpu := seats.get()) is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    _host = Host(packed, threads)
+
+
+def _end_with_the_driver() -> None:
+    """End this process when the driver is gone: a pool whose owner was killed would wait for cells for ever."""
+    driver = multiprocessing.parent_process()
+    if driver is not None:
+        driver.join()
+        os._exit(1)
 
 
 def _measure_here(cell: Cell) -> Result:
-    if isinstance(_setup, ShiftproofError):
-        raise _setup
-    if _setup is None:
+    if _host is None:
         raise RuntimeError("the worker process was not set up")
-    return _measure(_setup, cell)
+    return _host.measure(cell)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from shiftproof.errors import RunError
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new one and nothing between."""
-    data = content.encode() if isinstance(content, str) else content
+    # Bytes of a file's name that are not UTF-8 are written out; in JSON that is their own notation.
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,11 +31,34 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         raise cannot_write(path, error) from error
 
 
+def expand(path: str | Path) -> Path:
+    """Return a path with `~` as the user's home; where there is no such home, as it is."""
+    try:
+        return Path(path).expanduser()
+    except (RuntimeError, ValueError):  # nobody of that name, or a name that nobody can have
+        return Path(path)
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether a regular file is there; a name that no file can have is none, where `Path.is_file` would raise."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def read_json(path: Path) -> Any:
+    """Return what a user's JSON file holds; raise OSError or ValueError, and nothing else, where there is none."""
+    if path.exists() and not is_file(path):
+        raise OSError("it is not a regular file")
+    try:
+        return json.loads(path.read_text("utf-8-sig"))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
 def cannot_write(path: Path, error: Exception) -> RunError:
     """Return the error for a file that could not be written."""
     return RunError(
         f"Cannot write {str(path)!r}.",
         reason=str(error),
-        instead="free some space or choose another folder with --out; what was computed is kept, and the same "
+        instead="free some space or choose another folder; what was computed is kept, and the same "
         "command goes on from there",
     )

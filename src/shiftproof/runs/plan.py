@@ -46,7 +46,10 @@ class Cell:
 
     def identity(self, fingerprints: Mapping[str, str]) -> str:
         """Return a hash of what this cell is and of what it is measured on, the key of its result in a store."""
-        content = canonical([IDENTITY_VERSION, self.task, dict(self.parameters), dict(fingerprints)])
+        return self._identity(canonical(dict(fingerprints)))
+
+    def _identity(self, fingerprints: str) -> str:
+        content = f"[{IDENTITY_VERSION},{canonical(self.task)},{self.text},{fingerprints}]"  # one canonical JSON list
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
@@ -69,12 +72,15 @@ class Plan:
 
     def identities(self) -> dict[str, Cell]:
         """Return the cells by identity, in order and without repeats."""
-        return {cell.identity(self.fingerprints): cell for cell in self.cells}
+        fingerprints = canonical(dict(self.fingerprints))
+        return {cell._identity(fingerprints): cell for cell in self.cells}
 
 
 def canonical(value: Json) -> str:
     """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    # Bytes of a file's name that are not UTF-8 are written out, in JSON's own notation.
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _cell(task: str, parameters: dict[str, Json]) -> Cell:

@@ -7,26 +7,32 @@ store from an interrupted write opens as it was after its last whole transaction
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shiftproof.errors import RunError
+from shiftproof.errors import RunError, printable
 from shiftproof.runs.lock import Lock
 from shiftproof.runs.plan import Cell, Plan, Result, canonical
+from shiftproof.runs.schema import SCHEMA, is_older, migrate
 
 FILE = "run.sqlite"
-SCHEMA = "1"
+FAILED = "SELECT id FROM cells WHERE result IS NULL"
+FETCHED = 500
+"""Results read with one query."""
 
 
 class Store:
     """The results of one run directory; a context manager that holds the directory's lock.
 
     `subject` says what the run is about (fingerprints, version); a directory that was made for another subject is
-    refused. None opens a store to read what is there.
+    refused. None opens a store to read what is there, also beside a driver at work. A store that an older version wrote
+    is brought up to date: in the file when it is opened to go on, in memory when it is only read.
     """
 
     def __init__(self, folder: Path, subject: Mapping[str, str] | None = None) -> None:
@@ -36,10 +42,11 @@ class Store:
             raise RunError(
                 f"There is no run in {str(folder)!r}.",
                 expected=f"a run directory, which holds {FILE}",
-                instead="give the folder that `shiftproof audit --out` was given",
+                instead="give the folder that a command such as `shiftproof audit` wrote",
             )
-        with self._errors():
-            folder.mkdir(parents=True, exist_ok=True)
+        if subject is not None:
+            with self._errors():
+                folder.mkdir(parents=True, exist_ok=True)
         self._lock = Lock(folder) if subject is not None else None
         try:
             self._open(subject)
@@ -49,27 +56,39 @@ class Store:
 
     def _open(self, subject: Mapping[str, str] | None) -> None:
         with self._errors():
-            mode = "ro" if subject is None else "rwc"
-            self._db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None)
+            self._db = self._connect("ro" if subject is None else "rwc")
             if subject is not None:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.execute("PRAGMA synchronous = NORMAL")
+                # Where a file system cannot share memory, SQLite stays with a rollback journal, which needs full syncs.
+                (journal,) = self._db.execute("PRAGMA journal_mode = WAL").fetchone()
+                self._db.execute(f"PRAGMA synchronous = {'NORMAL' if journal == 'wal' else 'FULL'}")
                 with self._transaction():
-                    self._db.execute("CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
-                    self._db.execute(
-                        "CREATE TABLE IF NOT EXISTS cells (id TEXT PRIMARY KEY, task TEXT NOT NULL, "
-                        "parameters TEXT NOT NULL, result TEXT, error TEXT, seconds REAL NOT NULL)"
-                    )
+                    migrate(self._db)
+            elif is_older(self._db):
+                file, self._db = self._db, sqlite3.connect(":memory:", isolation_level=None)
+                file.backup(self._db)
+                file.close()
+                migrate(self._db)
             about = self.about()
-        if about.get("schema", SCHEMA) != SCHEMA:
+        if about["schema"] != SCHEMA:
             raise RunError(
                 f"The run in {str(self.folder)!r} was written by another version.",
-                expected=f"store schema {SCHEMA}",
+                expected=f"store schema {SCHEMA} or older",
                 came=f"schema {about['schema']}",
-                instead="choose another folder with --out, or use the version that wrote it",
+                instead="choose another folder, or use the version that wrote it",
             )
         if subject is not None:
             self._check_subject(about, subject)
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        if mode == "ro" and not os.access(self.folder, os.W_OK) and not self._log.exists():
+            uri += "&immutable=1"  # nobody can write here, nor can SQLite its own side files
+        return sqlite3.connect(uri, uri=True, isolation_level=None)
+
+    @property
+    def _log(self) -> Path:
+        """Where transactions are until SQLite moves them to the file."""
+        return self.path.with_name(f"{FILE}-wal")
 
     def _check_subject(self, about: Mapping[str, str], subject: Mapping[str, str]) -> None:
         for name, value in subject.items():
@@ -78,9 +97,9 @@ class Store:
                     f"The run in {str(self.folder)!r} is about another {name}.",
                     expected=f"{name} {value}",
                     came=f"{name} {about[name]}",
-                    instead="choose another folder with --out; the results in this one are left as they are",
+                    instead="choose another folder; the results in this one are left as they are",
                 )
-        self.note({"schema": SCHEMA, **subject})
+        self.note(subject)
 
     def about(self) -> dict[str, str]:
         """Return what the run is about, as noted."""
@@ -95,12 +114,14 @@ class Store:
     def done(self) -> set[str]:
         """Return the identities of the cells that have a result; failed ones are not among them."""
         with self._errors():
-            return {identity for (identity,) in self._db.execute("SELECT id FROM cells WHERE result IS NOT NULL")}
+            failed = {identity for (identity,) in self._db.execute(FAILED)}
+            return {identity for (identity,) in self._db.execute("SELECT id FROM cells") if identity not in failed}
 
     def save(self, identity: str, result: Result) -> None:
         """Keep a result, in one transaction."""
         row = None if result.row is None else canonical(result.row)
-        values = (identity, result.cell.task, result.cell.text, row, result.error, result.seconds)
+        error = None if result.error is None else printable(result.error)
+        values = (identity, result.cell.task, result.cell.text, row, error, result.seconds)
         with self._errors(), self._transaction():
             self._db.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
 
@@ -108,16 +129,25 @@ class Store:
         """Return the results of a plan's cells, in the plan's order; cells that have not run are left out."""
         return list(self.find(plan.identities()))
 
-    def find(self, identities: Iterable[str]) -> Iterator[Result]:
-        """Yield the results of these cells, where there are any."""
-        query = "SELECT task, parameters, result, error, seconds FROM cells WHERE id = ?"
-        for identity in identities:
+    def find(self, cells: Mapping[str, Cell]) -> Iterator[Result]:
+        """Yield the results of cells by identity, in their order, where there are any."""
+        remaining = iter(cells)
+        while some := list(islice(remaining, FETCHED)):
+            query = f"SELECT id, result, error, seconds FROM cells WHERE id IN ({','.join('?' * len(some))})"
             with self._errors():
-                found = self._db.execute(query, (identity,)).fetchone()
-            if found:
-                task, parameters, row, error, seconds = found
-                cell = Cell(task, **json.loads(parameters))
-                yield Result(cell, None if row is None else json.loads(row), error, seconds)
+                found = {identity: values for identity, *values in self._db.execute(query, some)}
+            for identity in some:
+                if identity in found:
+                    row, error, seconds = found[identity]
+                    yield Result(cells[identity], None if row is None else json.loads(row), error, seconds)
+
+    def __iter__(self) -> Iterator[Result]:
+        """Yield every result, of whatever plan."""
+        with self._errors():
+            found = self._db.execute("SELECT task, parameters, result, error, seconds FROM cells").fetchall()
+        for task, parameters, row, error, seconds in found:
+            cell = Cell(task, **json.loads(parameters))
+            yield Result(cell, None if row is None else json.loads(row), error, seconds)
 
     def close(self) -> None:
         """Close the file and release the directory."""
@@ -139,11 +169,11 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -154,6 +184,6 @@ class Store:
             raise RunError(
                 f"Cannot use the run directory {str(self.folder)!r}.",
                 reason=str(error),
-                instead="free some space, or choose another folder with --out; what was saved is kept, and the same "
+                instead="free some space, or choose another folder; what was saved is kept, and the same "
                 "command goes on from there",
             ) from error

@@ -37,6 +37,10 @@ class Applier:
         self.applied = 0
         """How many steps have been applied, for what reuse saves."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave behind what is kept: another process makes its own."""
+        return _applier, (self.images, self.keys, self.seed, self.memory)
+
     def __call__(self, steps: Sequence[Shift], start: int, stop: int) -> Tensor:
         """Return the images from `start` to `stop` after the steps, float32 in [0, 1]."""
         return self.levels(steps, start, stop).div_(255.0)
@@ -79,6 +83,10 @@ class Applier:
         self._held += levels.numel()
         while self._held > self.memory:
             self._held -= self._kept.popitem(last=False)[1].numel()
+
+
+def _applier(images: Tensor, keys: Tensor, seed: int, memory: int) -> Applier:
+    return Applier(images, keys, seed=seed, memory=memory)
 
 
 @cache

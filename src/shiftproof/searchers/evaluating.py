@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -13,7 +13,8 @@ from torch import Tensor
 from shiftproof.data import ImageSet
 from shiftproof.errors import DataError, RunError
 from shiftproof.keyed import Keyed
-from shiftproof.runs import Cell, Plan, Result, Row, Store, drive
+from shiftproof.models import BatchFitter
+from shiftproof.runs import Cell, Crew, Inline, Plan, Result, Row, Store, Watch, drive
 from shiftproof.searchers.applying import MEMORY, Applier
 from shiftproof.searchers.constraint import Constraint
 from shiftproof.searchers.fitness import Fitness
@@ -56,7 +57,10 @@ def mixed(data: ImageSet, seed: int) -> Tensor:
 
 
 class Evaluator:
-    """The worker of a search: applies tuples, asks the model, and counts; equal tuples give equal rows."""
+    """The worker of a search: applies tuples, asks the model, and counts; equal tuples give equal rows.
+
+    It can be sent to worker processes, with the images and the model it holds.
+    """
 
     def __init__(
         self,
@@ -70,9 +74,13 @@ class Evaluator:
         memory: int = MEMORY,
     ) -> None:
         self.pixels, self.fitness, self.constraint = pixels, fitness, constraint or Constraint()
-        self.space, self.batch_size = space, batch_size
+        self.space, self.fit = space, BatchFitter(batch_size)
         self.steps = {step.label: step for step in space.steps}
         self.applier = Applier(pixels.images, pixels.keys, seed=seed, memory=memory)
+
+    def __call__(self) -> Evaluator:
+        """Be the worker."""
+        return self
 
     def cell(self, genes: Genes, start: int, stop: int) -> Cell:
         """Return the cell of a tuple on a range of images."""
@@ -92,15 +100,18 @@ class Evaluator:
 
     def measure(self, cell: Cell) -> Row:
         """Return the counts of a tuple on a range of images."""
+        return self.fit(lambda size: self._measure(cell, size))
+
+    def _measure(self, cell: Cell, batch_size: int) -> Row:
         labels = cast("Sequence[str]", cell["tuple"])
         start, stop = cast(int, cell["start"]), cast(int, cell["stop"])
         steps = [self.steps[label] for label in labels]
         counts, sums = np.zeros(0), np.zeros(2)
-        for first, last in self._parts(start, stop):
+        for first, last in self._parts(start, stop, batch_size):
             images = self.applier(steps, first, last)
             if self.constraint:
                 sums += self.constraint.tally(self.pixels.unit(first, last), images)
-            for rows in self._batches(first, last):
+            for rows in self._batches(first, last, batch_size):
                 some, _ = self.fitness.tally(images[rows.start - first : rows.stop - first], rows)
                 counts = counts + some if len(counts) else some
         value = self.fitness.value(counts)
@@ -109,24 +120,24 @@ class Evaluator:
         row: dict[str, Sequence[float]] = {"counts": counts.tolist()}
         return {**row, "sums": sums.tolist()} if self.constraint else row
 
-    def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def _parts(self, start: int, stop: int, batch_size: int) -> Iterator[tuple[int, int]]:
         """Cut a range into parts that stay in a CPU's cache over a tuple's steps, whole batches each."""
         if self.fitness.whole:
             yield start, stop
             return
         fitting = CACHED // self.pixels.images[0].numel() if self.pixels.images.device.type == "cpu" else MOST
-        size = self.batch_size * max(1, round(fitting / self.batch_size))
+        size = batch_size * max(1, round(fitting / batch_size))
         for first in range(start, stop, size):
             yield first, min(first + size, stop)
 
-    def _batches(self, first: int, last: int) -> Iterator[slice]:
-        size = last - first if self.fitness.whole else self.batch_size
+    def _batches(self, first: int, last: int, batch_size: int) -> Iterator[slice]:
+        size = last - first if self.fitness.whole else batch_size
         for start in range(first, last, size):
             yield slice(start, min(start + size, last))
 
 
 class Evaluation:
-    """What searchers call: scores of tuples, measured by an evaluator, kept in a store and read from it.
+    """What searchers call: scores of tuples, measured by a crew of evaluators, kept in a store and read from it.
 
     A tuple that was measured before, in this search or in a run that was killed, is not measured again. One whose
     measurement failed is noted with its error, and the others go on; where all of a batch fail, the search ends.
@@ -137,19 +148,22 @@ class Evaluation:
         evaluator: Evaluator,
         store: Store,
         fingerprints: Mapping[str, str],
-        watch: Callable[[Result], None] | None = None,
+        crew: Crew | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.evaluator, self.store = evaluator, store
         self.fingerprints, self.watch = dict(fingerprints), watch
+        self.crew = crew or Inline().open(evaluator)
         self._ends: dict[Genes, list[int]] = {}
 
     def __call__(self, tuples: Sequence[Genes], images: int | None = None, /) -> list[Score]:
         """Return the scores of tuples on the first `images` images, all by default."""
         count = len(self.evaluator.pixels) if images is None else images
+        before = len(self._ends)
         ranges = {genes: self._ranges(genes, count) for genes in sorted(set(tuples))}  # shared first steps side by side
         cells = {genes: [self.evaluator.cell(genes, *one) for one in some] for genes, some in ranges.items()}
         plan = Plan(tuple(cell for some in cells.values() for cell in some), self.fingerprints)
-        found = drive(plan, self.store, lambda: self.evaluator, watch=self.watch)
+        found = drive(plan, self.store, self.crew, watch=self._after(before))
         results = {result.cell: result for result in found}
         scores = {genes: self._score([results[cell] for cell in some], count) for genes, some in cells.items()}
         errors = [score.error for score in scores.values() if score.error is not None]
@@ -160,6 +174,11 @@ class Evaluation:
                 instead="repair what failed and run the same search again: what was evaluated before is kept",
             )
         return [scores[genes] for genes in tuples]
+
+    def _after(self, before: int) -> Watch | None:
+        """Return what hears of one batch of tuples and tells of all that were tried."""
+        watch = self.watch
+        return None if watch is None else lambda done, total, result: watch(before + done, before + total, result)
 
     def _ranges(self, genes: Genes, count: int) -> list[tuple[int, int]]:
         """Cut the first `count` images where this tuple's evaluations ended so far, and at the most a cell may hold."""

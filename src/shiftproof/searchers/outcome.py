@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiftproof.errors import RunError
 from shiftproof.runs import write_atomically
+from shiftproof.runs.files import read_json
 from shiftproof.searchers.constraint import Constraint
 from shiftproof.searchers.trace import Trace, Trial
 
@@ -114,11 +115,15 @@ def read(folder: str | Path) -> Mapping[str, Any]:
     """Return the content of a search's result file, with its `Trace` under `trace`."""
     path = Path(folder) / FILE
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError(f"There is no search in {str(folder)!r}.", reason=str(error)) from error
-    trials: Sequence[Mapping[str, Any]] = content.pop("trials")
-    return {**content, "trace": Trace.from_json({**content["trace"], "trials": trials})}
+        content: dict[str, Any] = read_json(path)
+        trials: Sequence[Mapping[str, Any]] = content.pop("trials")
+        return {**content, "trace": Trace.from_json({**content["trace"], "trials": trials})}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(
+            f"There is no search in {str(folder)!r}.",
+            expected=f"a folder that `shiftproof search` wrote, with {FILE}",
+            reason=f"{type(error).__name__}: {error}",
+        ) from error
 
 
 def _some(trial: Trial | None, problem: str) -> Trial:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from shiftproof.data import ImageSet, load_images
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, device_of, load_model
-from shiftproof.runs import Result, Store
+from shiftproof.runs import Executor, Store, Watch, choose_executor
 from shiftproof.searchers.applying import MEMORY
 from shiftproof.searchers.catalogue import searcher as find_searcher
 from shiftproof.searchers.constraint import Constraint
@@ -27,7 +27,6 @@ from shiftproof.searchers.space import SpaceLike, check_length, make_space
 from shiftproof.version import __version__
 
 BATCH_SIZES = {"cpu": 64, "cuda": 512}
-Watch = Callable[[int, int, Result | None], None]
 
 
 def search(
@@ -53,6 +52,8 @@ def search(
     weights: str | Path | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
+    executor: str | Executor = "inline",
+    workers: int | None = None,
     watch: Watch | None = None,
     **options: Any,
 ) -> Search:
@@ -74,7 +75,8 @@ def search(
     `device` is where images are transformed and models run: by default where a module is, and the CPU for others.
     `out` is a run directory: every evaluation is kept there, the same call goes on where it stopped, and `search.json`
     and `worst.png` are written at the end. The trace depends on the seed alone, not on `batch_size` or `memory`, which
-    bounds the bytes of images kept after first steps that tuples share. `watch(done, all, result)` hears of progress.
+    bounds the bytes of images kept after first steps that tuples share. `executor` is `inline`, `processes` or `ray`,
+    over which the tuples that a searcher asks for at a time are spread. `watch(done, all, result)` hears of progress.
 
     >>> found = search("demo", "demo", images=20, length=2, searcher="random", budget=4)
     >>> len(found.trace), found.worst <= found.clean
@@ -98,8 +100,12 @@ def search(
     evaluator = Evaluator(
         chosen, hold(whole, device), measured, constraint, batch_size=size_of_batch, seed=seed, memory=memory
     )
-    with tempfile.TemporaryDirectory() as temporary, Store(Path(out or temporary), identity) as store:
-        evaluation = Evaluation(evaluator, store, fingerprints, _told(watch, budget))
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        Store(Path(out or temporary), identity) as store,
+        choose_executor(executor, workers, device=device).open(evaluator) as crew,
+    ):
+        evaluation = Evaluation(evaluator, store, fingerprints, crew, _within(watch, budget))
         (clean,) = evaluation([()])
         trace = run(chosen, evaluation, length=length, budget=budget, seed=seed)
         found = Search(trace, clean.objective, len(whole), measured.name, constraint, _name(model, subject), whole.name)
@@ -119,7 +125,7 @@ def _data(
 ) -> tuple[ImageSet, Tensor | None]:
     """Return the images, in a random order, and what the model is to say of them."""
     whole = load_images(data, **options)
-    truth = None if targets is None else torch.as_tensor(np.asarray(targets))
+    truth = None if targets is None else torch.as_tensor(np.array(targets))
     if truth is not None and len(truth) != len(whole):
         raise DataError("Every image needs a target.", expected=f"{len(whole)} targets", came=f"{len(truth)}")
     keys = {key: place for place, key in enumerate(whole.keys.tolist())}
@@ -141,19 +147,9 @@ def _subject(model: Any, device: str, weights: str | Path | None) -> Subject:
     return inside if isinstance(inside, Service) else loaded
 
 
-def _told(watch: Watch | None, budget: int) -> Callable[[Result], None] | None:
-    """Return what hears of each result and counts them."""
-    if watch is None:
-        return None
-    done = 0
-    watch(0, budget, None)
-
-    def heard(result: Result) -> None:
-        nonlocal done
-        done += 1
-        watch(min(done, budget), budget, result)
-
-    return heard
+def _within(watch: Watch | None, budget: int) -> Watch | None:
+    """Return what hears of the tuples tried so far and tells of them as a part of the budget."""
+    return None if watch is None else lambda done, _, result: watch(min(done, budget), budget, result)
 
 
 def _name(given: Any, subject: Subject) -> str:

@@ -20,6 +20,7 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
 from shiftproof.runs import write_atomically
+from shiftproof.runs.files import expand, read_json
 from shiftproof.shifts import Chain, Operation, Shift, names, parse
 from shiftproof.shifts.operation import operation_set, operation_sets, plain
 
@@ -149,13 +150,13 @@ def _named(name: str) -> Space:
     if name == CORRUPTIONS:
         return Space(name, tuple((f"{each}@", SEVERITIES) for each in names("common")))
     if name.endswith(".json"):
-        return _read(Path(name).expanduser())
+        return _read(expand(name))
     raise unknown("space", name, spaces(), instead="a JSON file of your own, written by Space.save")
 
 
 def _read(path: Path) -> Space:
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         operations = content["operations"]
         return Space(str(content.get("name", path.stem)), _pairs(operations.items()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

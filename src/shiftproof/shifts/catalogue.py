@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.registry import unknown
+from shiftproof.registry import Registry, unknown
 from shiftproof.shifts import operation, parametric, tables
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.chain import Chain
@@ -74,12 +74,16 @@ FAMILIES: Mapping[str, str] = {
     "augment": "random policies of training and neighbourhoods, augmix",
     "everyday": "what happens to texts on their way to a model, typos@3",
     "edits": "edits of texts for neighbourhoods, eda@2",
+    "plugins": "corruptions of other installed packages",
 }
 """Family -> what it is, with an example of its text form."""
 
 
 TABLED = ("common", "holdout", "bar")
 """The families of corruptions, whose severities come from tables."""
+PLUGINS = "plugins"
+OTHERS = Registry("shift", "shiftproof.shifts", {}, lambda found: isinstance(found, type) and issubclass(found, Shift))
+"""What other packages add by entry points: classes of shifts, made as `Class(name=name, severity=severity)`."""
 
 
 def families() -> tuple[str, ...]:
@@ -99,17 +103,25 @@ def names(family: str = "common") -> tuple[str, ...]:
         return tuple(name for name in _corruptions() if facts(name)["family"] == family)
     if family in text_registry.FAMILIES:
         return tuple(text_registry.FAMILIES[family])
+    if family == PLUGINS:
+        return tuple(name for name, _ in OTHERS.load_all())
     if family in ("enhance", "geometric"):
         return tuple(operation.ENHANCE if family == "enhance" else operation.GEOMETRIC)
     spectral = family == "spectral"
     return tuple(name for name, target in parametric.FORMS.items() if ("shifts.spectral:" in target) == spectral)
 
 
-def corruption(name: str, severity: float, preset: str | None = None, **options: str) -> Corruption:
-    """Return a corruption by name: `corruption("fog", 3.5)`, `corruption("frost", 3, textures="photographs/")`."""
+def corruption(name: str, severity: float, preset: str | None = None, **options: str) -> Shift:
+    """Return a corruption by name: `corruption("fog", 3.5)`, `corruption("frost", 3, textures="photographs/")`.
+
+    Those of other packages are made by their own classes, which take no preset.
+    """
     known = _corruptions()
+    if name not in known and name in OTHERS:
+        made: Shift = OTHERS.load(name)(name=name, severity=severity, **options)
+        return made
     if name not in known:
-        raise unknown("corruption", name, known)
+        raise unknown("corruption", name, [*known, *OTHERS])
     return Corruption(name=name, severity=severity, preset=preset, family=known[name], options=tuple(options.items()))
 
 
@@ -117,7 +129,10 @@ def facts(name: str) -> Mapping[str, Any]:
     """Return what the tables say of a corruption: family, category, frequency (of images), monotone."""
     if name in text_registry.SHIFTS:
         return text_registry.text_facts(name)
-    return tables.table(corruption(name, 0).family)[name]
+    if name in _corruptions():
+        return tables.table(_corruptions()[name])[name]
+    made = type(corruption(name, 0))
+    return {"family": PLUGINS, "category": made.category, "frequency": made.frequency, "monotone": made.monotone}
 
 
 def parse(text: str) -> Shift:
@@ -147,9 +162,9 @@ def _single(text: str) -> Shift:
         return parametric.parse(text)
     if bare in operation.KINDS and (bare not in _corruptions() or "=" in text):
         return operation.parse(text)
-    if bare in _corruptions() or bare in text_registry.SHIFTS:
+    if bare in _corruptions() or bare in text_registry.SHIFTS or bare in OTHERS:
         raise _unreadable(text, "no severity")
-    raise unknown("shift", bare, [*_corruptions(), *operation.KINDS, *parametric.FORMS, *text_registry.SHIFTS])
+    raise unknown("shift", bare, [*_corruptions(), *operation.KINDS, *parametric.FORMS, *text_registry.SHIFTS, *OTHERS])
 
 
 def _chain(steps: list[Shift]) -> Shift:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-import torch
-
 from shiftproof.data import BadFile
 from shiftproof.runs import Cell, Json, Row
 from shiftproof.shifts.suites import Target
@@ -32,7 +30,6 @@ class Copies(ABC):
     targets: tuple[Target, ...]
     seed: int
     device: str
-    threads: int | None = None
 
     @property
     @abstractmethod
@@ -83,8 +80,6 @@ class Copies(ABC):
 
     def __call__(self) -> Copier:
         """Return what writes cells in this process."""
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
         return Copier(self)
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shiftproof.data import BadFile
-from shiftproof.data.decoding import Decoder, Size, header
-from shiftproof.data.folders import IMAGE_SUFFIXES, FolderSource
+from shiftproof.data.decoding import Decoder, Size, header, open_image
+from shiftproof.data.folders import IMAGE_SUFFIXES, FolderSource, images_under
 from shiftproof.data.imageset import OnBadFile, unreadable
 from shiftproof.data.labels import read_table
 from shiftproof.data.source import describe
@@ -153,7 +153,7 @@ class FileCopies(Copies):
 
     def _decode(self, row: int) -> NDArray[np.uint8] | BadFile:
         try:
-            with Image.open(self.root / self.files[row]) as image:
+            with open_image(self.root / self.files[row]) as image:
                 return Decoder("rgb", self.size).pixels(image)
         except Exception as error:  # the decoders of damaged files fail in any way there is
             return BadFile(printable(self.files[row]), describe(error))
@@ -191,16 +191,6 @@ def copies_of_folder(
         on_bad_file=on_bad_file,
         **options,
     )
-
-
-def images_under(root: Path) -> list[str]:
-    """Return the images in a folder and below, as sorted paths from it; hidden ones do not count."""
-    found = []
-    for path, folders, files in os.walk(root, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        names = (name for name in files if not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES)
-        found += [(Path(path).relative_to(root) / name).as_posix() for name in names]
-    return sorted(found)
 
 
 def copied_name(file: str, file_format: Format) -> str:

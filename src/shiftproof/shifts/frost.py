@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
 
+from shiftproof.data.decoding import open_image
+from shiftproof.data.source import describe
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import crystals
@@ -129,5 +130,11 @@ def _distributed() -> list[Path]:
 
 def _read(path: Path) -> Tensor:
     """Read a photograph, [3, H, W] in [0, 1]."""
-    with Image.open(path) as image:
-        return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).float().div_(255.0)
+    try:
+        with open_image(path) as image:
+            pixels = np.array(image.convert("RGB"))
+    except Exception as error:  # what is no image fails in any way there is
+        raise DataError(
+            f"Cannot read the frost photograph {str(path)!r}.", expected="an image file", came=describe(error)
+        ) from error
+    return torch.from_numpy(pixels).permute(2, 0, 1).float().div_(255.0)

@@ -16,6 +16,7 @@ from shiftproof.data.huggingface import is_saved
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
+from shiftproof.runs.files import expand
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.file_copies import Format
 from shiftproof.shifts.suites import SUITES, Suite, Target, shift_targets
@@ -115,7 +116,7 @@ def is_folder(source: Any) -> bool:
     """Whether a source is a folder of image files, rather than a set in files of another kind."""
     if not isinstance(source, str | Path) or str(source) in DEMOS:
         return False
-    path = Path(source).expanduser()
+    path = expand(source)
     return path.is_dir() and not is_saved(path) and find_layout(path) is None
 
 

@@ -22,6 +22,7 @@ from shiftproof.data.imageset import unreadable
 from shiftproof.data.source import describe
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs import write_atomically
+from shiftproof.runs.files import expand
 from shiftproof.shifts.base import SMALLEST_SIDE, check_severity
 from shiftproof.shifts.catalogue import FAMILIES, TABLED, corruption, facts, names
 from shiftproof.shifts.corrupting import corrupt
@@ -94,7 +95,7 @@ def preview(
     >>> preview(out=folder / "sheet.png", families=["holdout"], severities=[5]).name
     'sheet.png'
     """
-    path = Path(out).expanduser()
+    path = expand(out)
     if path.suffix.lower() not in (".png", ".html"):
         raise ConfigurationError(
             "A preview is a picture or a page.", expected="a name that ends in .png or .html", came=str(out)
@@ -114,7 +115,7 @@ def make_sheet(
             raise ConfigurationError(problem.format(family), expected=", ".join(TABLED))
     for severity in severities:
         check_severity("of the preview", severity)
-    pictures = cycle(_demo() if image is None else [_read(Path(image).expanduser())])
+    pictures = cycle(_demo() if image is None else [_read(expand(image))])
     shifts = list(dict.fromkeys(name for family in families for name in names(family)))
     rows = []
     for name, picture in zip(shifts, pictures, strict=False):

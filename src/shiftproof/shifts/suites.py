@@ -64,7 +64,7 @@ class Suite:
             for severity in SEVERITIES
         )
 
-    def _shift(self, name: str, severity: int, textures: str | None) -> Corruption:
+    def _shift(self, name: str, severity: int, textures: str | None) -> Shift:
         options = {"textures": textures} if name == "frost" and textures is not None else {}
         return corruption(name, severity, self.preset, **options)
 

@@ -7,20 +7,30 @@ of a copy is a run directory, with a `manifest.json` once it is complete.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from shiftproof.data import BadFile, TextSet, load_data
 from shiftproof.data.decoding import Size
 from shiftproof.data.imageset import OnBadFile
 from shiftproof.data.text_loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
-from shiftproof.runs import Executor, Inline, Json, Plan, Processes, Result, Store, drive, write_atomically
+from shiftproof.runs import (
+    Executor,
+    Json,
+    Plan,
+    Result,
+    Store,
+    Watch,
+    choose_executor,
+    drive,
+    write_atomically,
+)
 from shiftproof.runs import lock as run_lock
 from shiftproof.runs import store as run_store
+from shiftproof.runs.files import expand
 from shiftproof.shifts.array_copies import ArrayCopies
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.catalogue import parse
@@ -33,8 +43,6 @@ from shiftproof.version import __version__
 MANIFEST = "manifest.json"
 QUALITY = 85
 """Of JPEG files: what the published sets were saved with."""
-
-Watch = Callable[[int, int, Result | None], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def write_corrupted(
     textures: str | None = None,
     on_bad_file: OnBadFile = "fail",
     device: str = "cpu",
-    executor: Literal["inline", "processes"] = "inline",
+    executor: str | Executor = "inline",
     workers: int | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
@@ -98,7 +106,7 @@ def write_corrupted(
     if is_text_source(source):
         columns = {"text_column": text_column, "label_column": label_column}
         refused = {"suite": suite, "size": size, "preset": preset, "textures": textures}
-        return _write_texts(source, Path(out).expanduser(), shifts, refused, seed, format, on_bad_file, columns, watch)
+        return _write_texts(source, expand(out), shifts, refused, seed, format, on_bad_file, columns, watch)
     order = make_order(
         source,
         shifts,
@@ -111,14 +119,13 @@ def write_corrupted(
         textures=textures,
         device=device,
     )
-    folder = Path(out).expanduser()
+    folder = expand(out)
     _check_place(source, folder)
-    count = workers if workers is not None else os.cpu_count() or 1
-    threads = max(1, (os.cpu_count() or 1) // max(1, count)) if executor == "processes" else None
-    copies = _copies(source, folder, order, on_bad_file, threads)
+    where = choose_executor(executor, workers, device=device)
+    copies = _copies(source, folder, order, on_bad_file)
     subject = {"version": __version__, "data": copies.fingerprint, "corruption": order.text}
     with Store(folder, subject) as store:
-        results = _drive(copies, store, subject, Inline() if executor == "inline" else Processes(count), watch)
+        results = _drive(copies, store, subject, where, watch)
         copies.finish()
         rows = [result.row for result in results if result.row is not None]
         found = (BadFile(*bad) for row in rows for bad in cast("list[list[str]]", row["left_out"]))
@@ -150,18 +157,17 @@ def _write_texts(
     return Written(folder, len(data), tuple(shift.label for shift in chosen), data.bad_files)
 
 
-def _copies(source: Any, folder: Path, order: Order, on_bad_file: OnBadFile, threads: int | None) -> Copies:
+def _copies(source: Any, folder: Path, order: Order, on_bad_file: OnBadFile) -> Copies:
     common: dict[str, Any] = {
         "out": folder,
         "targets": order.targets,
         "seed": order.seed,
         "device": order.device,
-        "threads": threads,
     }
     if order.arrays:
         return ArrayCopies(data=source, options={"size": order.size, "on_bad_file": on_bad_file}, **common)
     return copies_of_folder(
-        Path(source).expanduser(),
+        expand(source),
         size=order.size,
         file_format=order.file_format,
         quality=order.quality,
@@ -176,22 +182,8 @@ def _drive(
     """Write what is missing. The first cell that fails ends it: the others would fail alike, or leave a gap."""
     plan = Plan(copies.cells(), subject)
     identities = plan.identities()
-    begun = [identities[identity] for identity in store.done() if identity in identities]
-    copies.prepare(begun)
-    done = len(begun)
-
-    def heard(result: Result | None) -> None:
-        nonlocal done
-        if result is not None and result.error is not None:
-            *_, reason = result.error.strip().splitlines()
-            unforeseen = result.error.startswith("Traceback")
-            raise RunError(f"Writing {result.cell['shift']} failed: {reason}" if unforeseen else result.error)
-        done += result is not None
-        if watch is not None:
-            watch(done, len(identities), result)
-
-    heard(None)
-    return drive(plan, store, copies, executor=executor, watch=heard)
+    copies.prepare([identities[identity] for identity in store.done() if identity in identities])
+    return drive(plan, store, copies, executor=executor, watch=watch, essential="Writing a copy")
 
 
 def _manifest(source: Any, order: Order, copies: Copies, left_out: Sequence[BadFile]) -> dict[str, Json]:
@@ -228,7 +220,7 @@ def _text(content: Mapping[str, Json]) -> str:
 def _check_place(source: Any, out: Path) -> None:
     """Refuse to write into the source, around it, or among files that are not this copy's."""
     if is_folder(source):
-        here, there = Path(source).expanduser().resolve(), out.resolve()
+        here, there = expand(source).resolve(), out.resolve()
         if here == there or here in there.parents or there in here.parents:
             raise ConfigurationError(
                 "The copy and its source must be apart.",

@@ -3,50 +3,66 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path as FilePath
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from shiftproof.errors import DataError
-from shiftproof.measures.paths import Path, Variant
+from shiftproof.measures.paths import Path
+from shiftproof.measures.surfaces import Counted
 from shiftproof.runs import write_atomically
+from shiftproof.runs.files import read_json
 from shiftproof.streams.course import LEVELS, STEP, Pair, pair_shift
+from shiftproof.streams.targets import Target, accuracy_at
 from shiftproof.version import __version__
 
+Variant: TypeAlias = Literal["steady", "exact", "release"]
+"""How paths are chosen: by `measures.steadiness`, or by one of the two searches of `measures.paths`."""
 JOINT = " > "
+BY_PAIR = ("paths", "expected", "errors", "rough")
+PLAIN: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("model", "data"), str),
+    **dict.fromkeys(("target", "clean", "crop"), float),
+    **dict.fromkeys(("classes", "images", "seed"), int),
+}
+"""Fields that are one value, by their kind."""
 NEAR = 0.02
 """A path whose mean accuracy misses the target by more than this did not reach it."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Right answers of one model to `images` images under pairs of corruptions, and a path for each pair.
+    """Right answers of one model under pairs of corruptions, and a path for each pair, for one target.
 
-    `model` and `data` are fingerprints. `measured` holds counts by the label of a shift, `left_out` the accuracy at
-    severity 5 of corruptions too weak to reach the target, `rough` how far the paths of pairs to be avoided stray from
-    it. `seed` chose the images, `crop` is the least area of their crops: accuracies are those of cropped images, as in
-    a stream.
+    `model` and `data` are fingerprints; `clean` is the model's accuracy on the images as they are, of `classes`
+    classes. `measured` holds counts by the label of a shift, on `images` images at most, `expected` the fitted accuracy
+    along each path and `errors` its largest standard error, `left_out` the accuracy at severity 5 of corruptions too
+    weak to reach the target, `rough` how far the paths of pairs to be avoided stray from it. `seed` chose the images,
+    `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream.
     """
 
     model: str
     data: str
     target: float
+    clean: float
+    classes: int
     images: int
     seed: int
     crop: float
     variant: Variant
     noises: tuple[str, ...]
     left_out: Mapping[str, float] = field(default_factory=dict)
-    measured: Mapping[str, int] = field(default_factory=dict)
+    measured: Mapping[str, Counted] = field(default_factory=dict)
     paths: Mapping[Pair, Path] = field(default_factory=dict)
+    expected: Mapping[Pair, tuple[float, ...]] = field(default_factory=dict)
+    errors: Mapping[Pair, float] = field(default_factory=dict)
     rough: Mapping[Pair, float] = field(default_factory=dict)
 
     def accuracy(self, pair: Pair) -> float:
-        """Return the mean accuracy along a pair's path, as far as it was measured."""
-        found = [self.measured[label] for label in self.labels(pair) if label in self.measured]
-        return sum(found) / (self.images * len(found)) if found else 0.0
+        """Return the mean accuracy to be expected along a pair's path."""
+        return sum(self.expected[pair]) / len(self.expected[pair])
 
     def labels(self, pair: Pair) -> list[str]:
         """Return the shifts along a pair's path, by label."""
@@ -68,7 +84,7 @@ class Calibration:
         said = []
         if self.left_out:
             weak = ", ".join(f"{name} ({100 * value:.0f}%)" for name, value in self.left_out.items())
-            said.append(f"Too weak for a target of {100 * self.target:g}% even at severity 5, and left out: {weak}.")
+            said.append(f"Too weak for a target of {100 * self.target:.3g}% even at severity 5, and left out: {weak}.")
         if self.rough:
             said.append(
                 f"{len(self.rough)} of {len(self.paths)} pairs have no path that stays near the target, such as "
@@ -79,18 +95,20 @@ class Calibration:
         if missed:
             far = max(missed, key=lambda pair: abs(missed[pair] - self.target))
             said.append(
-                f"No path reaches the target of {100 * self.target:g}% for {len(missed)} of {len(self.used)} pairs; "
+                f"No path reaches the target of {100 * self.target:.3g}% for {len(missed)} of {len(self.used)} pairs; "
                 f"the nearest was taken, at worst {100 * missed[far]:.1f}% ({JOINT.join(far)})."
             )
         places = sum(len(self.paths[pair]) for pair in self.used)
-        grid = len(self.paths) * LEVELS**2
+        counted = sum(count.images for count in self.measured.values())
         said.append(
-            f"{len(self.measured)} of about {grid} combinations were measured on {self.images} images each, the others "
-            f"interpolated; of the {places} on the paths, {self.interpolated or 'none'} {_were(self.interpolated)}."
+            f"{len(self.measured)} of about {len(self.paths) * LEVELS**2} combinations were measured, on {counted:,} "
+            f"images in all, the others interpolated; of the {places} on the paths, {self.interpolated or 'none'} "
+            f"{_were(self.interpolated)}. Standard error along the paths: at most "
+            f"{100 * max(self.errors[pair] for pair in self.used):.1f} points."
         )
         return tuple(said)
 
-    def check(self, *, model: str, target: float | None = None) -> None:
+    def check(self, *, model: str, target: Target | None = None) -> None:
         """Refuse a calibration of another model, or for another target."""
         if model != self.model:
             raise DataError(
@@ -99,16 +117,15 @@ class Calibration:
                 came=f"model {self.model}",
                 instead="shiftproof stream calibrate makes one of this model",
             )
-        if target is not None and target != self.target:
-            raise DataError("This calibration is for another target.", expected=f"{target:g}", came=f"{self.target:g}")
+        if target is not None and accuracy_at(target, clean=self.clean, classes=self.classes) != self.target:
+            raise DataError("This calibration is for another target.", expected=f"{target}", came=f"{self.target:.3g}")
 
     def save(self, path: FilePath) -> None:
         """Write it to a JSON file."""
         content: dict[str, Any] = {
             "shiftproof": __version__,
             **{name: value for name, value in self.__dict__.items() if name != "interpolated"},
-            "paths": {JOINT.join(pair): path for pair, path in self.paths.items()},
-            "rough": {JOINT.join(pair): value for pair, value in self.rough.items()},
+            **{name: {JOINT.join(pair): value for pair, value in getattr(self, name).items()} for name in BY_PAIR},
             "notes": self.notes,
         }
         lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
@@ -118,21 +135,33 @@ class Calibration:
     def load(cls, path: FilePath) -> Self:
         """Read it from a JSON file."""
         try:
-            content = json.loads(path.read_text())
-            content["noises"] = tuple(content["noises"])
+            content = read_json(path)
+            content |= {name: kind(content[name]) for name, kind in PLAIN.items()}
+            content["noises"] = tuple(map(str, content["noises"]))
+            for name in BY_PAIR:
+                content[name] = {_pair(text): value for text, value in content[name].items()}
             content["paths"] = {
-                _pair(text): tuple((int(i), int(j)) for i, j in places) for text, places in content["paths"].items()
+                pair: tuple((int(i), int(j)) for i, j in places) for pair, places in content["paths"].items()
             }
-            content["rough"] = {_pair(text): float(value) for text, value in content["rough"].items()}
-            return cls(**{name: value for name, value in content.items() if name not in ("shiftproof", "notes")})
+            if not all(content["paths"].values()):
+                raise ValueError("a path without places")
+            content["expected"] = {pair: tuple(map(float, along)) for pair, along in content["expected"].items()}
+            content["measured"] = {label: Counted(*count) for label, count in content["measured"].items()}
+            made = cls(**{name: value for name, value in content.items() if name not in ("shiftproof", "notes")})
+            len(made.notes)  # reads everything, so that what is wrong with a file is said here
         except OSError as error:
-            raise DataError(f"Cannot read the calibration {str(path)!r}.", reason=str(error)) from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(
+                f"Cannot read the calibration {str(path)!r}.",
+                expected="a JSON file that `shiftproof stream calibrate` wrote",
+                came=str(error),
+            ) from error
+        except Exception as error:  # values of the wrong kind fail in any way there is
             raise DataError(
                 f"{str(path)!r} is not a calibration.",
                 expected="a JSON file that `shiftproof stream calibrate` wrote",
                 came=f"{type(error).__name__}: {error}",
             ) from error
+        return made
 
 
 def label_at(pair: Pair, place: tuple[int, int]) -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from shiftproof.data import ImageSet
 from shiftproof.errors import ConfigurationError
+from shiftproof.keyed import Keyed
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift
 from shiftproof.shifts.crop import FlipCrop
+from shiftproof.streams.balancing import balanced_order
 from shiftproof.streams.calibration import JOINT, Calibration
 from shiftproof.streams.course import Course, MissingPairError, pair_shift, straight
 from shiftproof.streams.orders import Staged, corruptions
@@ -30,7 +34,8 @@ class Ccc(Staged):
     Every image is cropped and mirrored at random, then goes through two corruptions with 256 levels between them. A
     step of `speed` images has one pair of severities; the next lowers the first or raises the second by 0.25. A
     `calibration` gives paths along which the accuracy of its model stays at its target. Without one, severities go
-    straight from (`severity`, 0) to (0, `severity`): the difficulty then varies.
+    straight from (`severity`, 0) to (0, `severity`): the difficulty then varies. Where labels are known, every stretch
+    of 256 images has the classes in their shares: the accuracy of a window then does not move with its mix of classes.
     """
 
     kind: ClassVar[str] = "ccc"
@@ -74,6 +79,12 @@ class Ccc(Staged):
                 instead="calibrate again with this length, speed and seed: what was measured is kept",
             ) from None
         super().__init__(data, length=length, speed=speed, seed=seed, framing=FlipCrop(smallest=area), **options)
+
+    def order(self, number: int) -> Tensor:
+        """Return the rows of a pass, classes spread evenly over it."""
+        if self.data.labels is None:
+            return super().order(number)
+        return balanced_order(Keyed(self.seed, [number]).fork("order"), self.data.labels)
 
     def stage(self, number: int) -> Shift:
         """Return the pair of corruptions of a step."""

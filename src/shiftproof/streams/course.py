@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from shiftproof import shifts
@@ -88,14 +88,21 @@ class Course:
             self._starts.append(self._starts[-1] + len(self.paths[pair]))
 
     def _next(self) -> Pair:
-        """Return the first smooth way on; where all are rough, the least so."""
-        choices = self.choices(len(self._legs) - 1, self._legs[-1])
-        for pair in choices:
+        """Return the first smooth way on from which there is another; else a smooth one; else the least rough."""
+        leg, noise = len(self._legs) - 1, self._legs[-1]
+        dead_end = None
+        for pair in self._smooth(leg, noise):
+            if next(self._smooth(leg + 1, pair[1]), None) is not None:
+                return pair
+            dead_end = dead_end or pair
+        return dead_end or min(self.choices(leg, noise), key=lambda pair: self.rough[pair])
+
+    def _smooth(self, leg: int, noise: str) -> Iterator[Pair]:
+        for pair in self.choices(leg, noise):
             if pair not in self.paths:
                 raise MissingPairError(pair)
             if pair not in self.rough:
-                return pair
-        return min(choices, key=lambda pair: self.rough[pair])
+                yield pair
 
 
 def straight(severity: float) -> Path:

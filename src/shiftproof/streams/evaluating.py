@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data import Batch
-from shiftproof.errors import DataError, RunError
+from shiftproof.errors import DataError, ModelError, RunError
 from shiftproof.models import fingerprint
 from shiftproof.models.identity import digest
 from shiftproof.models.outputs import check_logits
-from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, drive, write_atomically
-from shiftproof.streams.failing import stop_at_failure
+from shiftproof.models.weights import read_tensors
+from shiftproof.runs import Cell, Json, Plan, Row, Store, Watch, drive, write_atomically
 from shiftproof.streams.stream import Stream
 from shiftproof.streams.trace import Trace
 from shiftproof.version import __version__
@@ -27,7 +27,6 @@ CHUNK = 100
 """Batches between two savings: a kill costs what came since the last."""
 
 Model = Callable[[Tensor], Any]
-Watch = Callable[[int, int, Result | None], None]
 
 
 def evaluate(
@@ -69,25 +68,10 @@ def evaluate(
     }
     plan = Plan(tuple(cells), subject)
     with Store(Path(out), subject) as store:
-        results = _drive(plan, store, runner, watch)
+        # In order, and the first that fails ends it, because the next ones start from its state.
+        results = drive(plan, store, lambda: runner, watch=watch, essential="Evaluating the stream")
     stream.seek(end)
     return Trace.join(result.row for result in results if result.row is not None)
-
-
-def _drive(plan: Plan, store: Store, runner: _Runner, watch: Watch | None) -> list[Result]:
-    """Run the chunks in order; the first that fails ends it, because the next ones start from its state."""
-    done = len(store.done() & plan.identities().keys())
-
-    def heard(result: Result | None) -> None:
-        nonlocal done
-        if result is not None:
-            stop_at_failure(result, "Evaluating the stream")
-            done += 1
-        if watch is not None:
-            watch(done, len(plan.cells), result)
-
-    heard(None)
-    return drive(plan, store, lambda: runner, watch=heard)
 
 
 @dataclass
@@ -153,11 +137,11 @@ class _Runner:
     def _load(self, position: int) -> None:
         path = self._state(position)
         try:
-            state = torch.load(path, map_location=self.stream.device, weights_only=True)
-        except OSError as error:
+            state = read_tensors(path, device=self.stream.device)
+        except ModelError as error:
             raise RunError(
-                f"The state of the model at position {position} is gone.",
-                reason=str(error),
+                f"The state of the model at position {position} is gone or cannot be read.",
+                reason=error.facts["came"],
                 instead=f"remove the folder {str(self.folder)!r}; the same command then begins anew",
             ) from error
         self.model.load_state_dict(state)  # type: ignore[attr-defined]

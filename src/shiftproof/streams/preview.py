@@ -6,6 +6,7 @@ from pathlib import Path
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs import write_atomically
+from shiftproof.runs.files import expand
 from shiftproof.shifts.levels import to_bytes
 from shiftproof.shifts.preview import Row, Sheet, to_html, to_png
 from shiftproof.streams.stream import Stream
@@ -13,7 +14,7 @@ from shiftproof.streams.stream import Stream
 
 def preview_stream(stream: Stream, out: str | Path = "stream.png", *, rows: int = 12, columns: int = 6) -> Path:
     """Write a sheet with `columns` neighbouring images at each of `rows` positions; `out` ends in .png or .html."""
-    path = Path(out).expanduser()
+    path = expand(out)
     if path.suffix.lower() not in (".png", ".html"):
         raise ConfigurationError(
             "A preview is a picture or a page.", expected="a name that ends in .png or .html", came=str(out)

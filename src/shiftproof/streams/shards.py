@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -13,9 +12,8 @@ from typing import Literal, cast
 from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.runs import Cell, Executor, Inline, Plan, Processes, Result, Row, Store, drive, write_atomically
+from shiftproof.runs import Cell, Executor, Plan, Row, Store, Watch, choose_executor, drive, write_atomically
 from shiftproof.shifts.levels import to_bytes
-from shiftproof.streams.failing import stop_at_failure
 from shiftproof.streams.stream import Stream
 from shiftproof.version import __version__
 
@@ -23,7 +21,6 @@ MANIFEST = "manifest.json"
 QUALITY = 85
 
 Format = Literal["png", "jpg"]
-Watch = Callable[[int, int, Result | None], None]
 
 
 @dataclass(frozen=True)
@@ -67,8 +64,8 @@ def write_shards(
     format: Format = "png",  # noqa: A002  (the option's name)
     quality: int = QUALITY,
     shard_images: int = 10_000,
-    executor: Literal["inline", "processes"] = "inline",
-    workers: int = 2,
+    executor: str | Executor = "inline",
+    workers: int | None = None,
     watch: Watch | None = None,
 ) -> Path:
     """Write a stream as tar files of `shard_images` images each, with a manifest, and return the manifest's path.
@@ -95,20 +92,10 @@ def write_shards(
         for number, start in enumerate(range(0, len(stream), shard_images))
     ]
     plan = Plan(tuple(cells), subject)
-    run: Executor = Inline() if executor == "inline" else Processes(workers)
+    where = choose_executor(executor, workers, device=str(stream.device))
     with Store(folder, subject) as store:
-        done = len(store.done() & plan.identities().keys())
-
-        def heard(result: Result | None) -> None:
-            nonlocal done
-            if result is not None:
-                stop_at_failure(result, "Writing a shard")
-                done += 1
-            if watch is not None:
-                watch(done, len(cells), result)
-
-        heard(None)
-        results = drive(plan, store, Writer(stream, folder, format, quality), executor=run, watch=heard)
+        writer = Writer(stream, folder, format, quality)
+        results = drive(plan, store, writer, executor=where, watch=watch, essential="Writing a shard")
         content = {
             "shiftproof": __version__,
             "stream": stream.kind,

@@ -29,6 +29,11 @@ BLOCK_VALUES = {"cpu": 2**19, "cuda": 2**25}
 MOST_AT_A_TIME = 1024
 
 
+def images_at_a_time(shape: Sequence[int], device: torch.device) -> int:
+    """Return how many images of a shape are worth making at one go on a device."""
+    return max(1, min(BLOCK_VALUES.get(device.type, 0) // prod(shape), MOST_AT_A_TIME))
+
+
 class Shifted(NamedTuple):
     """The shift of each position: `shifts[which[k]]` is that of the k-th."""
 
@@ -159,8 +164,8 @@ class Stream(ABC):
         return ahead(self._made(self.position, self.length if stop is None else stop), self.device)
 
     def _made(self, start: int, stop: int) -> Iterator[Batch]:
-        room = BLOCK_VALUES.get(self.device.type, 0) // prod(self.data.shape)
-        block = max(1, min(room, MOST_AT_A_TIME) // self.batch_size) * self.batch_size
+        room = images_at_a_time(self.data.shape, self.device)
+        block = max(1, room // self.batch_size) * self.batch_size
         for low in range(start, stop, block):
             yield from self._batches(low, min(low + block, stop), self.batch_size)
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from shiftproof.data import ImageSet
 from shiftproof.models import logits
-from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, drive
-from shiftproof.streams.failing import stop_at_failure
+from shiftproof.runs import Cell, Json, Plan, Row, Store, drive
 from shiftproof.training.loop import Loop
 from shiftproof.training.record import Record
 from shiftproof.training.state import load_state, save_state
@@ -41,11 +40,8 @@ def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
         runner.tell(before[-1] if before else None)
         team.tell(len(done))
 
-        def heard(result: Result) -> None:
-            stop_at_failure(result, "Training")
-
         try:
-            results = drive(plan, store, lambda: runner, watch=heard)
+            results = drive(plan, store, lambda: runner, essential="Training")
         finally:
             runner.record.close()
     return [row for result in results for row in _rows(result.row or {})]

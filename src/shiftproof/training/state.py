@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftproof.errors import RunError
+from shiftproof.errors import ModelError, RunError
+from shiftproof.models.weights import read_tensors
 from shiftproof.runs import write_atomically
 
 
@@ -61,11 +62,11 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 def load_state(path: Path, device: torch.device) -> dict[str, Any]:
     """Read a state; a file with anything but tensors and plain values in it is refused."""
     try:
-        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-    except (OSError, RuntimeError, EOFError) as error:
+        state: dict[str, Any] = read_tensors(path, device=device)
+    except ModelError as error:
         raise RunError(
             f"The checkpoint {path.name!r} is gone or cannot be read.",
-            reason=str(error).splitlines()[0],
+            reason=error.facts["came"],
             instead=f"remove the folder {str(path.parent)!r}; the same command then begins anew",
         ) from error
     return state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from shiftproof.data import TextSet
 from shiftproof.errors import DataError
-from shiftproof.models.networks.text_cnn import TextCNN, make_vocabulary
-from shiftproof.models.texts import parts
+from shiftproof.models.networks.text_cnn import TextCNN, make_vocabulary, padded
 
 BETAS, EPSILON = (0.9, 0.98), 1e-6
 
@@ -26,7 +25,7 @@ def train_text_cnn(
     lr: float = 1e-3,
     weight_decay: float = 0.0,
     label_noise: float = 0.0,
-    vocabulary: int = 20_000,
+    vocabulary: int | Sequence[str] = 20_000,
     seed: int = 0,
     device: str = "cpu",
     watch: Callable[[int, float], None] | None = None,
@@ -36,7 +35,8 @@ def train_text_cnn(
 
     Training ends after some `epochs`, or as soon as the mean cross entropy of one is below `until`. The optimiser is
     Adam with the paper's moments; the learning rate falls with the inverse square root of the steps. `label_noise` is
-    the share of labels drawn at random. `network` are settings of `TextCNN`. `watch(epoch, loss)` hears of progress.
+    the share of labels drawn at random. The `vocabulary` is as many of the texts' most frequent words, or a list that
+    `make_vocabulary` made. `network` are settings of `TextCNN`. `watch(epoch, loss)` hears of progress.
 
     >>> from shiftproof import load_data
     >>> data = load_data((["good film", "bad film"] * 8, ["good", "bad"] * 8))
@@ -50,38 +50,37 @@ def train_text_cnn(
     labels = _noisy(data.labels, len(data.classes), label_noise, generator)
     with torch.random.fork_rng([device] if device.startswith("cuda") else []):
         torch.manual_seed(seed)
-        words = make_vocabulary(data.texts, vocabulary)
+        words = make_vocabulary(data.texts, vocabulary) if isinstance(vocabulary, int) else vocabulary
         model = TextCNN(words, classes=len(data.classes), pairs=data.pairs, **network).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=BETAS, eps=EPSILON, weight_decay=weight_decay)
-        texts = data.texts
-        steps_per_epoch = -(-len(texts) // batch_size)
+        rows = model.numbers(data.texts)
+        steps_per_epoch = -(-len(rows) // batch_size)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + step / steps_per_epoch) ** -0.5)
         for epoch in range(epochs):
             total = 0.0
-            for places in _batches(data, batch_size, generator):
-                target = labels[places].to(device)
-                loss = F.cross_entropy(model([texts[place] for place in places]), target)
+            for places in _batches([len(row) for row in rows], batch_size, generator):
+                numbers = padded([rows[place] for place in places])
+                loss = F.cross_entropy(model.classify(numbers.to(device)), labels[places].to(device))
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 schedule.step()
                 total += float(loss.detach()) * len(places)
             if watch is not None:
-                watch(epoch + 1, total / len(texts))
-            if total / len(texts) < until:
+                watch(epoch + 1, total / len(rows))
+            if total / len(rows) < until:
                 break
     return model.eval()
 
 
-def _batches(data: TextSet, size: int, generator: torch.Generator) -> list[list[int]]:
+def _batches(lengths: Sequence[int], size: int, generator: torch.Generator) -> list[list[int]]:
     """Return batches of places in random order, of texts of similar length: little is padded."""
-    order: list[int] = torch.randperm(len(data), generator=generator).tolist()
-    texts = data.texts
+    order: list[int] = torch.randperm(len(lengths), generator=generator).tolist()
     pool = 20 * size
     near = [
         place
         for start in range(0, len(order), pool)
-        for place in sorted(order[start : start + pool], key=lambda place: sum(map(len, parts(texts[place]))))
+        for place in sorted(order[start : start + pool], key=lengths.__getitem__)
     ]
     batches = [near[start : start + size] for start in range(0, len(near), size)]
     return [batches[number] for number in torch.randperm(len(batches), generator=generator).tolist()]

@@ -32,6 +32,20 @@ def test_a_text_is_answered_alike_alone_and_among_longer_ones(depth):
     assert torch.allclose(together, alone, atol=1e-6)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_folded_it_answers_the_same(depth):
+    model = network(depth=depth)
+    numbers = model.encode(TEXTS)
+    assert torch.allclose(model.folded()(numbers), model.classify(numbers), atol=1e-6)
+    assert torch.allclose(model.folded()(numbers.int()), model.classify(numbers), atol=1e-6)
+
+
+def test_embeddings_begin_at_length_one():
+    weights = TextCNN([*SPECIAL, *map(str, range(300))], embedding=64, width=4, hidden=4).embedding.weight
+    assert weights[0].abs().max() == 0
+    assert weights[1:].norm(dim=1).mean().item() == pytest.approx(1, abs=0.02)
+
+
 def test_the_order_of_words_counts():
     model = network()
     assert not torch.allclose(logits(model, ["a good film bad dull"]), logits(model, ["dull good a bad film"]))

@@ -68,6 +68,23 @@ def test_ssmba_samples_what_the_model_says(tmp_path):
     assert stats.chisquare([drawn[int(word)] for word in words], expected[words]).pvalue > 1e-6
 
 
+def test_scores_of_chosen_places_are_those_of_the_whole(tmp_path):
+    import torch
+
+    from shiftproof.shifts.text.ssmba import Corrupted, load_masked_model
+
+    language_models.bert(tmp_path, "BertForMaskedLM")
+    language = load_masked_model(str(tmp_path), "cpu")
+    tokens = np.random.default_rng(0).integers(5, 20, (3, 8))
+    chosen = [Corrupted(row, places) for row, places in zip(tokens, ([1, 3], [2], [4, 5, 6]), strict=True)]
+    with torch.no_grad():
+        whole = language.network(input_ids=torch.from_numpy(tokens)).logits
+    assert torch.allclose(language.scores(chosen), whole[[0, 0, 1, 2, 2, 2], [1, 3, 2, 4, 5, 6]], atol=1e-6)
+    # Where a model does not tell which layer is its last, all scores are computed, and the same ones are picked.
+    language.network.get_output_embeddings = lambda: None
+    assert torch.allclose(language.scores(chosen), whole[[0, 0, 1, 2, 2, 2], [1, 3, 2, 4, 5, 6]], atol=1e-6)
+
+
 def test_back_translation_keeps_the_contract(tmp_path):
     for name in ("there", "back"):
         language_models.translator(tmp_path / name)

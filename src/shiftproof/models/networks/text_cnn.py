@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ from shiftproof.errors import DataError, ModelError
 from shiftproof.models.texts import Text, parts
 from shiftproof.models.weights import load_weights
 from shiftproof.runs import write_atomically
+from shiftproof.runs.files import read_json
 
 NAME = "text_cnn"
 KERNELS = (3, 4, 5)
@@ -80,6 +81,9 @@ class TextCNN(nn.Module):
         self.max_length = max_length
         self._numbers = {word: number for number, word in enumerate(self.vocabulary)}
         self.embedding = nn.Embedding(len(self.vocabulary), embedding, padding_idx=0)
+        # Vectors of length 1: from PyTorch's, of length sqrt(embedding), networks learn slower and generalise worse.
+        with torch.no_grad():
+            self.embedding.weight.mul_(embedding**-0.5)
         self.stacks = nn.ModuleList(_Stack(embedding, width, depth, kernel) for kernel in KERNELS)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Sequential(
@@ -94,10 +98,11 @@ class TextCNN(nn.Module):
 
     def encode(self, texts: Sequence[Text]) -> Tensor:
         """Return the numbers of the words of every text, [N, longest] int64, padded with 0."""
-        rows = [self._numbered(text)[: self.max_length] for text in texts]
-        longest = max([max(KERNELS), *map(len, rows)])
-        padded = [row + [0] * (longest - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.int64, device=self.embedding.weight.device).view(len(rows), longest)
+        return padded(self.numbers(texts)).to(self.embedding.weight.device)
+
+    def numbers(self, texts: Sequence[Text]) -> list[list[int]]:
+        """Return the numbers of the words that are read of every text."""
+        return [self._numbered(text)[: self.max_length] for text in texts]
 
     def classify(self, numbers: Tensor) -> Tensor:
         """Return logits of encoded texts; how far they are padded makes no difference."""
@@ -106,6 +111,30 @@ class TextCNN(nn.Module):
         pooled = [stack(embedded, there) for stack in self.stacks]
         logits: Tensor = self.head(torch.cat(pooled, dim=1))
         return logits
+
+    def folded(self) -> Callable[[Tensor], Tensor]:
+        """Return `classify` for networks that are not trained any more, with the first convolutions folded into tables.
+
+        A convolution of embedded words is a sum of what each word contributes at each place of the kernel. Looking that
+        up is several times faster than computing it, once a network has seen more words than its vocabulary has.
+        """
+        weights = self.embedding.weight.detach()
+        stacks = cast("list[_Stack]", list(self.stacks))
+        tables = [torch.cat([weights @ part.T for part in stack.first.weight.detach().unbind(2)]) for stack in stacks]
+
+        @torch.no_grad()
+        def classify(numbers: Tensor) -> Tensor:
+            there = (numbers != 0)[:, None]
+            pooled = []
+            for stack, table in zip(stacks, tables, strict=True):
+                windows = F.pad(numbers, stack.around).unfold(1, stack.kernel, 1)
+                places = windows + len(weights) * torch.arange(stack.kernel, device=numbers.device)
+                summed = F.embedding_bag(places.flatten(0, 1), table, mode="sum").view(*numbers.shape, -1)
+                pooled.append(stack.rest((summed + cast(Tensor, stack.first.bias)).transpose(1, 2), there))
+            logits: Tensor = self.head(torch.cat(pooled, dim=1))
+            return logits
+
+        return classify
 
     def lengths(self, texts: Sequence[Text]) -> list[int]:
         """Return how many words each text has."""
@@ -125,10 +154,10 @@ class TextCNN(nn.Module):
     @classmethod
     def load(cls, folder: str | Path) -> TextCNN:
         """Return the network that `save` wrote, in evaluation mode."""
-        about = json.loads((Path(folder) / "model.json").read_text("utf-8"))
         try:
+            about = read_json(Path(folder) / "model.json")
             made = cls(about["vocabulary"], **about["settings"])
-        except (KeyError, TypeError) as error:
+        except Exception as error:  # settings that no network can have fail in any way there is
             raise ModelError(
                 f"Cannot read how the text network in {str(folder)!r} was built.",
                 expected="settings and a vocabulary in model.json",
@@ -155,13 +184,29 @@ class _Stack(nn.Module):
 
     def __init__(self, channels: int, width: int, depth: int, kernel: int) -> None:
         super().__init__()
+        self.kernel = kernel
         # After a word an even kernel sees one more than before it.
         self.around = ((kernel - 1) // 2, kernel // 2)
         ins = [channels, *[width] * (depth - 1)]
         self.layers = nn.ModuleList(nn.Conv1d(size, width, kernel) for size in ins)
 
+    @property
+    def first(self) -> nn.Conv1d:
+        """The convolution of the embedded words."""
+        return cast(nn.Conv1d, self.layers[0])
+
     def forward(self, found: Tensor, there: Tensor) -> Tensor:
         """Return [N, width] for values [N, channels, words], of which some words are there, [N, 1, words]."""
-        for layer in self.layers:
-            found = torch.relu(layer(F.pad(found * there, self.around)))
-        return (found * there).amax(2)
+        return self.rest(self.first(F.pad(found * there, self.around)), there)
+
+    def rest(self, found: Tensor, there: Tensor) -> Tensor:
+        """Return [N, width] for what the first convolution gives, [N, width, words]."""
+        for layer in self.layers[1:]:
+            found = layer(F.pad(torch.relu(found) * there, self.around))
+        return (torch.relu(found) * there).amax(2)
+
+
+def padded(rows: Sequence[list[int]]) -> Tensor:
+    """Return numbers of words as [N, longest] int64, padded with 0, at least as long as the longest kernel."""
+    longest = max([max(KERNELS), *map(len, rows)])
+    return torch.tensor([row + [0] * (longest - len(row)) for row in rows], dtype=torch.int64).view(len(rows), longest)

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.runs.files import expand
 
 Lexicon = Mapping[str, tuple[str, ...]]
 """Word -> its synonyms, sorted."""
@@ -24,7 +25,7 @@ def synonyms(wordnet: str | None = None) -> Lexicon:
     >>> synonyms()["film"]
     ('movie', 'picture')
     """
-    return _of_groups(_built_in() if wordnet is None else _wordnet(Path(wordnet).expanduser()))
+    return _of_groups(_built_in() if wordnet is None else _wordnet(expand(wordnet)))
 
 
 @lru_cache(maxsize=4)
@@ -34,9 +35,11 @@ def common_words(path: str | None = None) -> tuple[str, ...]:
         table = tomllib.loads((files(__package__) / "synonyms.toml").read_text("utf-8"))
         return tuple(dict.fromkeys(" ".join([*table["groups"], table["others"]]).split()))
     try:
-        found = tuple(dict.fromkeys(Path(path).expanduser().read_text("utf-8").split()))
+        found = tuple(dict.fromkeys(expand(path).read_text("utf-8").split()))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"Cannot read the vocabulary {path!r}.", came=str(error)) from error
+        raise ConfigurationError(
+            f"Cannot read the vocabulary {path!r}.", expected="a text file in UTF-8", came=str(error)
+        ) from error
     if not found:
         raise ConfigurationError(f"The vocabulary {path!r} is empty.", expected="words separated by white space")
     return found
@@ -59,14 +62,21 @@ def _wordnet(folder: Path) -> Iterable[tuple[str, ...]]:
             expected="the files data.noun, data.verb, data.adj and data.adv of WordNet 3.0",
         )
     for path in paths:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("  "):  # the licence
-                    continue
-                fields = line.split()
-                count = int(fields[3], 16)
-                words = fields[4 : 4 + 2 * count : 2]
-                yield tuple(word.partition("(")[0].replace("_", " ") for word in words)
+        try:
+            with path.open(encoding="utf-8") as file:
+                yield from (_synset(line) for line in file if not line.startswith("  "))  # as the licence does
+        except (OSError, ValueError, IndexError) as error:
+            raise ConfigurationError(
+                f"{str(path)!r} is not WordNet's.",
+                expected=f"the file {path.name} of WordNet 3.0",
+                came=f"{type(error).__name__}: {error}",
+            ) from error
+
+
+def _synset(line: str) -> tuple[str, ...]:
+    fields = line.split()
+    count = int(fields[3], 16)
+    return tuple(word.partition("(")[0].replace("_", " ") for word in fields[4 : 4 + 2 * count : 2])
 
 
 def _of_groups(groups: Iterable[tuple[str, ...]]) -> Lexicon:

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.models.huggingface import import_transformers, load_part, longest
+from shiftproof.models.huggingface import import_transformers, load_network, load_tokenizer, longest
 from shiftproof.shifts.text.base import TextShift, some
 
 MASKED, REPLACED = 0.8, 0.1
@@ -119,18 +120,33 @@ class MaskedModel(NamedTuple):
         """Return tokens in which every corrupted place is sampled anew; all texts have one length."""
         if not corrupted:
             return []
-        batch = torch.from_numpy(np.stack([one.tokens for one in corrupted])).to(self.device)
-        with torch.no_grad():
-            scores = self.network(input_ids=batch, attention_mask=torch.ones_like(batch)).logits.double()
-        scores[..., sorted(self.special)] = -torch.inf  # marks are not words
+        marks = torch.tensor(sorted(self.special), device=self.device)  # which are not words
+        likely = self.scores(corrupted).double().index_fill_(1, marks, -torch.inf).softmax(1)
+        levels = iter(likely.cumsum(1).cpu().numpy())
         filled = []
-        for row, (one, rng) in enumerate(zip(corrupted, generators, strict=True)):
+        for one, rng in zip(corrupted, generators, strict=True):
             tokens = one.tokens.copy()
-            below = scores[row, one.places].softmax(1).cumsum(1).cpu().numpy()
-            for place, levels in zip(one.places, below, strict=True):
-                tokens[place] = min(int(np.searchsorted(levels, rng.random() * levels[-1], "right")), len(levels) - 1)
+            for place in one.places:
+                below = next(levels)
+                tokens[place] = min(int(np.searchsorted(below, rng.random() * below[-1], "right")), len(below) - 1)
             filled.append(tokens)
         return filled
+
+    def scores(self, corrupted: Sequence[Corrupted]) -> Tensor:
+        """Return what the model says of every corrupted place, text by text, [places, vocabulary]."""
+        batch = torch.from_numpy(np.stack([one.tokens for one in corrupted])).to(self.device)
+        rows = torch.tensor([row for row, one in enumerate(corrupted) for _ in one.places], device=self.device)
+        columns = torch.tensor([place for one in corrupted for place in one.places], device=self.device)
+        # Scores of every word take most of the time and memory: the last layer sees the places asked for, no others.
+        last = self.network.get_output_embeddings()
+        hook = None if last is None else last.register_forward_pre_hook(lambda _, found: (found[0][rows, columns],))
+        try:
+            with torch.no_grad():
+                found: Tensor = self.network(input_ids=batch, attention_mask=torch.ones_like(batch)).logits
+        finally:
+            if hook is not None:
+                hook.remove()
+        return found if found.dim() == 2 else found[rows, columns]  # models that do not use that layer
 
     def decode(self, tokens: Tokens) -> str:
         """Return the text of tokens."""
@@ -142,8 +158,8 @@ class MaskedModel(NamedTuple):
 def load_masked_model(folder: str, device: str) -> MaskedModel:
     """Return the masked language model in a folder, on a device."""
     transformers = import_transformers()
-    network = load_part(transformers.AutoModelForMaskedLM, folder, "masked language model").to(device)
-    tokenizer = load_part(transformers.AutoTokenizer, folder, "tokenizer")
+    network = load_network(transformers.AutoModelForMaskedLM, folder, "masked language model").to(device)
+    tokenizer = load_tokenizer(folder)
     if tokenizer.mask_token_id is None:
         raise ConfigurationError(f"The tokenizer in {folder!r} has no mask token.", expected="a masked language model")
     special = frozenset(tokenizer.all_special_ids)

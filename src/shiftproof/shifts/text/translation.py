@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.models.huggingface import import_transformers, load_part, longest
+from shiftproof.models.huggingface import import_transformers, load_network, load_tokenizer, longest
 from shiftproof.shifts.text.base import TextShift
 
 
@@ -71,6 +71,6 @@ class Translator(NamedTuple):
 def load_translator(folder: str, device: str) -> Translator:
     """Return the translation model in a folder, on a device."""
     transformers = import_transformers()
-    network = load_part(transformers.AutoModelForSeq2SeqLM, folder, "translation model").to(device)
-    tokenizer = load_part(transformers.AutoTokenizer, folder, "tokenizer")
+    network = load_network(transformers.AutoModelForSeq2SeqLM, folder, "translation model").to(device)
+    tokenizer = load_tokenizer(folder)
     return Translator(network, tokenizer, longest(network, tokenizer), device)

@@ -13,6 +13,7 @@ from shiftproof.data import TextSet
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import Json, Result, write_atomically
+from shiftproof.runs.files import read_json
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.text.base import TextShift
 from shiftproof.version import __version__
@@ -105,9 +106,8 @@ def file_name(shift: Shift) -> str:
 
 
 def _manifest(out: Path) -> Mapping[str, Json]:
-    path = out / "manifest.json"
     try:
-        found: dict[str, Json] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except ValueError:
+        found = read_json(out / "manifest.json")
+    except (OSError, ValueError):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,53 @@
+"""An executor by its name, as it stands on a command line: `inline`, `processes`, `processes:4`, `ray:16`."""
+
+from __future__ import annotations
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.registry import unknown
+from shiftproof.runs.executors import Executor, Inline, Processes
+
+EXECUTORS = ("inline", "processes", "ray")
+
+
+def choose_executor(
+    executor: str | Executor = "inline",
+    workers: int | None = None,
+    *,
+    device: str = "cpu",
+    address: str | None = None,
+    gpus_per_worker: float | None = None,
+) -> Executor:
+    """Return the executor of a name with its number of workers, or the one that was given.
+
+    `device` is what the cells compute on: with `processes` and `ray`, a worker for each GPU or core is the default.
+    `address` of a cluster and `gpus_per_worker`, which may be a fraction, are for `ray`.
+
+    >>> choose_executor("processes:4")
+    Processes(count=4, device='cpu')
+    """
+    if not isinstance(executor, str):
+        return executor
+    name, colon, text = executor.partition(":")
+    if name not in EXECUTORS:
+        raise unknown("executor", name, EXECUTORS)
+    if colon:
+        if name == "inline" or not text.isdecimal() or workers not in (None, int(text)):
+            raise ConfigurationError(
+                f"This is no executor: {executor!r}.",
+                expected="inline, processes, ray, or one of the last two with a number of workers, as in processes:4",
+                came=executor if workers is None else f"{executor} and {workers} workers",
+            )
+        workers = int(text)
+    if name != "ray" and (address is not None or gpus_per_worker is not None):
+        raise ConfigurationError(
+            "An address and a share of a GPU are for the ray executor.", came=f"the {name} executor", instead="ray"
+        )
+    if name == "inline":
+        return Inline()
+    if name == "processes":
+        return Processes(workers, device)
+    from shiftproof.runs.ray import Ray, check_installed
+
+    check_installed()
+    share = gpus_per_worker if gpus_per_worker is not None else float(device.startswith("cuda"))
+    return Ray(workers, address=address, gpus_per_worker=share)

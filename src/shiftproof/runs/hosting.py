@@ -1,0 +1,110 @@
+"""What happens where cells run: the setup is unpacked and called once, and cells are measured, whatever they raise."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, cast
+
+from shiftproof.errors import ConfigurationError, RunError, ShiftproofError
+from shiftproof.runs.plan import Cell, Result, Row, canonical
+from shiftproof.version import __version__
+
+
+class Worker(Protocol):
+    """What measures cells."""
+
+    def measure(self, cell: Cell) -> Row:
+        """Return the numbers of a cell."""
+
+
+Setup: TypeAlias = Callable[[], Worker]
+
+
+def measure(worker: Worker, cell: Cell) -> Result:
+    """Return the result of a cell; what it raises is its result too."""
+    start = time.perf_counter()
+    try:
+        row, error = worker.measure(cell), None
+        canonical(row)  # what cannot be stored, such as NaN, is this cell's failure and nobody else's
+    except ShiftproofError as problem:
+        row, error = None, str(problem)
+    except Exception:  # one cell's failure must not cost the others; its trace is kept with it
+        row, error = None, traceback.format_exc()
+    return Result(cell, row, error, time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A setup on its way to another process: as bytes, so that it is not unpacked before that process is ready."""
+
+    version: str
+    content: bytes
+
+
+def pack(setup: Setup, dumps: Callable[[Setup], bytes] = pickle.dumps) -> Packed:
+    """Return a setup that can be sent to another process with the same version installed."""
+    try:
+        return Packed(__version__, dumps(setup))
+    except Exception as error:
+        raise ConfigurationError(
+            "The model or data cannot be sent to worker processes.",
+            reason=str(error),
+            instead="give them as text (a path or a name), which each process loads, or use the inline executor",
+        ) from error
+
+
+class Host:
+    """The worker of one process, with so many threads for arithmetic.
+
+    An error in the setup is kept for the driver, who hears of it with the first cell: it stops all cells alike.
+    """
+
+    def __init__(self, packed: Packed, threads: int) -> None:
+        self._worker: Worker | None = None
+        self._problem: ShiftproofError | None = None
+        try:
+            self._worker = _unpack(packed, threads)()
+        except ShiftproofError as error:
+            self._problem = error
+        except Exception as error:
+            self._problem = RunError(
+                "A worker process could not be set up.", reason=f"{type(error).__name__}: {error}", trace=_trace(error)
+            )
+
+    def measure(self, cell: Cell) -> Result:
+        """Measure a cell, or raise what stopped the setup."""
+        if self._problem is not None:
+            raise self._problem
+        return measure(cast(Worker, self._worker), cell)
+
+
+def _unpack(packed: Packed, threads: int) -> Setup:
+    if packed.version != __version__:
+        raise ConfigurationError(
+            "A worker has another version of shiftproof than the driver.",
+            expected=packed.version,
+            came=__version__,
+            instead="install the same version on every node",
+        )
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # what is loaded from here on, torch among them, goes by it
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(threads)
+    return cast(Setup, pickle.loads(packed.content))  # from the driver, through a pipe; never from a file
+
+
+def _trace(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}"
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

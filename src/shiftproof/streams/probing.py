@@ -1,0 +1,110 @@
+"""The worker of a calibration: how many images a model gets right under a shift."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any, cast
+
+import torch
+
+from shiftproof import shifts
+from shiftproof.data import ImageSet, load_images
+from shiftproof.errors import DataError
+from shiftproof.keyed import Keyed, key_of
+from shiftproof.models import BatchFitter, Model, load_model, logits
+from shiftproof.runs import Cell, Row
+from shiftproof.shifts.crop import FlipCrop
+from shiftproof.streams.balancing import balanced_order
+from shiftproof.streams.ccc import default_crop
+from shiftproof.streams.pool import HELD, Pool
+from shiftproof.streams.stream import images_at_a_time
+
+WHOLE = "whole"
+"""Images as they are."""
+CLEAN = "clean"
+"""Images cropped and mirrored, under no shift."""
+
+LEAST = 32
+"""Images in a batch, at least: a model's own work fills a device with few of them."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Measures shifts on images drawn for each of them; it can be sent to worker processes, which load their own.
+
+    Every shift has its own order of the images, classes in their shares: errors by the luck of the draw are then
+    independent from shift to shift, and a fit over many shifts evens them out. As in a stream, images are cropped and
+    mirrored. Of a set that does not fit in memory, as many images as do are used.
+    """
+
+    model: Any
+    data: Any
+    seed: int
+    crop: float | None
+    device: str
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> Probe:
+        """Be the worker."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what was loaded."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "whole", "pool", "fit")}
+
+    @cached_property
+    def loaded(self) -> Model:
+        """The model."""
+        return load_model(self.model, device=self.device, **self.model_options)
+
+    @cached_property
+    def whole(self) -> ImageSet:
+        """All images."""
+        found = load_images(self.data, **self.data_options)
+        if found.labels is None:
+            raise DataError(
+                "A calibration measures accuracy, and the images have no labels.",
+                expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
+            )
+        return found
+
+    @property
+    def area(self) -> float:
+        """The least area of a crop."""
+        return default_crop(self.whole) if self.crop is None else self.crop
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The images that shifts are measured on."""
+        device = torch.device(self.device)
+        each = prod(self.whole.shape) * self.whole.source.value_bytes
+        return Pool(self.whole.take(max(1, HELD.get(device.type, 0) // each), seed=self.seed), device)
+
+    @cached_property
+    def fit(self) -> BatchFitter:
+        """What keeps batches within memory."""
+        return BatchFitter(max(LEAST, images_at_a_time(self.whole.shape, self.pool.device)))
+
+    def measure(self, cell: Cell) -> Row:
+        """Count the right answers under a shift, to the images from `start` to `stop` in the shift's own order."""
+        return self.fit(lambda size: self._count(cell, size))
+
+    def _count(self, cell: Cell, size: int) -> Row:
+        label, start, stop = cast("tuple[str, int, int]", (cell["shift"], cell["start"], cell["stop"]))
+        labels, keys = cast(torch.Tensor, self.pool.data.labels), self.pool.data.keys
+        chosen = balanced_order(Keyed(self.seed, [key_of(label)]).fork("calibration"), labels)[start:stop]
+        right = classes = 0
+        for low in range(0, len(chosen), size):
+            rows = chosen[low : low + size]
+            images, named = self.pool.images(rows), keys[rows].to(self.pool.device)
+            if label != WHOLE:
+                images = FlipCrop(smallest=self.area)(images, named, seed=self.seed)
+            if label not in (WHOLE, CLEAN):
+                images = shifts.parse(label)(images, named, seed=self.seed)
+            answers = logits(self.loaded, images)
+            right, classes = right + int((answers.argmax(1) == labels[rows]).sum()), answers.shape[1]
+        return {"right": right, "classes": classes}

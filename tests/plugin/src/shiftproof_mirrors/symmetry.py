@@ -1,0 +1,44 @@
+"""A section of the audit: whether an image and its mirror image get the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.sections.measuring import rows
+from shiftproof.audits.view import Sentence, View
+from shiftproof.measures import Accuracy
+from shiftproof.models import logits
+from shiftproof.runs import Cell, Result, Row
+
+
+class Symmetry(Section):
+    """How often an image and its mirror image get the same answer."""
+
+    name = "symmetry"
+    title = "In the mirror"
+    question = "Does the model give an image and its mirror image the same answer?"
+
+    def plan(self, scope: Scope) -> Iterator[Cell]:
+        """Plan a cell per slice of the images."""
+        for start, stop in scope.slices():
+            yield Cell("symmetry", start=start, stop=stop)
+
+    def measure(self, cell: Cell, subject: Subject) -> Row:
+        """Count the images whose mirror image gets the same answer."""
+        chosen = subject.data.subset(range(cast(int, cell["start"]), cast(int, cell["stop"])))
+        same = 0
+        for batch in chosen.batches(subject.batch_size, device=subject.device):
+            one, other = (logits(subject.model, images).argmax(1) for images in (batch.images, batch.images.flip(-1)))
+            same += int((one == other).sum())
+        return {"same": same, "images": len(chosen)}
+
+    def view(self, results: Sequence[Result]) -> View:
+        """Tell how often the answers agree."""
+        found = [row for _, row in rows(results, self.name)]
+        if not found:
+            return View(self.name, self.title, self.question, notes=("Nothing was measured.",))
+        agreed = Accuracy.sum(Accuracy(cast(int, row["same"]), cast(int, row["images"])) for row in found)
+        said = f"It gives {100 * agreed.value:.1f}% of images and their mirror images the same answer."
+        return View(self.name, self.title, self.question, verdict=(Sentence(said),), numbers={"symmetry": agreed.value})
