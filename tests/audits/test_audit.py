@@ -19,7 +19,13 @@ import shiftproof
 from shiftproof import shifts
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 
-SMALL: dict[str, Any] = {"images": 60, "shifts": ["contrast", "gaussian_noise"], "severities": [2.5, 5]}
+SMALL: dict[str, Any] = {
+    "images": 60,
+    "shifts": ["contrast", "gaussian_noise"],
+    "severities": [2.5, 5],
+    "sections": ["clean", "corruptions", "spectrum", "adaptation"],  # all of them: tests/runs/test_survival.py
+    "methods": ["bn", "tent"],
+}
 
 
 def without_times(folder: Path) -> str:

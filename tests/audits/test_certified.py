@@ -42,7 +42,7 @@ def test_certified_tells_the_share_that_is_stable():
     figure, table = view.blocks
     assert isinstance(figure, Figure)
     assert isinstance(table, Table)
-    assert [trace["name"] for trace in figure.plot["data"]] == ["clean", "fog@3"]
+    assert [trace["name"] for trace in figure.plot["data"]] == ["clean", "fog 3"]
     assert figure.plot["data"][0]["y"][0] == 75
     assert len(table.rows) == 4
     json.dumps(figure.plot, allow_nan=False)
@@ -94,9 +94,9 @@ def test_certified_takes_fog_and_a_blur():
     assert labels == {"clean", "fog@3", "defocus_blur@3"}
 
 
-def tallied(task, label, right, side=32, step=16):
-    row = {"images": 10, "right": right, "confidence": 0.5, "hits": ""}
-    return Result(Cell(task, shift=label, images=10, seed=0, side=side, step=step), row, None, 1.0)
+def tallied(task, label, right, side=32, step=16, images=10):
+    row = {"images": images, "right": right, "confidence": 0.5, "hits": ""}
+    return Result(Cell(task, shift=label, images=images, seed=0, side=side, step=step), row, None, 1.0)
 
 
 def test_spectrum_tells_the_weakest_band():
@@ -121,6 +121,20 @@ def test_spectrum_tells_the_weakest_band():
     assert bars.table.rows == (("gaussian noise", 0.1, 0.3, 0.6),)
     for block in (heat, sets, bars):
         json.dumps(block.plot, allow_nan=False)
+
+
+def test_one_frequency_that_stands_out_is_named():
+    waves = {(i, j): 38 for i in (-8, 0, 8) for j in (0, 8, 16)}
+    for right, stands_out in ((4, True), (36, False)):  # 36 of 40 is chance
+        found = [
+            tallied(
+                "spectrum.wave", f"fourier_basis[i={i},j={j}]", right if (i, j) == (8, 8) else each, step=8, images=40
+            )
+            for (i, j), each in waves.items()
+        ]
+        said = section("spectrum").view(found).verdict[0]
+        assert ("a wave of 8 cycles across and 8 down leaves 10.0% right" in said.text) == stands_out
+        assert (said.level == "bad") == stands_out
 
 
 def test_an_even_model_is_not_called_sensitive():

@@ -119,12 +119,12 @@ def test_the_verdict_names_who_falls_and_who_stays():
     )
     (said,) = view.verdict
     assert "tent falls below the unadapted model after" in said.text
-    assert "rdumb stays 8.0 points above it" in said.text
+    assert "rdumb stays 8.0 points (8.0 to 8.0) above it" in said.text
     assert said.level == "watch"
     assert view.numbers["endurance.collapsed"] == 1
     assert view.numbers["endurance.rdumb"] == pytest.approx(0.08)
     steady = section("endurance").view([result("source", *[50] * 100), result("rdumb", *[58] * 100)])
-    assert steady.verdict[0].level == "good"
+    assert steady.verdict[0].level == "plain"
 
 
 def test_the_figure_has_a_line_per_method_and_a_cross_per_collapse():

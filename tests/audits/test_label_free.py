@@ -54,9 +54,9 @@ def test_a_model_that_can_be_followed_is_told_so():
 
 def test_a_model_that_cannot_is_told_so_too():
     view = section("label_free").view(results({"fog@1": 0.6, "fog@5": 0.3}, wrong=0.2))
-    assert "20.0 points off" in view.verdict[0].text
+    assert "20.0 points (20.0 to 20.0) off" in view.verdict[0].text
     assert view.verdict[0].level == "bad"
-    assert "drop=0.40" in view.notes[-1]
+    assert "drop=0.40" in view.actions[0].code
 
 
 def test_lines_are_never_drawn_through_tested_shifts():

@@ -114,7 +114,7 @@ def test_the_view_tells_what_distances_predict_and_draws_the_map(results):
     view = section("adaptation").view(results)
     titles = [block.title for block in view.blocks]
     assert any("predicts the error to within" in title for title in titles)
-    assert "Which corruptions look alike to the model" in titles
+    assert any("look most alike" in title for title in titles)
     assert 0 <= view.numbers["distance_prediction_error"] < 1
 
 

@@ -15,7 +15,7 @@ from plotly.colors import sample_colorscale
 
 from shiftproof.audits import report
 from shiftproof.audits.report import charts, formatting, heat
-from shiftproof.audits.view import Column, Figure, Gallery, Masthead, Picture, Sentence, Table, Tile, View
+from shiftproof.audits.view import Action, Column, Figure, Gallery, Masthead, Picture, Sentence, Table, Tile, View
 from shiftproof.errors import DataError
 from tests.audits.sample_views import masthead, png, scene, views
 
@@ -86,7 +86,11 @@ class TestPage:
         assert all("open" in attributes for tag, attributes in page.found if tag == "details")
 
     def test_says_everything_the_views_say(self, page: Elements) -> None:
-        said = [text for view in views() for text in (view.title, view.question, *view.notes)]
+        said = [
+            text
+            for view in views()
+            for text in (view.title, view.question, *(part for note in view.notes for part in note.split("`")))
+        ]
         said += [sentence.text for view in views() for sentence in view.verdict]
         said += [
             text
@@ -95,6 +99,16 @@ class TestPage:
             for text in (tile.title, tile.value, tile.interval, tile.rule)
         ]
         said += [text for view in views() for block in view.blocks for text in (block.title, block.caption)]
+        said += [
+            text for view in views() for action in view.actions for text in (action.title, action.why, action.code)
+        ]
+        said += [
+            picture.caption
+            for view in views()
+            for block in view.blocks
+            if isinstance(block, Table)
+            for picture in block.pictures.values()
+        ]
         said += [*masthead().facts.values(), *masthead().method.values(), masthead().command, *masthead().failures]
         assert [text for text in said if text not in page.text] == []
 
@@ -120,6 +134,27 @@ class TestPage:
         assert list(path.parent.iterdir()) == [path]
 
 
+def test_code_in_a_note_is_set_as_code(html: str) -> None:
+    assert "<code>shiftproof list shifts</code> names all corruptions" in html
+
+
+class TestNext:
+    def test_actions_come_by_what_they_win_with_their_evidence(self, page: Elements) -> None:
+        titles = re.findall(r"(Normalise with batch statistics|Train with AugMix|Watch it)\n", page.text)
+        assert titles == ["Normalise with batch statistics", "Train with AugMix", "Watch it"]
+        assert "measured: +18.0 points on average\n" in page.text
+        assert "at most 9.5 points on average under corruption\n" in page.text
+        assert page.values("href").count("#endurance") >= 4
+
+    def test_there_is_no_section_without_actions(self) -> None:
+        assert 'id="next"' not in report.render(Masthead("model", "data"), [View("clean", "Clean")])
+
+    def test_times_are_beside_those_expected(self) -> None:
+        table = formatting.time_table({"clean": (2.5, 3.1), "worst_case": (None, 38.0)})
+        assert table.rows == (("clean", 2.5, 3.1), ("worst case", None, 38.0))
+        assert formatting.time_table({"clean": (None, 3.1)}).rows == (("clean", 3.1),)
+
+
 class TestHostileText:
     """What users name their classes, models and files is shown, and never obeyed."""
 
@@ -131,17 +166,26 @@ class TestHostileText:
             (Sentence(HOSTILE, "bad"),),
             (Tile(HOSTILE, HOSTILE, HOSTILE, "good", HOSTILE),),
             (
-                Table(HOSTILE, (Column(HOSTILE),), ((HOSTILE,),), HOSTILE),
+                Table(
+                    HOSTILE,
+                    (Column(HOSTILE),),
+                    ((HOSTILE,),),
+                    HOSTILE,
+                    {(0, 0): Picture(png(scene(1)), HOSTILE, False)},
+                ),
                 Figure(HOSTILE, {"data": [{"name": HOSTILE, "x": [HOSTILE]}], "layout": {}}, EMPTY, HOSTILE),
                 Gallery(HOSTILE, (Picture(png(scene(0)), HOSTILE, True),), HOSTILE),
             ),
             (HOSTILE,),
+            actions=(Action(HOSTILE, HOSTILE, HOSTILE, 1.0, HOSTILE),),
         )
-        head = Masthead(HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, HOSTILE, {HOSTILE: HOSTILE}, (HOSTILE,))
+        head = Masthead(
+            HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, HOSTILE, {HOSTILE: HOSTILE}, (HOSTILE,), {HOSTILE: (1.0, 2.0)}
+        )
         html = report.render(head, [everywhere])
         page = Elements(html)
         assert HOSTILE not in html
-        assert page.text.count(HOSTILE) >= 20
+        assert page.text.count(HOSTILE) >= 28
         assert page.count("script") == 4  # the figure, the charts' template, the page's script and Plotly
         assert not any(script.startswith("alert") for script in page.scripts)
 

@@ -23,7 +23,7 @@ def results(clean, cells):
 def test_a_fragile_model_is_told_what_breaks_it_and_by_how_much():
     view = section("corruptions").view(results(90, {"fog@1": 80, "fog@5": 20, "contrast@1": 88, "contrast@5": 86}))
     said = " ".join(sentence.text for sentence in view.verdict)
-    assert "Breaks first under fog and contrast" in said
+    assert "Breaks first under fog:" in said  # contrast costs 3 points and is not blamed
     assert "from 90.0% clean to 20.0%" in said
     assert "(fog, severity 5)" in said
     assert view.verdict[0].level == "watch"

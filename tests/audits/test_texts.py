@@ -65,6 +65,7 @@ def test_its_report_speaks_of_texts_and_says_what_does_not_apply(audited):
     assert "What the model reads under" in page
     left_out = [name for name in SECTIONS if name not in ("clean", "corruptions", "label_free")]
     assert f"Sections that do not apply to texts: {', '.join(left_out)}." in page
+    assert "Synonyms for eda come from a built-in list" in page
     said = " ".join(
         text
         for view in audited.views

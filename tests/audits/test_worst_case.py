@@ -6,7 +6,8 @@ import torch
 
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope, Subject
-from shiftproof.audits.sections.worst_case import SIMILARITY, SIZES
+from shiftproof.audits.sections.worst_case import SIZES
+from shiftproof.audits.sections.worst_case_figures import SIMILARITY
 from shiftproof.audits.settings import make_settings
 from shiftproof.audits.view import Figure, Gallery, Table
 from shiftproof.models import BlackBox

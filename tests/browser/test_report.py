@@ -59,11 +59,11 @@ def test_draws_every_chart_when_it_comes_near_and_asks_for_nothing(visit: Opener
     opened = visit(sample)
     charts = opened.page.locator(".chart")
     expect(charts).to_have_count(len(FIGURES))
-    assert _marks(charts.last) == 0
+    assert marks(charts.last) == 0
     for chart in charts.all():
         chart.scroll_into_view_if_needed()
         expect(chart.locator(".modebar-btn")).to_have_count(1)  # no button sends the data anywhere
-        assert _marks(chart) > 0
+        assert marks(chart) > 0
     assert opened.errors == []
     assert opened.outside() == []
 
@@ -101,6 +101,32 @@ def test_tables_sort_by_any_column_with_mouse_or_keys(desk: Page) -> None:
     table.get_by_role("button", name="Corruption").click()
     assert _first_column(table) == sorted(name.replace("_", " ") for name in CORRUPTIONS)
     expect(table.locator("[aria-sort]")).to_have_count(1)
+
+
+def test_an_example_shows_while_its_cell_is_pointed_at_or_has_the_focus(desk: Page) -> None:
+    table = desk.locator("table.peeks")
+    table.scroll_into_view_if_needed()
+    peeks = table.locator(".peek:visible")
+    expect(peeks).to_have_count(0)
+    cell = table.locator("tbody tr").nth(4).locator("td").nth(3)
+    cell.hover()
+    expect(peeks).to_have_count(1)
+    expect(peeks).to_be_in_viewport(ratio=1)
+    expect(cell.locator(".peek img, .peek svg:not(.icon)")).to_be_visible()
+    desk.mouse.move(1, 1)
+    expect(peeks).to_have_count(0)
+    assert table.locator("td[tabindex='0']").count() == 1  # the whole table is one stop
+    table.locator("td[tabindex='0']").focus()
+    expect(peeks).to_be_in_viewport(ratio=1)
+    first = desk.evaluate("document.activeElement.textContent")
+    for key in ("ArrowDown", "ArrowRight", "ArrowUp", "ArrowLeft"):
+        before = desk.evaluate("document.activeElement.textContent")
+        desk.keyboard.press(key)
+        assert desk.evaluate("document.activeElement.textContent") != before
+    assert desk.evaluate("document.activeElement.textContent") == first
+    desk.locator("#measured").scroll_into_view_if_needed()
+    expect(peeks).to_have_count(0)  # it does not stay behind
+    desk.evaluate("document.activeElement.blur()")
 
 
 def test_focus_is_seen_wherever_it_goes(desk: Page) -> None:
@@ -144,7 +170,7 @@ def test_light_and_dark(night: Page) -> None:
 def test_paper_gets_every_chart_in_light(night: Page) -> None:
     night.evaluate("dispatchEvent(new Event('beforeprint'))")
     for chart in night.locator(".chart").all():
-        assert _marks(chart) > 0
+        assert marks(chart) > 0
         assert _width(chart) == 672
         expect(chart.locator(".xtick text").first).to_have_css("fill", LIGHT_MUTED)
     night.evaluate("dispatchEvent(new Event('afterprint'))")
@@ -162,6 +188,18 @@ def test_reads_without_scripts(visit: Opener, sample: Path) -> None:
         expect(picture.locator("img, svg:not(.icon)")).to_be_visible()
     for thing in page.locator(".chart, button").all():
         expect(thing).to_be_hidden()
+    cell = page.locator("table.peeks td[tabindex]").first
+    cell.hover()
+    expect(cell.locator(".peek")).to_be_in_viewport(ratio=1)
+    expect(page.locator(".actions pre")).to_have_count(3)
+
+
+def test_paper_has_no_navigation_and_fits(visit: Opener, sample: Path) -> None:
+    page = visit(sample).page
+    page.emulate_media(media="print")
+    for gone in ("nav", ".skip", ".peek"):
+        assert page.locator(f"{gone}:visible").count() == 0
+    assert page.pdf(format="A4").startswith(b"%PDF")
 
 
 def test_hostile_names_are_text(hostile: Visit) -> None:
@@ -196,10 +234,10 @@ def test_a_narrow_window_scrolls_tables_and_not_the_page(hostile: Visit) -> None
     assert page.locator("table.heat").evaluate("table => table.offsetWidth > table.parentElement.clientWidth")
 
 
-def _marks(chart: Locator) -> int:
+def marks(chart: Locator) -> int:
     """Return how many bars and lines of some extent a chart shows."""
     count: int = chart.evaluate(
-        """chart => [...chart.querySelectorAll(".points path, path.js-line")]
+        """chart => [...chart.querySelectorAll(".points path, path.js-line, .heatmaplayer image")]
             .filter((mark) => mark.getBBox().width > 0 && mark.getBBox().height > 0).length"""
     )
     return count

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from shiftproof.audits.bench import Bench, check_subject, choose_device
-from shiftproof.audits.outcome import Audit, conclude
+import torch
+
+from shiftproof.audits.bench import Bench, Measurer, check_subject
+from shiftproof.audits.costs import PLANNED, note_memory
+from shiftproof.audits.forecast import Forecast, Prices, estimate
+from shiftproof.audits.gate import junit as junit_xml
+from shiftproof.audits.gate import parse, parse_all
+from shiftproof.audits.outcome import Audit, conclude, understood
 from shiftproof.audits.sections import SECTIONS, applicable, section
 from shiftproof.audits.sections.base import Scope, Subject
-from shiftproof.audits.settings import make_settings
+from shiftproof.audits.settings import affordable, make_settings
 from shiftproof.data import TextSet, load_data
 from shiftproof.errors import ConfigurationError
-from shiftproof.models import fingerprint
-from shiftproof.models.texts import truncation
-from shiftproof.runs import Executor, Inline, Plan, Processes, Result, Store, drive
+from shiftproof.models import BatchFitter, choose_device, fingerprint
+from shiftproof.models.arithmetic import operations as operations_of
+from shiftproof.models.precision import Reduced
+from shiftproof.models.texts import pairing, truncation
+from shiftproof.runs import Executor, Inline, Plan, Processes, Store, Watch, choose_executor, drive, write_atomically
+from shiftproof.runs.hosting import cores
 from shiftproof.version import __version__
 
 OUT = "shiftproof-audit"
 BATCH_SIZES = {"cpu": 64, "cuda": 256}
 """Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
+LARGE_SIDE, LARGE_BATCH = 96, 8
+"""On a CPU, images with more pixels a side than this stay in the cache only in such batches."""
 
 
 def audit(
@@ -38,6 +50,7 @@ def audit(
     seed: int = 0,
     methods: Sequence[str] | None = None,
     device: str = "auto",
+    amp: bool = False,
     batch_size: int | None = None,
     weights: str | Path | None = None,
     size: int | None = None,
@@ -45,20 +58,27 @@ def audit(
     on_bad_file: Literal["fail", "skip"] = "fail",
     text_column: str | None = None,
     label_column: str | None = None,
-    executor: Literal["inline", "processes"] = "inline",
+    executor: str | Executor = "inline",
     workers: int | None = None,
+    require: Sequence[str] = (),
+    junit: str | Path | None = None,
     command: str | None = None,
-    watch: Callable[[int, int, Result | None], None] | None = None,
+    watch: Watch | None = None,
+    announce: Callable[[Forecast], None] | None = None,
 ) -> Audit:
     """Audit a classifier under distribution shift and write `report.html`, `results.json` and `results.csv` to `out`.
 
     `model` and `data` are what `load_model` and `load_data` take. The run directory `out` resumes: a second call with
     the same arguments goes on where the first stopped. `budget` sets how many images are used, `sections` which
     questions are asked, `shifts` which corruptions (or families) at which `severities`, `methods` which ways of
-    adapting while serving. `text_column` and `label_column` name columns of a table of texts. `executor="processes"`
-    spreads the work over `workers` processes; the numbers are the same. `watch(done, all, result)` hears of progress.
+    adapting while serving. With `amp` the model computes in bfloat16 where PyTorch deems it safe. `text_column` and
+    `label_column` name columns of a table of texts. `executor` is `inline`, `processes` or `ray`; the last two spread
+    the work over `workers` processes, and the numbers are the same.
+    `require` is what must hold of the numbers, such as "mce < 70": `checks` of the result says whether it does, and
+    `junit` names a file for that in JUnit's XML. `announce(forecast)` hears, before any long work, how long it should
+    take, and `watch(done, all, result)` of progress.
 
-    >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], severities=[5], methods=["bn"])
+    >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], sections=["clean", "corruptions"])
     >>> result.numbers["clean_accuracy"] > result.numbers["accuracy.contrast"]
     True
     """
@@ -74,7 +94,8 @@ def audit(
     }
     whole = load_data(data, **bench_options["data_options"])
     inputs = "texts" if isinstance(whole, TextSet) else "images"
-    settings = make_settings(
+    asked = partial(
+        make_settings,
         budget=budget,
         sections=sections,
         shifts=shifts,
@@ -84,21 +105,28 @@ def audit(
         methods=methods,
         inputs=inputs,
     )
+    settings = asked()  # what is wrong with the options is told before a model is loaded
+    requirements = parse_all(require, settings.sections)
     if batch_size is not None and batch_size < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
-    count = workers if workers is not None else os.cpu_count() or 1
     device = choose_device(device)
+    where = choose_executor(executor, workers, device=device)
     bench = Bench(
         model=model,
         data=data,
         images=settings.images,
         seed=seed,
         device=device,
-        batch_size=batch_size or BATCH_SIZES.get(device.partition(":")[0], 64),
+        batch_size=batch_size or _batch_size(device, whole.side),
+        amp=amp,
         **bench_options,
-        threads=max(1, (os.cpu_count() or 1) // count) if executor == "processes" else None,
     )
-    subject = bench.subject(whole)
+    loaded = bench.load()
+    (one,) = whole.subset([0]).batches(1, device=device)
+    operations = operations_of(loaded, one.images)
+    settings = asked(scale=affordable(budget, device, operations))
+    bench = replace(bench, images=settings.images)
+    subject = bench.subject(whole, loaded)
     check_subject(subject)
     scope = Scope(settings, len(subject.data), subject.data.side, inputs)
     identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
@@ -112,52 +140,93 @@ def audit(
         "scope": {"images": scope.images, "side": scope.side, "inputs": inputs},
         "fingerprints": fingerprints,
         "device": bench.device,
+        "operations": operations,
         "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
     }
     cells = [cell for name in settings.sections for cell in section(name).plan(scope)]
     plan = Plan(tuple(cells), fingerprints)
     with Store(Path(out), identity) as store:
         store.note({"audit": json.dumps(about)})
-        _drive(plan, store, bench, Inline() if executor == "inline" else Processes(count), watch)
-        return conclude(store)
+        missing = _announce(plan, store, subject, where, announce)
+        drive(
+            plan,
+            store,
+            (lambda: Measurer(subject)) if isinstance(where, Inline) else replace(bench, expected=fingerprints),
+            executor=where,
+            watch=watch,
+        )
+        if missing:
+            note_memory(store, device)
+        result = conclude(store, requirements)
+    if junit is not None:
+        write_atomically(Path(junit), junit_xml(result))
+    return result
 
 
-def reopen(out: str | Path) -> Audit:
-    """Return the audit of a run directory and write its report and result files again, from what its store holds."""
-    with Store(Path(out)) as store:
-        return conclude(store)
+def reopen(out: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:
+    """Return the audit of a run directory and write its report and result files again, from what its store holds.
+
+    What is required of its numbers is checked as in `audit`.
+    """
+    requirements = tuple(map(parse, require))
+    with Store(Path(out)) as store, understood(out):
+        result = conclude(store, requirements)
+    if junit is not None:
+        write_atomically(Path(junit), junit_xml(result))
+    return result
 
 
-def _drive(
+def _announce(
     plan: Plan,
     store: Store,
-    bench: Bench,
+    subject: Subject,
     executor: Executor,
-    watch: Callable[[int, int, Result | None], None] | None,
-) -> None:
-    identities = plan.identities()
-    done = len(store.done() & identities.keys())
+    announce: Callable[[Forecast], None] | None,
+) -> bool:
+    """Tell how long what is missing should take, and note it, where somebody listens; return whether any is missing."""
+    cells, done = plan.identities(), store.done()
+    if not cells.keys() - done or announce is None:
+        return bool(cells.keys() - done)
+    at_a_time = _at_a_time(executor)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads // at_a_time))  # as many as each worker will have
+    try:
+        forecast = BatchFitter(subject.batch_size)(
+            lambda size: estimate(cells, done, Prices(replace(subject, batch_size=size)), at_a_time=at_a_time)
+        )
+    finally:
+        torch.set_num_threads(threads)
+    store.note({PLANNED: json.dumps(forecast.planned)})
+    announce(forecast)
+    return True
 
-    def heard(result: Result | None) -> None:
-        nonlocal done
-        done += result is not None
-        if watch is not None:
-            watch(done, len(identities), result)
 
-    heard(None)
-    drive(plan, store, bench, executor=executor, watch=heard)
+def _at_a_time(executor: Executor) -> int:
+    """Return how many cells an executor runs at once, as far as it is known beforehand."""
+    if isinstance(executor, Inline):
+        return 1
+    given = getattr(executor, "count", getattr(executor, "workers", None))
+    return given or (cores() if isinstance(executor, Processes) else 1)
+
+
+def _batch_size(device: str, side: int) -> int:
+    kind = device.partition(":")[0]
+    return LARGE_BATCH if kind == "cpu" and side > LARGE_SIDE else BATCH_SIZES.get(kind, 64)
 
 
 def _data_notes(subject: Subject) -> Iterator[str]:
     """Yield what the report should say of the data: of texts also those that are cut, and the sections left out."""
     yield from subject.data.notes
     if isinstance(subject.data, TextSet):
-        if cut := truncation(subject.model, subject.data.texts):
-            yield cut
+        for tell in (truncation, pairing):
+            if said := tell(subject.model, subject.data.texts):
+                yield said
         left_out = [name for name in SECTIONS if name not in applicable("texts")]
         yield f"Sections that do not apply to texts: {', '.join(left_out)}."
 
 
 def _name(given: Any, model: Any) -> str:
     """Return what to call the model: the text it was given as, its own name, or its class."""
-    return str(given) if isinstance(given, str | Path) else getattr(model, "name", type(model).__name__)
+    if isinstance(given, str | Path):
+        return str(given)
+    return getattr(model, "name", type(given if isinstance(model, Reduced) else model).__name__)

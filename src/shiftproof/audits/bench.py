@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Subject
 from shiftproof.audits.sections.measuring import check_labels
 from shiftproof.data import ImageSet, TextSet, load_data
-from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import load_model, logits
+from shiftproof.errors import DataError
+from shiftproof.models import BatchFitter, Model, fingerprint, load_model, logits
+from shiftproof.models.precision import reduced
 from shiftproof.runs import Cell, Row
 
 IN_MEMORY = 2**30
@@ -22,7 +25,8 @@ IN_MEMORY = 2**30
 class Bench:
     """Everything needed to make the subject of an audit again, in this process or another.
 
-    `model` and `data` are what the user gave: text that is loaded, or the objects themselves.
+    `model` and `data` are what the user gave: text that is loaded, or the objects themselves. What is loaded elsewhere
+    must have the `expected` fingerprints, of `model` and `sample`: a path can lead to other files on another machine.
     """
 
     model: Any
@@ -31,36 +35,53 @@ class Bench:
     seed: int
     device: str
     batch_size: int
+    amp: bool = False
     data_options: Mapping[str, Any] = field(default_factory=dict)
     model_options: Mapping[str, Any] = field(default_factory=dict)
-    threads: int | None = None
+    expected: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self) -> Measurer:
         """Load model and data, and return what measures cells with them."""
-        if self.threads is not None:
-            import torch
+        subject = self.subject(load_data(self.data, **self.data_options))
+        found = {"model": fingerprint(subject.model), "sample": subject.data.fingerprint}
+        for name, value in found.items():
+            if self.expected.get(name, value) != value:
+                raise DataError(
+                    f"A worker loads another {'model' if name == 'model' else 'set of inputs'} than the driver.",
+                    expected=f"fingerprint {self.expected[name]}",
+                    came=f"fingerprint {value} on {platform.node()}",
+                    instead="give all machines the same files under the same path",
+                )
+        return Measurer(subject)
 
-            torch.set_num_threads(self.threads)
-        return Measurer(self.subject(load_data(self.data, **self.data_options)))
-
-    def subject(self, data: ImageSet) -> Subject:
-        """Return what is audited: the model, and the chosen images of the data."""
+    def subject(self, data: ImageSet, model: Model | None = None) -> Subject:
+        """Return what is audited: the model, loaded unless it is given, and the chosen images of the data."""
         chosen = data if self.images is None else data.take(self.images, seed=self.seed)
         if chosen.nbytes <= IN_MEMORY:
             chosen = chosen.in_memory()
+        return Subject(model if model is not None else self.load(), chosen, self.device, self.batch_size)
+
+    def load(self) -> Model:
+        """Return the model on its device, in its precision."""
         model = load_model(self.model, device=self.device, **self.model_options)
-        return Subject(model, chosen, self.device, self.batch_size)
+        return reduced(model) if self.amp else model
 
 
 @dataclass(frozen=True)
 class Measurer:
-    """A worker of `runs` over one subject."""
+    """A worker of `runs` over one subject, in batches that fit into memory."""
 
     subject: Subject
 
+    @cached_property
+    def fit(self) -> BatchFitter:
+        """What keeps batches within memory."""
+        return BatchFitter(self.subject.batch_size)
+
     def measure(self, cell: Cell) -> Row:
         """Let the section that planned the cell measure it."""
-        return section(cell.task.partition(".")[0]).measure(cell, self.subject)
+        chosen = section(cell.task.partition(".")[0])
+        return self.fit(lambda size: chosen.measure(cell, replace(self.subject, batch_size=size)))
 
 
 def check_subject(subject: Subject) -> None:
@@ -85,20 +106,3 @@ def check_subject(subject: Subject) -> None:
 
 def _kind(subject: Subject) -> str:
     return "texts" if isinstance(subject.data, TextSet) else "images"
-
-
-def choose_device(device: str) -> str:
-    """Return the device to use; `auto` is CUDA where there is one."""
-    import torch
-
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigurationError(
-            f"The device {device!r} cannot be used.",
-            expected="auto, cpu, cuda or cuda:1, as far as this machine has them",
-            reason=str(error).splitlines()[0],
-        ) from error
-    return device

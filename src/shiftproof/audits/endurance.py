@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from shiftproof.audits.bench import choose_device
 from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models import Model, fingerprint, load_model
+from shiftproof.models import Model, choose_device, fingerprint, load_model
 from shiftproof.registry import unknown
-from shiftproof.runs import Json, Result, write_atomically
+from shiftproof.runs import Json, Watch, write_atomically
 from shiftproof.streams import STREAMS, Calibration, Stream, Trace, calibrate, evaluate, make_stream
+from shiftproof.streams.calibrating import IMAGES, PRECISION
+from shiftproof.streams.targets import Target, read_target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,8 +26,6 @@ GUARD = "guard"
 """ETA that goes back when its answers seem worse than those of its start."""
 SMALL_SIDE = 64
 FILE = "endurance.json"
-
-Watch = Callable[[int, int, Result | None], None]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def endure(
     stream: str = "ccc",
     methods: Sequence[str] = METHODS,
     images: int = 100_000,
-    target: float = 0.34,
+    target: Target = "easy",
     speed: int = 1000,
     seed: int = 43,
     shifts: Sequence[str] | None = None,
@@ -87,7 +86,8 @@ def endure(
     preset: str | None = None,
     lr_scale: float = 1.0,
     calibration: str | Path | None = None,
-    calibration_images: int = 1000,
+    calibration_images: int = IMAGES,
+    precision: float = PRECISION,
     device: str = "auto",
     workers: int = 1,
     weights: str | Path | None = None,
@@ -98,10 +98,12 @@ def endure(
 ) -> Endurance:
     """Send the same stream of `images` images through every method, and trace how often each is right.
 
-    `stream` is a name in `streams.STREAMS`; CCC keeps the source model at the accuracy `target` by a `calibration`, a
-    file, or made in `out` where there is none. `methods` are names of `adapters.METHODS`, and `guard`; the source model
-    is always among them. `lr_scale` multiplies learning rates. `workers` methods run at a time, in a process each.
-    Every method has a run directory in `out`: the same call goes on where it was killed. Writes `endurance.json`.
+    `stream` is a name in `streams.STREAMS`; CCC keeps the source model at the accuracy `target` (a number, or `easy`,
+    `medium` or `hard`) by a `calibration`, a file, or made in `out` where there is none, on up to
+    `calibration_images` images a place to a standard error of `precision`. `methods` are names of `adapters.METHODS`,
+    and `guard`; the source model is always among them. `lr_scale` multiplies learning rates. `workers` methods run at a
+    time, in a process each. Every method has a run directory in `out`: the same call goes on where it was killed.
+    Writes `endurance.json`.
     """
     from shiftproof.adapters import METHODS as KNOWN
 
@@ -117,7 +119,7 @@ def endure(
             expected="more than 0 of each",
             came=f"images {images}, workers {workers}, lr_scale {lr_scale:g}",
         )
-    device, folder = choose_device(device), Path(out)
+    device, folder, target = choose_device(device), Path(out), read_target(target)
     data_options = {"size": size, "labels": labels, "on_bad_file": on_bad_file}
     made: Path | None = None
     if stream == "ccc":
@@ -133,6 +135,7 @@ def endure(
                 seed=seed,
                 shifts=shifts,
                 images=calibration_images,
+                precision=precision,
                 device=device,
                 model_options={"weights": weights},
                 data_options=data_options,
@@ -162,7 +165,7 @@ class _Contest:
     kind: str
     options: Mapping[str, Any]
     calibration: Path | None
-    target: float
+    target: Target
     preset: str | None
     lr_scale: float
     model_options: Mapping[str, Any]

@@ -31,7 +31,7 @@ def _shifts() -> Rows:
 
     for family in shifts.families():
         for name in shifts.names(family):
-            known = family in catalogue.TABLED or family in text_registry.FAMILIES
+            known = family in (*catalogue.TABLED, catalogue.PLUGINS) or family in text_registry.FAMILIES
             facts = shifts.facts(name) if known else {}
             steady = "" if facts.get("monotone", True) else "not monotone"
             yield name, family, facts.get("category", ""), facts.get("frequency", ""), steady
@@ -51,10 +51,10 @@ def _recipes() -> Rows:
 
 
 def _sections() -> Rows:
-    from shiftproof.audits.sections import SECTIONS, section
+    from shiftproof.audits.sections import SECTIONS
 
-    for name in SECTIONS:
-        yield name, section(name).title, section(name).question
+    for name, section in SECTIONS.load_all():
+        yield name, section.title, section.question
 
 
 def _models() -> Rows:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from shiftproof import shifts as shifted
 from shiftproof.adapters import method as find
-from shiftproof.audits.bench import Bench, check_subject, choose_device
+from shiftproof.audits.bench import Bench, check_subject
 from shiftproof.audits.sections.measuring import accuracy
 from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
-from shiftproof.models import fingerprint
-from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, drive, write_atomically
+from shiftproof.models import choose_device, fingerprint
+from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, Watch, drive, write_atomically
 from shiftproof.version import __version__
 
 
@@ -65,7 +65,7 @@ def compare_methods(
     size: int | None = None,
     labels: str | Path | None = None,
     on_bad_file: Literal["fail", "skip"] = "fail",
-    watch: Callable[[int, int, Result | None], None] | None = None,
+    watch: Watch | None = None,
 ) -> MethodComparison:
     """Let every method adapt to the same images under each shift, in batches, and measure how often it is right.
 
@@ -112,16 +112,7 @@ def compare_methods(
     prints = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
     plan = Plan(cells, {**prints, "sample": subject.data.fingerprint})
     with Store(Path(out), prints) as store:
-        done = len(store.done() & plan.identities().keys())
-
-        def heard(result: Result | None) -> None:
-            nonlocal done
-            done += result is not None
-            if watch is not None:
-                watch(done, len(cells), result)
-
-        heard(None)
-        results = drive(plan, store, bench, watch=heard)
+        results = drive(plan, store, bench, watch=watch)
     comparison = _compared(Path(out), parsed, names, results)
     write_atomically(
         comparison.folder / "methods.json",

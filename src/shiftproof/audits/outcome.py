@@ -6,18 +6,23 @@ import csv
 import io
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from shiftproof.audits import notebook
+from shiftproof.audits.costs import Costs, duration
+from shiftproof.audits.gate import Check, Requirement, check
+from shiftproof.audits.notebook import Figures
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.wording import of_texts
 from shiftproof.audits.settings import Settings
 from shiftproof.audits.view import Masthead, View
 from shiftproof.errors import RunError
-from shiftproof.runs import Json, Plan, Result, Store, write_atomically
+from shiftproof.runs import Cell, Json, Plan, Result, Store, write_atomically
 
 BULKY = ("pictures", "texts", "hits", "milliseconds")
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
@@ -32,34 +37,86 @@ class Audit:
     views: tuple[View, ...]
     numbers: Mapping[str, float]
     failures: tuple[str, ...]
+    checks: tuple[Check, ...] = ()
+    """What was required of the numbers, and whether it holds."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every requirement holds."""
+        return all(one.passed for one in self.checks)
 
     @property
     def report(self) -> Path:
         """The report to open in a browser."""
         return self.folder / "report.html"
 
+    def plot(self, section: str | None = None) -> Figures:
+        """Return the charts of the report, or of one section, as Plotly figures, which a notebook shows."""
+        return notebook.figures(self.views, section)
 
-def conclude(store: Store) -> Audit:
-    """Read a run's store, let every section say what its results mean, and write the files."""
-    noted = store.about().get("audit")
-    if noted is None:
-        raise RunError(f"The run in {str(store.folder)!r} is not an audit.", expected="a folder `audit` wrote")
-    about: dict[str, Any] = json.loads(noted)
-    settings = Settings(**{name: _frozen(value) for name, value in about["settings"].items()})
-    scope = Scope(settings, **about["scope"])
-    made = {name: section(name) for name in settings.sections}
-    cells = {name: tuple(one.plan(scope)) for name, one in made.items()}
-    results = {name: store.results(Plan(cells[name], about["fingerprints"])) for name in made}
-    views = tuple(one.view(results[name]) for name, one in made.items())
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
+
+    def __repr__(self) -> str:
+        return notebook.text(self)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a store holds of an audit: what it was about, its plan, and the results so far, by section."""
+
+    about: Mapping[str, Any]
+    scope: Scope
+    cells: Mapping[str, tuple[Cell, ...]]
+    results: Mapping[str, list[Result]]
+
+    @classmethod
+    def of(cls, store: Store) -> Record:
+        """Read a store, which must be an audit's."""
+        noted = store.about().get("audit")
+        if noted is None:
+            raise RunError(f"The run in {str(store.folder)!r} is not an audit.", expected="a folder `audit` wrote")
+        about: dict[str, Any] = json.loads(noted)
+        settings = Settings(**{name: _frozen(value) for name, value in about["settings"].items()})
+        scope = Scope(settings, **about["scope"])
+        cells = {name: tuple(section(name).plan(scope)) for name in settings.sections}
+        results = {name: store.results(Plan(some, about["fingerprints"])) for name, some in cells.items()}
+        return cls(about, scope, cells, results)
+
+    def everything(self) -> list[Result]:
+        """Return all results, in the order of the plan; a cell that two sections planned is there once."""
+        return list({result.cell: result for some in self.results.values() for result in some}.values())
+
+
+@contextmanager
+def understood(folder: str | Path) -> Iterator[None]:
+    """Say of a run directory that it cannot be understood, where what it holds is not what an audit wrote."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"Cannot read the audit in {str(folder)!r}.",
+            expected="a folder that `shiftproof audit` of this version wrote",
+            came=f"{type(error).__name__}: {error}",
+            instead="run the audit again into another folder; this one is left as it is",
+        ) from error
+
+
+def conclude(store: Store, require: Sequence[Requirement] = ()) -> Audit:
+    """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
+    record = Record.of(store)
+    about, scope, everything = record.about, record.scope, record.everything()
+    views = tuple(section(name).view(results) for name, results in record.results.items())
     if scope.inputs == "texts":
         views = tuple(map(of_texts, views))
-    everything = store.results(Plan(tuple(cell for some in cells.values() for cell in some), about["fingerprints"]))
     failures = tuple(f"{result.cell}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
-    planned = len({cell for some in cells.values() for cell in some})
-    masthead = _masthead(about, scope, results, failures, planned - len(everything))
-    _export(store.folder, about, numbers, everything)
+    planned = len({cell for some in record.cells.values() for cell in some})
+    costs = Costs.of(store, everything)
+    masthead = _masthead(about, scope, costs, failures, planned - len(everything))
+    _export(store.folder, about, numbers, everything, costs)
     audit = Audit(store.folder, masthead, views, numbers, failures)
+    audit = replace(audit, checks=check(require, audit))
     _write_report(audit)
     return audit
 
@@ -73,17 +130,17 @@ def _write_report(audit: Audit) -> None:
 def _masthead(
     about: Mapping[str, Any],
     scope: Scope,
-    results: Mapping[str, Sequence[Result]],
+    costs: Costs,
     failures: tuple[str, ...],
     missing: int,
 ) -> Masthead:
-    seconds = {name: sum(result.seconds for result in some) for name, some in results.items()}
     prints = about["fingerprints"]
     facts = {
         scope.inputs: f"{scope.images:,}",
         "budget": about["budget"],
         "device": about["device"],
-        "measuring time": f"{sum(seconds.values()):.0f} s",
+        "measuring time": duration(sum(costs.measured.values())),
+        **({"peak memory": f"{max(costs.memory.values()) / 2**30:.1f} GiB"} if costs.memory else {}),
         "written": time.strftime("%Y-%m-%d %H:%M"),
         "model fingerprint": prints["model"],
         "data fingerprint": prints["data"],
@@ -93,16 +150,34 @@ def _masthead(
         "seed": str(scope.settings.seed),
         "shifts": ", ".join(scope.settings.shifts),
         "severities": ", ".join(f"{severity:g}" for severity in scope.settings.severities),
-        **{f"time for {name}": f"{value:.1f} s" for name, value in seconds.items()},
     }
+    if costs.planned:
+        spent, planned = sum(costs.measured.values()), sum(costs.planned.values())
+        method["time"] = f"{duration(spent)} of measuring; the plan announced {duration(planned)}"
+    if scope.settings.scale < 1:
+        method["what was cut"] = _cut(about, scope)
     if about["data_notes"]:
         method["data"] = " ".join(about["data_notes"])
     if missing:
         method["not measured"] = f"{missing} cells; run the same command again to measure them"
-    return Masthead(about["model"], about["data"], facts, about["command"], method, failures)
+    return Masthead(about["model"], about["data"], facts, about["command"], method, failures, costs.times)
 
 
-def _export(folder: Path, about: Mapping[str, Any], numbers: Mapping[str, float], results: Sequence[Result]) -> None:
+def _cut(about: Mapping[str, Any], scope: Scope) -> str:
+    """Say what a costly model was not given, why, and how to get it."""
+    settings = scope.settings
+    thinned = ", fewer severities, and adaptation under one corruption of each kind" if settings.sparse else ""
+    return (
+        f"One of the {scope.inputs} takes this model {about['operations'] / 1e9:.1f} billion operations, so "
+        f"{settings.budget} has {100 * settings.scale:.2g}% of its usual sizes, though not below what each section "
+        f"needs{thinned}. "
+        f"--budget standard is never cut; --images sets the number of {scope.inputs}."
+    )
+
+
+def _export(
+    folder: Path, about: Mapping[str, Any], numbers: Mapping[str, float], results: Sequence[Result], costs: Costs
+) -> None:
     """Write `results.json`, where everything but the block `timing` is the same for every run, and `results.csv`."""
     rows: list[dict[str, Json]] = [
         {
@@ -120,10 +195,7 @@ def _export(folder: Path, about: Mapping[str, Any], numbers: Mapping[str, float]
         "settings": about["settings"],
         "numbers": numbers,
         "cells": rows,
-        "timing": {
-            "seconds": round(sum(result.seconds for result in results), 3),
-            "cells": [round(result.seconds, 4) for result in results],
-        },
+        "timing": {**costs.to_row(), "cells": [round(result.seconds, 4) for result in results]},
     }
     write_atomically(folder / "results.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     names = list(dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, dict)))

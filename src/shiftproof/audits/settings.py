@@ -33,6 +33,10 @@ BUDGETS: Mapping[str, Budget] = {
     ),
 }
 SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
+SPARSE_SEVERITIES = (1.0, 3.0, 5.0)
+LEAST_IMAGES = 100
+ALLOWED = {"cpu": 0.25e9, "cuda": 25e9}
+"""Operations per input for which `quick` is made, by kind of device: what costs more is measured on fewer images."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,13 @@ class Settings:
     seed: int
     methods: tuple[str, ...]
     adaptation_images: int
+    scale: float = 1.0
+    """The share of the budget's sizes that is used: less than 1 where the model is too costly for all."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether so little is left of the budget that severities and shifts are thinned out too."""
+        return self.scale < 0.5
 
     def to_row(self) -> dict[str, Json]:
         """Return the settings as JSON values."""
@@ -63,11 +74,12 @@ def make_settings(
     seed: int = 0,
     methods: Sequence[str] | None = None,
     inputs: str = "images",
+    scale: float = 1.0,
 ) -> Settings:
     """Check the options of an audit and fill in what the budget leaves open.
 
     `shifts` names corruptions or families of them; None is the family `common`, or `everyday` where the `inputs` are
-    texts. `methods` names those of adaptation.
+    texts. `methods` names those of adaptation. `scale` is the share of the budget's sizes that is used.
     """
     from shiftproof.adapters import METHODS
     from shiftproof.audits.sections import SECTIONS, applicable
@@ -82,7 +94,8 @@ def make_settings(
     chosen: list[str] = []
     for name in shifts or (("everyday",) if inputs == "texts" else ("common",)):
         chosen.extend(_shifts_of_texts(name) if inputs == "texts" else _shifts_of_images(name))
-    levels = tuple(sorted({float(severity) for severity in severities or SEVERITIES}))
+    usual = SEVERITIES if scale >= 0.5 else SPARSE_SEVERITIES
+    levels = tuple(sorted({float(severity) for severity in severities or usual}))
     for severity in levels:
         check_severity("of the audit", severity)
         if severity == 0:
@@ -97,16 +110,34 @@ def make_settings(
         sections=applicable(inputs, sections),
         shifts=tuple(dict.fromkeys(chosen)),
         severities=levels,
-        images=images if images is not None else BUDGETS[budget].images,
+        images=images if images is not None else _scaled(BUDGETS[budget].images, scale),
         seed=seed,
         methods=tuple(name for name in methods or BUDGETS[budget].methods if name != "source"),
         adaptation_images=BUDGETS[budget].adaptation_images if images is None else images,
+        scale=scale,
     )
+
+
+def affordable(budget: str, device: str, operations: float) -> float:
+    """Return the share of a budget's sizes a model can have that needs so many operations per input, in (0, 1].
+
+    Only `quick` promises to be quick; the others measure all they say, however long it takes. The share follows from
+    counted operations, never from a clock, so that the same audit has the same sizes every time.
+    """
+    allowed = ALLOWED.get(device.partition(":")[0], ALLOWED["cpu"])
+    if budget != "quick" or operations <= allowed:
+        return 1.0
+    return float(f"{allowed / operations:.2g}")
+
+
+def _scaled(images: int | None, scale: float) -> int | None:
+    return images if images is None or scale == 1 else min(images, max(LEAST_IMAGES, round(images * scale)))
 
 
 def _shifts_of_images(name: str) -> Sequence[str]:
     """Return the corruptions of a family, or the one of this name."""
-    return catalogue.names(name) if name in catalogue.TABLED else [catalogue.corruption(name, 1).name]
+    families = (*catalogue.TABLED, catalogue.PLUGINS)
+    return catalogue.names(name) if name in families else [catalogue.corruption(name, 1).name]
 
 
 def _shifts_of_texts(name: str) -> Sequence[str]:

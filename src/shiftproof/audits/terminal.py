@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from rich import progress
+from rich import markup, progress
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from shiftproof.audits import view
+from shiftproof.audits import headlines, view
+from shiftproof.audits.costs import duration
+from shiftproof.audits.forecast import Forecast
+from shiftproof.audits.gate import Check
 from shiftproof.audits.outcome import Audit
+from shiftproof.errors import printable
 from shiftproof.runs import Result
 
 SIGNS = {"good": "[green]good [/]", "watch": "[yellow]watch[/]", "bad": "[red]bad  [/]", "plain": "     "}
 
 
 class Progress:
-    """A bar of cells done, on the error stream so that output can be piped."""
+    """A bar of what is done, on the error stream so that output can be piped; a quiet one shows nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -28,13 +32,24 @@ class Progress:
             progress.TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
+            disable=quiet,
         )
         self._task = self._bar.add_task("loading", total=None)
 
     def heard(self, done: int, total: int, result: Result | None) -> None:
         """Show how far the run is, and what it just measured."""
         what = "measuring" if result is None else str(result.cell.parameters.get("shift", result.cell.task))
-        self._bar.update(self._task, total=total, completed=done, description=f"{what:<24.24}")
+        self.show(done, total, what)
+
+    def announce(self, forecast: Forecast) -> None:
+        """Print how long each section should take, and all of them."""
+        lines = [(name, duration(seconds / forecast.at_a_time)) for name, seconds in forecast.remaining.items()]
+        for name, text in [*lines, ("all", duration(forecast.seconds))]:
+            self._bar.console.print(f"{name:<12} about {text}", highlight=False)
+
+    def show(self, done: int, total: int, what: str) -> None:
+        """Show how far the work is, in a few words."""
+        self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -52,21 +67,41 @@ def summary(audit: Audit, console: Console | None = None) -> None:
     head = audit.masthead
     kind = "texts" if "texts" in head.facts else "images"
     console.print(f"\n[bold]{escape(head.model)}[/] on [bold]{escape(head.data)}[/], {head.facts[kind]} {kind}\n")
-    for section in audit.views:
-        for sentence in section.verdict:
-            console.print(f"  {SIGNS[sentence.level]} {escape(sentence.text)}", soft_wrap=True)
+    for _, sentence in headlines.verdict(audit.views):
+        console.print(f"  {SIGNS[sentence.level]} {escape(sentence.text)}", soft_wrap=True)
     for section in audit.views:
         tables = [block for block in section.blocks if isinstance(block, view.Table)]
         if tables and section.section != "clean":
             console.print()
             console.print(_table(tables[0]))
+    if todo := headlines.actions(audit.views):
+        console.print("\n[bold]What to do next[/]; the report has the commands")
+        for number, (_, action) in enumerate(todo, start=1):
+            console.print(f"  {number} {escape(action.title)}{escape(_gain(action))}", soft_wrap=True)
     for failure in audit.failures:
         console.print(f"[red]failed[/] {escape(failure.splitlines()[0])}", soft_wrap=True)
     if audit.failures:
         console.print(f"{len(audit.failures)} cells failed; the same command tries them again.")
+    if audit.checks:
+        console.print()
+        show_checks(audit.checks, console)
     console.print(
         f"\nreport   {escape(str(audit.report))}\nnumbers  {escape(str(audit.folder / 'results.json'))}", soft_wrap=True
     )
+
+
+def _gain(action: view.Action) -> str:
+    if action.gain is None:
+        return ""
+    return f": {'at most ' if action.bound else '+'}{action.gain:.1f} points {action.on}"
+
+
+def show_checks(checks: Sequence[Check], console: Console | None = None) -> None:
+    """Print what was required and whether it holds."""
+    console = console or Console()
+    for one in checks:
+        sign = "[green]holds[/]" if one.passed else "[red]fails[/]"
+        console.print(f"{sign}  {escape(str(one))}", highlight=False, soft_wrap=True)
 
 
 def _table(table: view.Table) -> Table:
@@ -86,3 +121,8 @@ def _cell(value: str | float | int | None, column: view.Column) -> str:
     if column.kind == "percent":
         return f"{100 * float(value):.1f}"
     return escape(str(value))
+
+
+def escape(text: str) -> str:
+    """Return a text that is shown as it is: neither this library nor the terminal reads commands in it."""
+    return markup.escape(printable(text))

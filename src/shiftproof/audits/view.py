@@ -42,13 +42,26 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A small PNG (base64) with its caption; `right` marks a right or wrong prediction, None neither."""
+
+    png: str
+    caption: str
+    right: bool | None = None
+
+
+@dataclass(frozen=True)
 class Table:
-    """Rows under columns; `percent` cells hold fractions, and None is an empty cell."""
+    """Rows under columns; `percent` cells hold fractions, and None is an empty cell.
+
+    `pictures` are examples of single cells, by row and column; they show while a cell is pointed at or has the focus.
+    """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str | float | int | None, ...], ...]
     caption: str = ""
+    pictures: Mapping[tuple[int, int], Picture] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,21 +75,28 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A small PNG (base64) with its caption; `right` marks a right or wrong prediction, None neither."""
-
-    png: str
-    caption: str
-    right: bool | None = None
-
-
-@dataclass(frozen=True)
 class Gallery:
     """A row of pictures under a title."""
 
     title: str
     pictures: tuple[Picture, ...]
     caption: str = ""
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something to do next: what, why (with its numbers), and the command or the lines of code that do it.
+
+    `gain` is what it should win, in points of accuracy: measured, or at most that where it is a `bound`; `on` says on
+    what. None where it wins something else.
+    """
+
+    title: str
+    why: str
+    code: str
+    gain: float | None = None
+    on: str = ""
+    bound: bool = False
 
 
 Block: TypeAlias = Figure | Table | Gallery
@@ -95,11 +115,15 @@ class View:
     notes: tuple[str, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What a pipeline can gate on, by name; fractions, unless the name says otherwise."""
+    actions: tuple[Action, ...] = ()
 
 
 @dataclass(frozen=True)
 class Masthead:
-    """What was audited and how, as label -> value, and how to repeat it."""
+    """What was audited and how, as label -> value, and how to repeat it.
+
+    `times` are seconds by section: those that were expected, where any were, and those it took.
+    """
 
     model: str
     data: str
@@ -107,3 +131,4 @@ class Masthead:
     command: str = ""
     method: Mapping[str, str] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
+    times: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)

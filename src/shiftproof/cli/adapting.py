@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shiftproof.cli import options
 from shiftproof.cli.application import FAILED, app, listed, one_of
 
 if TYPE_CHECKING:
@@ -17,22 +18,24 @@ STREAMS = ("ccc", "concatenated", "mixed", "correlated", "gradual")
 
 @app.command()
 def adapt(
-    model: Annotated[str, typer.Option("--model", "-m", help="What `audit` takes; a PyTorch module.")] = "demo",
-    data: Annotated[str, typer.Option("--data", "-d", help="What `audit` takes, with labels.")] = "demo",
-    shift: Annotated[
-        list[str] | None, typer.Option("--shift", "-s", help="fog@3, 'fog@3 + jpeg_compression@2'; can be given again.")
-    ] = None,
+    model: options.Model = "demo",
+    data: options.Data = "demo",
+    shift: options.Shift = None,
     method: Annotated[
         str, typer.Option("--method", help="Methods, separated by commas; `shiftproof list adapters` names them.")
     ] = "bn,tent,rdumb",
     stream: Annotated[
         str | None, typer.Option(help=f"Instead of shifts, a stream: {', '.join(STREAMS)}.", show_default=False)
     ] = None,
-    target: Annotated[float, typer.Option(help="ccc: the source model's accuracy along the stream.")] = 0.34,
+    target: Annotated[
+        str, typer.Option(help="ccc: the source model's accuracy along the stream: easy, medium, hard, or a number.")
+    ] = "easy",
     speed: Annotated[int, typer.Option(help="ccc: images per step of severity.")] = 1000,
     shifts: Annotated[str, typer.Option(help="Streams: shifts or families, separated by commas.")] = "",
     calibration: Annotated[Path | None, typer.Option(help="ccc: a file `stream calibrate` wrote.")] = None,
-    calibration_images: Annotated[int, typer.Option(help="ccc: images per calibrated pair.")] = 1000,
+    calibration_images: Annotated[
+        int, typer.Option(help="ccc: images a pair of severities is measured on, at most.")
+    ] = 4000,
     images: Annotated[int | None, typer.Option(help="Images to adapt to. Default: all; 100,000 of a stream.")] = None,
     batch_size: Annotated[int, typer.Option(help="Images per batch.")] = 64,
     preset: Annotated[
@@ -40,19 +43,18 @@ def adapt(
     ] = None,
     lr_scale: Annotated[float, typer.Option(help="Streams: learning rates times this.")] = 1.0,
     prior: Annotated[str | None, typer.Option(help="Shifts: prior of bn, a number of images or auto.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    seed: options.Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    device: options.Device = "auto",
     workers: Annotated[int, typer.Option(help="Streams: methods at a time, one process each.")] = 1,
-    weights: Annotated[Path | None, typer.Option(help="Weights for a reference network.")] = None,
-    size: Annotated[int | None, typer.Option(help="Resize the short side and crop the centre.")] = None,
-    labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
-    on_bad_file: Annotated[str, typer.Option(help="fail or skip, when an image cannot be read.")] = "fail",
+    weights: options.Weights = None,
+    size: options.Size = None,
+    labels: options.Labels = None,
+    on_bad_file: options.OnBadFile = "fail",
 ) -> None:
     """Compare methods that adapt while serving: under shifts, or along a long stream, where some collapse."""
     from shiftproof.audits.terminal import Progress
 
-    one_of("--on-bad-file", on_bad_file, ("fail", "skip"))
     if (stream is None) == (not shift):
         raise typer.BadParameter("say what to adapt to: --shift fog@3 (again for more), or --stream ccc")
     methods = listed(method) or []

@@ -8,7 +8,7 @@ import typer
 
 from shiftproof.version import __version__
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, GATED, INTERRUPTED = 1, 3, 130
 
 app = typer.Typer(
     name="shiftproof",

@@ -1,38 +1,36 @@
-"""`shiftproof audit` and `report`: the main job."""
+"""`shiftproof audit`, `report`, `gate` and `compare`: the main job."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftproof.cli.application import FAILED, app, listed, numbers, one_of
+from shiftproof.cli import options
+from shiftproof.cli.application import FAILED, GATED, app, listed, numbers
+from shiftproof.cli.config import Config
+
+if TYPE_CHECKING:
+    from shiftproof.audits import Audit
+
+Require = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require", "-r", help="What must hold, such as 'mce < 70' or 'worst_case > 40%'; can be given again."
+    ),
+]
+Junit = Annotated[Path | None, typer.Option("--junit", help="Also write whether what is required holds, as JUnit XML.")]
+Run = Annotated[Path, typer.Argument(help="A folder that `shiftproof audit` wrote.")]
 
 
 @app.command()
 def audit(
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help="demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx, a saved module or text model.",
-        ),
-    ] = "demo",
-    data: Annotated[
-        str,
-        typer.Option(
-            "--data",
-            "-d",
-            help="demo, a folder with one sub-folder per class, an .npz file, CIFAR files, or texts.csv.",
-        ),
-    ] = "demo",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
-        "shiftproof-audit"
-    ),
+    model: options.Model = "demo",
+    data: options.Data = "demo",
+    out: options.Out = Path("shiftproof-audit"),
     budget: Annotated[str, typer.Option(help="quick (1,000 images), standard (5,000) or full (all).")] = "quick",
     sections: Annotated[str, typer.Option(help="Sections to run, separated by commas. Default: all.")] = "",
     shifts: Annotated[str, typer.Option(help="Shifts or families, separated by commas. Default: common.")] = "",
@@ -40,34 +38,33 @@ def audit(
         str, typer.Option(help="Severities in (0, 5], separated by commas. Default: 1,2,3,4,5.")
     ] = "",
     images: Annotated[int | None, typer.Option(help="Use this many images instead of the budget's.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    seed: options.Seed = 0,
     methods: Annotated[str, typer.Option(help="Methods of adaptation, separated by commas. Default: by budget.")] = "",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    batch_size: Annotated[
-        int | None, typer.Option(help="Images per forward pass. Default: 64 on a CPU, 256 on a GPU.")
-    ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="Weights for a reference network (safetensors or state dict).")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
-    ] = None,
-    labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
-    on_bad_file: Annotated[str, typer.Option(help="fail or skip, when an image cannot be read.")] = "fail",
-    text_column: Annotated[
-        str | None, typer.Option(help="Column of texts in a table, or two with a comma between them for pairs.")
-    ] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column of labels in a table of texts.")] = None,
-    executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
-    workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
+    device: options.Device = "auto",
+    amp: options.Amp = False,
+    batch_size: options.BatchSize = None,
+    weights: options.Weights = None,
+    size: options.Size = None,
+    labels: options.Labels = None,
+    on_bad_file: options.OnBadFile = "fail",
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    executor: options.Executor = "inline",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
+    require: Require = None,
+    junit: Junit = None,
+    config: Config = None,
 ) -> None:
-    """Audit a model: where it breaks, how badly. Writes report.html, results.json and results.csv."""
+    """Audit a model: where it breaks, how badly. Writes report.html, results.json and results.csv.
+
+    Exit status 3 says that something required does not hold.
+    """
     from shiftproof.audits import audit as run
     from shiftproof.audits.terminal import Progress, summary
 
-    one_of("--on-bad-file", on_bad_file, ("fail", "skip"))
-    one_of("--executor", executor, ("inline", "processes"))
-    options: dict[str, Any] = {"on_bad_file": on_bad_file, "executor": executor}
+    chosen: dict[str, Any] = {"on_bad_file": on_bad_file}
     with Progress() as progress:
         result = run(
             model,
@@ -81,26 +78,62 @@ def audit(
             seed=seed,
             methods=listed(methods),
             device=device,
+            amp=amp,
             batch_size=batch_size,
             weights=weights,
             size=size,
             labels=labels,
             text_column=text_column,
             label_column=label_column,
-            workers=workers,
+            executor=options.where(executor, workers, device, address, gpus_per_worker),
+            require=require or (),
+            junit=junit,
             command=shlex.join(["shiftproof", *sys.argv[1:]]),
             watch=progress.heard,
-            **options,
+            announce=progress.announce,
+            **chosen,
         )
     summary(result)
-    if result.failures:
-        raise typer.Exit(FAILED)
+    _exit(result)
 
 
 @app.command()
-def report(run_dir: Annotated[Path, typer.Argument(help="A folder that `shiftproof audit` wrote.")]) -> None:
+def report(run: Run) -> None:
     """Write the report of a run directory again, from what was measured so far."""
     from shiftproof.audits import reopen
     from shiftproof.audits.terminal import summary
 
-    summary(reopen(run_dir))
+    summary(reopen(run))
+
+
+@app.command()
+def gate(run: Run, require: Require = None, junit: Junit = None) -> None:
+    """Check what is required of an audit that was made before. Exit status 3 says that something does not hold."""
+    from shiftproof.audits import reopen
+    from shiftproof.audits.terminal import show_checks
+
+    result = reopen(run, require=require or (), junit=junit)
+    show_checks(result.checks)
+    _exit(result)
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders that `shiftproof audit` wrote; the first is the baseline.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path("shiftproof-compare"),
+) -> None:
+    """Compare audits of the same images: what got better and worse, with intervals. Writes report.html."""
+    from shiftproof.audits import compare as run
+    from shiftproof.audits.comparison_views import show
+
+    show(run(*runs, out=out, command=shlex.join(["shiftproof", *sys.argv[1:]])))
+
+
+def _exit(result: Audit) -> None:
+    """End with the status that says how it went: a requirement that does not hold before a cell that failed."""
+    if not result.passed:
+        raise typer.Exit(GATED)
+    if result.failures:
+        raise typer.Exit(FAILED)

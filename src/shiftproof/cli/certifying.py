@@ -7,57 +7,49 @@ from typing import Annotated, Any
 
 import typer
 
+from shiftproof.cli import options
 from shiftproof.cli.application import app, listed, numbers, one_of
 
 
 @app.command()
 def certify(
     sigma: Annotated[float, typer.Option(help="Standard deviation of the noise, on the [0, 1] scale of images.")],
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx.")
-    ] = "demo",
-    data: Annotated[
-        str, typer.Option("--data", "-d", help="demo, a folder with one sub-folder per class, an .npz file, CIFAR.")
-    ] = "demo",
+    model: options.Model = "demo",
+    data: options.Data = "demo",
     shift: Annotated[
         list[str] | None,
         typer.Option("--shift", "-s", help="Certify shifted images, fog@3; can be given again. Default: clean ones."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
-        "shiftproof-certificate"
-    ),
+    out: options.Out = Path("shiftproof-certificate"),
     rule: Annotated[str, typer.Option(help="sequential, fixed, or radius: is it at least --radius?")] = "sequential",
     radius: Annotated[float | None, typer.Option(help="The radius to ask for, with --rule radius.")] = None,
-    images: Annotated[int | None, typer.Option(help="Certify so many images. Default: all.")] = None,
+    images: options.Images = None,
     n0: Annotated[int, typer.Option("--n0", help="Samples that choose a class.")] = 100,
     n: Annotated[int, typer.Option("--n", help="Fresh samples that count it, at most.")] = 100_000,
     alpha: Annotated[float, typer.Option(help="Probability that a certificate is wrong, at most.")] = 0.001,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    seed: options.Seed = 0,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16: certify the model in it.")] = "float32",
     compile_: Annotated[bool, typer.Option("--compile", help="Compile the model first.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    batch_size: Annotated[int | None, typer.Option(help="Noisy images per forward pass. Default: by device.")] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="Weights for a reference network (safetensors or state dict).")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
-    ] = None,
-    labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
-    executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
-    workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = None,
+    weights: options.Weights = None,
+    size: options.Size = None,
+    labels: options.Labels = None,
+    executor: options.Executor = "inline",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Certify a model by randomized smoothing: distances within which its class cannot change. Writes a certificate."""
-    from shiftproof.audits.bench import choose_device
     from shiftproof.audits.terminal import Progress
     from shiftproof.certificates import certify as run
     from shiftproof.certificates.certifying import file_name
     from shiftproof.certificates.telling import certified_table, verdict
     from shiftproof.measures import mean_average_radius
+    from shiftproof.models import choose_device
 
-    one_of("--executor", executor, ("inline", "processes"))
     one_of("--dtype", dtype, ("float32", "bfloat16", "float16"))
-    options: dict[str, Any] = {"executor": executor, "dtype": dtype, "compile": compile_, "rule": rule}
+    chosen: dict[str, Any] = {"dtype": dtype, "compile": compile_, "rule": rule}
     found = []
     for changed in shift or (None,):
         with Progress() as progress:
@@ -79,9 +71,9 @@ def certify(
                     weights=weights,
                     size=size,
                     out=out,
-                    workers=workers,
+                    executor=options.where(executor, workers, device, address, gpus_per_worker),
                     watch=progress.heard,
-                    **options,
+                    **chosen,
                 )
             )
     typer.echo(verdict(found[0]))
@@ -96,15 +88,9 @@ def certify(
 
 @app.command()
 def spectrum(
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx.")
-    ] = "demo",
-    data: Annotated[
-        str, typer.Option("--data", "-d", help="demo, a folder with one sub-folder per class, an .npz file, CIFAR.")
-    ] = "demo",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
-        "shiftproof-spectrum"
-    ),
+    model: options.Model = "demo",
+    data: options.Data = "demo",
+    out: options.Out = Path("shiftproof-spectrum"),
     measure: Annotated[str, typer.Option(help="accuracy, or acr: the average certified radius.")] = "accuracy",
     images: Annotated[int, typer.Option(help="Images for each frequency.")] = 200,
     eps: Annotated[float, typer.Option(help="L2 norm of a wave, in each channel.")] = 4.0,
@@ -117,27 +103,24 @@ def spectrum(
     n0: Annotated[int, typer.Option("--n0", help="With --measure acr: samples that choose a class.")] = 100,
     n: Annotated[int, typer.Option("--n", help="With --measure acr: samples that count it, at most.")] = 10_000,
     alpha: Annotated[float, typer.Option(help="Probability that a certificate is wrong, at most.")] = 0.001,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    batch_size: Annotated[int | None, typer.Option(help="Images per forward pass. Default: by device.")] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="Weights for a reference network (safetensors or state dict).")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
-    ] = None,
-    executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
-    workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = None,
+    weights: options.Weights = None,
+    size: options.Size = None,
+    executor: options.Executor = "inline",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Measure a model by frequency: under single waves, under noise around a frequency. Writes spectrum.json."""
-    from shiftproof.audits.bench import choose_device
     from shiftproof.audits.terminal import Progress
     from shiftproof.certificates import spectrum as run
     from shiftproof.certificates.telling import spectrum_table
+    from shiftproof.models import choose_device
 
-    one_of("--executor", executor, ("inline", "processes"))
     one_of("--measure", measure, ("accuracy", "acr"))
-    options: dict[str, Any] = {"executor": executor, "measure": measure}
+    chosen: dict[str, Any] = {"measure": measure}
     with Progress() as progress:
         found = run(
             model,
@@ -159,9 +142,9 @@ def spectrum(
             weights=weights,
             size=size,
             out=out,
-            workers=workers,
+            executor=options.where(executor, workers, device, address, gpus_per_worker),
             watch=progress.heard,
-            **options,
+            **chosen,
         )
     typer.echo(spectrum_table(found))
     typer.echo(f"\nspectrum  {out / 'spectrum.json'}")

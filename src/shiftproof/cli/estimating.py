@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shiftproof.cli import options
 from shiftproof.cli.application import app, listed
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def estimate(
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx, ...")
-    ] = "demo",
+    model: options.Model = "demo",
     data: Annotated[
         str,
         typer.Option(
@@ -43,30 +42,23 @@ def estimate(
         str, typer.Option(help="Shifts to calibrate on, separated by commas. Default: ten corruptions, thrice.")
     ] = "",
     images: Annotated[int | None, typer.Option(help="Use this many images. Default: 1,000; 0 is all.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    batch_size: Annotated[int | None, typer.Option(help="Images per forward pass. Default: 128.")] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
-    ] = None,
-    text_column: Annotated[
-        str | None, typer.Option(help="Column of texts in a table, or two with a comma between them for pairs.")
-    ] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column of labels in the source's table of texts.")] = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = None,
+    size: options.Size = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the numbers to this JSON file.")] = None,
 ) -> None:
     """Estimate a model's accuracy on images without labels, with an interval and what speaks against it."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from shiftproof.audits.bench import choose_device
+    from shiftproof.audits.terminal import Progress
     from shiftproof.estimators.estimating import IMAGES
     from shiftproof.estimators.estimating import estimate as run
     from shiftproof.estimators.evidence import BATCH_SIZE
+    from shiftproof.models import choose_device
     from shiftproof.runs import write_atomically
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("calibrating", total=None)
+    with Progress() as progress:
         result = run(
             model,
             data,
@@ -83,7 +75,7 @@ def estimate(
             size=size,
             text_column=text_column,
             label_column=label_column,
-            watch=lambda done, total: progress.update(task, completed=done, total=total),
+            watch=lambda done, total: progress.show(done, total, "calibrating"),
         )
     _show(result)
     if out is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shiftproof.cli import options
 from shiftproof.cli.application import FAILED, app
 
 if TYPE_CHECKING:
@@ -15,20 +16,16 @@ if TYPE_CHECKING:
 
 @app.command()
 def search(
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="demo, file.py:build, model.onnx, ... as for `audit`.")
-    ] = "demo",
-    data: Annotated[
-        str, typer.Option("--data", "-d", help="demo, a folder with one sub-folder per class, an .npz file, ...")
-    ] = "demo",
+    model: options.Model = "demo",
+    data: options.Data = "demo",
     space: Annotated[
         str, typer.Option(help="mnist, cifar, camvid, faces, geometric, corruptions, or a JSON file of your own.")
     ] = "cifar",
     length: Annotated[int, typer.Option(help="Operations in a tuple.")] = 5,
     searcher: Annotated[str, typer.Option(help="random, evolution, racing, optuna or cma.")] = "evolution",
     budget: Annotated[int, typer.Option(help="Tuples to try.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
-    images: Annotated[int | None, typer.Option(help="Use this many images. Default: all.")] = None,
+    seed: options.Seed = 0,
+    images: options.Images = None,
     fitness: Annotated[
         str, typer.Option(help="accuracy, detection_rate, or with --targets pixel_accuracy, mean_iou.")
     ] = "accuracy",
@@ -51,26 +48,25 @@ def search(
     population: Annotated[int | None, typer.Option(help="Of evolution: tuples per generation. Default: 10.")] = None,
     mutation: Annotated[float | None, typer.Option(help="Of evolution: rate of mutation. Default: 0.1.")] = None,
     sampler: Annotated[str | None, typer.Option(help="Of optuna: tpe or nsgaii. Default: tpe.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
-        "shiftproof-search"
-    ),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    batch_size: Annotated[
-        int | None, typer.Option(help="Images per forward pass. Default: 64 on a CPU, 512 on a GPU.")
-    ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Weights for a reference network or a file.py:build.")] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
-    ] = None,
-    labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
+    out: options.Out = Path("shiftproof-search"),
+    device: options.Device = "auto",
+    batch_size: options.BatchSize = None,
+    weights: options.Weights = None,
+    size: options.Size = None,
+    labels: options.Labels = None,
+    executor: options.Executor = "inline",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Search for the tuple of image operations a model is most vulnerable to. Writes search.json and worst.png."""
-    from shiftproof.audits.bench import choose_device
     from shiftproof.audits.terminal import Progress
+    from shiftproof.data.arrays import read_array
+    from shiftproof.models import choose_device
     from shiftproof.searchers import search as run
 
     own = {"variant": variant, "population": population, "mutation": mutation, "sampler": sampler}
-    options: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    chosen: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     with Progress() as progress:
         found = run(
             model,
@@ -82,7 +78,7 @@ def search(
             seed=seed,
             images=images,
             fitness=fitness,
-            targets=None if targets is None else _maps(targets),
+            targets=None if targets is None else read_array(targets),
             ignore=ignore,
             similarity=similarity,
             agreement=agreement,
@@ -93,26 +89,13 @@ def search(
             weights=weights,
             size=size,
             labels=labels,
+            executor=options.where(executor, workers, device, address, gpus_per_worker),
             watch=progress.heard,
-            **options,
+            **chosen,
         )
     _summary(found, out)
     if found.trace.failures:
         raise typer.Exit(FAILED)
-
-
-def _maps(path: Path) -> Any:
-    """Read an array of label maps."""
-    import numpy as np
-
-    from shiftproof.errors import DataError
-
-    try:
-        return np.load(path)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"Cannot read the targets {str(path)!r}.", expected="a .npy file of [N, H, W]", reason=str(error)
-        ) from error
 
 
 def _summary(found: Search, out: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftproof.cli.application import app, listed, numbers, one_of
+from shiftproof.cli import options
+from shiftproof.cli.application import app, listed, numbers
 
 
 @app.command()
@@ -17,48 +18,35 @@ def corrupt(
         typer.Argument(metavar="IN", help="A folder of images, or demo, an .npz or .npy file, CIFAR files, texts.csv."),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the copy; the same command resumes it.")],
-    shift: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shift", "-s", help="fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2', typos@3; can be given again."
-        ),
-    ] = None,
+    shift: options.Shift = None,
     suite: Annotated[
         str | None, typer.Option(help="Instead of shifts: imagenet-c, imagenet-c-bar, cifar-c or cifar-c-bar.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    seed: options.Seed = 0,
     file_format: Annotated[
         str | None,
         typer.Option("--format", help="png, jpg or same; csv, tsv or jsonl. Default: png; jpg for imagenet-c."),
     ] = None,
-    quality: Annotated[int, typer.Option(help="Quality of JPEG files, 1 to 100.")] = 85,
-    size: Annotated[
-        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
-    ] = None,
+    quality: options.Quality = 85,
+    size: options.Size = None,
     preset: Annotated[
         str | None, typer.Option(help="Severities of imagenet or cifar. Default: by image size, or the suite's.")
     ] = None,
     textures: Annotated[Path | None, typer.Option(help="Folder of photographs for a suite's frost.")] = None,
-    on_bad_file: Annotated[str, typer.Option(help="fail or skip, when an image cannot be read.")] = "fail",
-    device: Annotated[
-        str, typer.Option(help="cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.")
-    ] = "cpu",
-    text_column: Annotated[
-        str | None, typer.Option(help="Column of texts in a table, or two with a comma between them for pairs.")
-    ] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column of labels in a table of texts.")] = None,
-    executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
-    workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
+    on_bad_file: options.OnBadFile = "fail",
+    device: options.WritingDevice = "cpu",
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    executor: options.Executor = "inline",
+    workers: options.Workers = None,
 ) -> None:
     """Write a corrupted copy of a data set: files in the same folders, or arrays. Ends with a manifest.json."""
-    from shiftproof.audits.bench import choose_device
     from shiftproof.audits.terminal import Progress
     from shiftproof.data.text_loading import is_text_source
+    from shiftproof.models import choose_device
     from shiftproof.shifts.writing import write_corrupted
 
-    one_of("--on-bad-file", on_bad_file, ("fail", "skip"))
-    one_of("--executor", executor, ("inline", "processes"))
-    options: dict[str, Any] = {"on_bad_file": on_bad_file, "executor": executor, "format": file_format}
+    chosen: dict[str, Any] = {"on_bad_file": on_bad_file, "executor": executor, "format": file_format}
     with Progress() as progress:
         written = write_corrupted(
             source,
@@ -75,7 +63,7 @@ def corrupt(
             text_column=text_column,
             label_column=label_column,
             watch=progress.heard,
-            **options,
+            **chosen,
         )
     kind = "texts" if is_text_source(source) else "images"
     typer.echo(f"{kind:<9} {written.images:,}, under {len(written.shifts)} shift{'s' * (len(written.shifts) > 1)}")
@@ -92,7 +80,7 @@ def preview(
     ),
     family: Annotated[str, typer.Option(help="common, holdout or bar, or several separated by commas.")] = "common",
     severities: Annotated[str, typer.Option(help="Severities in [0, 5], separated by commas.")] = "1,3,5",
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    seed: options.Seed = 0,
 ) -> None:
     """Show an image under every shift, by severity, as a picture or a page."""
     from shiftproof.shifts.preview import preview as write

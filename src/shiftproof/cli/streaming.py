@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shiftproof.cli import options
 from shiftproof.cli.application import app, listed, one_of
 
 if TYPE_CHECKING:
@@ -15,16 +16,11 @@ if TYPE_CHECKING:
 stream = typer.Typer(help="Streams of changing shifts: calibrate, preview, write.", no_args_is_help=True)
 app.add_typer(stream, name="stream")
 
-ModelOption = Annotated[str, typer.Option("--model", "-m", help="What `audit` takes.")]
-DataOption = Annotated[str, typer.Option("--data", "-d", help="What `audit` takes, with labels.")]
 ImagesOption = Annotated[int, typer.Option(help="Length of the stream in images.")]
 SpeedOption = Annotated[int, typer.Option(help="Images per step of severity.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of every random draw.")]
 ShiftsOption = Annotated[
     str, typer.Option(help="Shifts or families, separated by commas; holdout is for choosing hyper-parameters.")
 ]
-SizeOption = Annotated[int | None, typer.Option(help="Resize the short side and crop the centre.")]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
 KindOption = Annotated[str, typer.Option("--stream", help="ccc, concatenated, mixed, correlated or gradual.")]
 CalibrationOption = Annotated[
     Path | None, typer.Option(help="ccc: what `stream calibrate` wrote. Default: severities in a straight line.")
@@ -33,37 +29,43 @@ CalibrationOption = Annotated[
 
 @stream.command()
 def calibrate(
-    model: ModelOption = "demo",
-    data: DataOption = "demo",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
-        "shiftproof-calibration"
-    ),
-    target: Annotated[float, typer.Option(help="Accuracy of the model along the stream.")] = 0.34,
+    model: options.Model = "demo",
+    data: options.Data = "demo",
+    out: options.Out = Path("shiftproof-calibration"),
+    target: Annotated[
+        str, typer.Option(help="Accuracy of the model along the stream: easy, medium, hard, or a number such as 0.34.")
+    ] = "easy",
     images: ImagesOption = 100_000,
     speed: SpeedOption = 1000,
-    seed: SeedOption = 43,
+    seed: options.Seed = 43,
     shifts: ShiftsOption = "",
-    calibration_images: Annotated[int, typer.Option(help="Images each pair of severities is measured on.")] = 1000,
+    calibration_images: Annotated[
+        int, typer.Option(help="Images a pair of severities is measured on, at most.")
+    ] = 4000,
+    precision: Annotated[float, typer.Option(help="Standard error of accuracies on the paths.")] = 0.01,
     crop: Annotated[float | None, typer.Option(help="Least area of the random crops. Default: by image size.")] = None,
     steady: Annotated[
         float, typer.Option(help="Avoid pairs that cannot stay within this of the target; 1 avoids none, as published.")
-    ] = 0.04,
-    variant: Annotated[str, typer.Option(help="exact, or release: the released generator's path search.")] = "exact",
-    weights: Annotated[Path | None, typer.Option(help="Weights for a reference network.")] = None,
-    size: SizeOption = None,
-    device: DeviceOption = "auto",
-    executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
-    workers: Annotated[int, typer.Option(help="Number of processes.")] = 2,
+    ] = 0.02,
+    variant: Annotated[
+        str, typer.Option(help="steady over any window, exact in a path's mean, or release: as the released generator.")
+    ] = "steady",
+    weights: options.Weights = None,
+    size: options.Size = None,
+    device: options.Device = "auto",
+    executor: options.Executor = "inline",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Measure how hard pairs of corruptions are for a model, as far as a CCC stream needs it."""
-    from shiftproof.audits.bench import choose_device
     from shiftproof.audits.terminal import Progress
+    from shiftproof.models import choose_device
     from shiftproof.streams import calibrate as measure
     from shiftproof.streams.calibrating import FILE
 
-    one_of("--variant", variant, ("exact", "release"))
-    one_of("--executor", executor, ("inline", "processes"))
-    options: dict[str, Any] = {"variant": variant, "executor": executor}
+    one_of("--variant", variant, ("steady", "exact", "release"))
+    chosen: dict[str, Any] = {"variant": variant}
     with Progress() as progress:
         found = measure(
             model,
@@ -75,18 +77,19 @@ def calibrate(
             seed=seed,
             shifts=listed(shifts),
             images=calibration_images,
+            precision=precision,
             crop=crop,
             steady=steady,
             device=choose_device(device),
-            workers=workers,
+            executor=options.where(executor, workers, device, address, gpus_per_worker),
             model_options={"weights": weights},
             data_options={"size": size},
             watch=progress.heard,
-            **options,
+            **chosen,
         )
     mean = sum(map(found.accuracy, found.paths)) / len(found.paths)
     typer.echo(f"pairs        {len(found.paths)}, of {len(found.noises)} corruptions")
-    typer.echo(f"accuracy     {100 * mean:.1f}% along their paths, for a target of {100 * target:g}%")
+    typer.echo(f"accuracy     {100 * mean:.1f}% along their paths, for a target of {100 * found.target:.3g}%")
     for note in found.notes:
         typer.echo(f"note         {note}")
     typer.echo(f"calibration  {out / FILE}")
@@ -98,14 +101,14 @@ def preview(
         "stream.png"
     ),
     kind: KindOption = "ccc",
-    data: DataOption = "demo",
+    data: options.Data = "demo",
     images: ImagesOption = 100_000,
     speed: SpeedOption = 1000,
-    seed: SeedOption = 43,
+    seed: options.Seed = 43,
     shifts: ShiftsOption = "",
     calibration: CalibrationOption = None,
     rows: Annotated[int, typer.Option(help="Positions to show.")] = 12,
-    size: SizeOption = None,
+    size: options.Size = None,
 ) -> None:
     """Show images of a stream at evenly spread positions, as a picture or a page."""
     from shiftproof.streams.preview import preview_stream
@@ -118,34 +121,31 @@ def preview(
 def write(
     out: Annotated[Path, typer.Argument(help="Folder of the shards; the same command resumes it.")],
     kind: KindOption = "ccc",
-    data: DataOption = "demo",
+    data: options.Data = "demo",
     images: ImagesOption = 100_000,
     speed: SpeedOption = 1000,
-    seed: SeedOption = 43,
+    seed: options.Seed = 43,
     shifts: ShiftsOption = "",
     calibration: CalibrationOption = None,
     file_format: Annotated[str, typer.Option("--format", help="png, or jpg, which loses a little.")] = "png",
-    quality: Annotated[int, typer.Option(help="Quality of JPEG files, 1 to 100.")] = 85,
+    quality: options.Quality = 85,
     shard_images: Annotated[int, typer.Option(help="Images per tar file.")] = 10_000,
-    size: SizeOption = None,
-    device: Annotated[
-        str, typer.Option(help="cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.")
-    ] = "cpu",
-    executor: Annotated[str, typer.Option(help="inline or processes.")] = "inline",
-    workers: Annotated[int, typer.Option(help="Number of processes.")] = 2,
+    size: options.Size = None,
+    device: options.WritingDevice = "cpu",
+    executor: options.Executor = "inline",
+    workers: options.Workers = None,
 ) -> None:
     """Write a stream as tar files of images, labels and shifts, for programs that cannot read it on the fly."""
-    from shiftproof.audits.bench import choose_device
     from shiftproof.audits.terminal import Progress
+    from shiftproof.models import choose_device
     from shiftproof.streams.shards import write_shards
 
     one_of("--format", file_format, ("png", "jpg"))
-    one_of("--executor", executor, ("inline", "processes"))
-    options: dict[str, Any] = {"format": file_format, "executor": executor}
+    chosen: dict[str, Any] = {"format": file_format, "executor": executor}
     with Progress() as progress:
         made = _stream(kind, data, images, speed, seed, shifts, calibration, size, choose_device(device))
         manifest = write_shards(
-            made, out, quality=quality, shard_images=shard_images, workers=workers, watch=progress.heard, **options
+            made, out, quality=quality, shard_images=shard_images, workers=workers, watch=progress.heard, **chosen
         )
     typer.echo(f"images    {len(made):,}")
     for note in made.notes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shiftproof.cli import options
 from shiftproof.cli.application import app
 
 if TYPE_CHECKING:
@@ -31,9 +33,7 @@ def train(
         list[str] | None,
         typer.Option("--option", "-O", help="A setting of the recipe, such as lam=20; can be given again."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = Path(
-        "shiftproof-train"
-    ),
+    out: options.Out = Path("shiftproof-train"),
     validation: Annotated[str | None, typer.Option(help="Images to take the accuracy on at every checkpoint.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data. Default: 200.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images of a step, over all devices. Default: 256.")] = None,
@@ -48,14 +48,12 @@ def train(
     framing: Annotated[
         str | None, typer.Option(help="A shift every image goes through first. Default: pad_crop; none for none.")
     ] = None,
-    images: Annotated[int | None, typer.Option(help="Use this many images. Default: all.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    weights: Annotated[Path | None, typer.Option(help="Weights to begin with, for a reference network.")] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Resize the short side and crop the centre to this many pixels.")
-    ] = None,
-    labels: Annotated[Path | None, typer.Option(help="CSV of labels (columns file, label) for a flat folder.")] = None,
+    images: options.Images = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    weights: options.Weights = None,
+    size: options.Size = None,
+    labels: options.Labels = None,
     split: Annotated[str | None, typer.Option(help="The part of the data to train on, such as train.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that decode images, where they are not held.")] = 0,
     log_every: Annotated[int | None, typer.Option(help="Steps between two lines of the log. Default: 50.")] = None,
@@ -64,7 +62,8 @@ def train(
     ] = None,
 ) -> None:
     """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl."""
-    from shiftproof.audits.bench import choose_device
+    from shiftproof.audits.terminal import Progress
+    from shiftproof.models import choose_device
     from shiftproof.training import train as run
 
     settings: dict[str, Any] = {
@@ -83,7 +82,8 @@ def train(
         "log_every": log_every,
         "checkpoint_every": checkpoint_every,
     }
-    with _Progress() as progress:
+    quiet = os.environ.get("RANK", "0") != "0"  # of several processes, one speaks
+    with Progress(quiet=quiet) as progress:
         trained = run(
             model,
             data,
@@ -99,10 +99,10 @@ def train(
             labels=labels,
             split=split,
             workers=workers,
-            watch=progress.heard,
+            watch=lambda step, steps, row: progress.show(step, steps, _told(row)),
             **settings,
         )
-    if progress.quiet:
+    if quiet:
         return
     row = trained.to_row()
     lines = [("recipe", f"{trained.recipe}, sigma {trained.sigma:g}" if trained.sigma else trained.recipe)]
@@ -127,35 +127,6 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     return pairs
 
 
-class _Progress:
-    """A bar of steps done with the loss beside it, on the error stream; of several processes, one shows it."""
-
-    def __init__(self) -> None:
-        import os
-
-        from rich import progress
-        from rich.console import Console
-
-        self.quiet = os.environ.get("RANK", "0") != "0"
-        self._bar = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=self.quiet,
-        )
-        self._task = self._bar.add_task("loading", total=None)
-
-    def heard(self, step: int, steps: int, row: Row | None) -> None:
-        """Show how far the run is."""
-        said = "training" if row is None else f"epoch {float(str(row['epoch'])):.1f} loss {float(str(row['loss'])):.4f}"
-        self._bar.update(self._task, total=steps, completed=step, description=f"{said:<26.26}")
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+def _told(row: Row | None) -> str:
+    """Say how far training is."""
+    return "training" if row is None else f"epoch {float(str(row['epoch'])):.1f} loss {float(str(row['loss'])):.4f}"

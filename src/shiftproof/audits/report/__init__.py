@@ -15,15 +15,16 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from shiftproof.audits import headlines
 from shiftproof.audits.report import charts, heat, pictures
-from shiftproof.audits.report.formatting import clean, rows, scale
+from shiftproof.audits.report.formatting import clean, coded, rows, scale, time_table
 from shiftproof.audits.view import Figure, Gallery, Masthead, View
 from shiftproof.runs.files import write_atomically
 
-__all__ = ["render", "write"]
+__all__ = ["environment", "render", "write"]
 
 _FOLDER = Path(__file__).parent
-_TAKEN = ("main", "top", "verdict", "measured", "theme", "chart-template")
+_TAKEN = ("main", "top", "verdict", "next", "measured", "theme", "chart-template")
 """Anchors of the page itself, which no section may have."""
 
 
@@ -40,16 +41,18 @@ def render(masthead: Masthead, views: Sequence[View]) -> str:
 
         scripts.append(get_plotlyjs())
     sections = list(zip(anchors(views), views, strict=True))
+    anchor = {id(view): name for name, view in sections}
     return (
-        _environment()
+        environment()
         .get_template("template.html")
         .render(
             masthead=masthead,
             sections=sections,
-            verdict=[(anchor, sentence) for anchor, view in sections for sentence in view.verdict],
-            tiles=[(anchor, view.title, tile) for anchor, view in sections for tile in view.tiles],
+            verdict=[(anchor[id(view)], sentence) for view, sentence in headlines.verdict(views)],
+            tiles=[(anchor[id(view)], view.title, tile) for view, tile in headlines.tiles(views)],
+            actions=[(anchor[id(view)], view.title, action) for view, action in headlines.actions(views)],
             sprite=pictures.repeated(views),
-            style=Markup((_FOLDER / "style.css").read_text("utf-8")),
+            style=Markup(charts.style_sheet()),
             scripts=[Markup(script) for script in scripts],
             policy=_policy(scripts),
             chart_template=charts.to_json(charts.TEMPLATE),
@@ -84,8 +87,9 @@ def _policy(scripts: Sequence[str]) -> str:
     )
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Return what renders templates: text is escaped, and hidden characters are left out."""
+    made = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
@@ -93,18 +97,20 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_clean,
     )
-    environment.filters |= {
+    made.filters |= {
+        "coded": coded,
         "figure_json": charts.figure_json,
         "height": charts.height,
         "rows": rows,
         "scale": scale,
         "size": pictures.size,
+        "time_table": time_table,
     }
-    environment.tests |= {
+    made.tests |= {
         "figure": lambda block: isinstance(block, Figure),
         "gallery": lambda block: isinstance(block, Gallery),
     }
-    return environment
+    return made
 
 
 def _clean(value: object) -> object:

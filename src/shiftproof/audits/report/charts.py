@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -87,6 +89,41 @@ def figure_json(figure: Figure) -> Markup:
 def height(figure: Figure) -> int:
     """Return the pixels to keep for a figure until it is drawn."""
     return int(figure.plot.get("layout", {}).get("height", HEIGHT))
+
+
+def standalone(figure: Figure) -> dict[str, Any]:
+    """Return a figure as a Plotly specification that needs no page: with its title, in the light colours."""
+    made = json.loads(figure_json(figure))
+    made["layout"].pop("meta", None)
+    made["layout"] |= {
+        "title": {"text": _text(figure.title, markup=())},
+        "template": {
+            **TEMPLATE,
+            "layout": {**TEMPLATE["layout"], "margin": {"t": 72}, "paper_bgcolor": "var(--paper)"},
+        },
+    }
+    specification: dict[str, Any] = _coloured(made, _light_colours())
+    return specification
+
+
+def style_sheet() -> str:
+    """Return the page's style sheet, which defines the colours that specifications may name."""
+    return Path(__file__).with_name("style.css").read_text("utf-8")
+
+
+def _light_colours() -> dict[str, str]:
+    """Return the variables of the style sheet with their values on light paper."""
+    found: dict[str, str] = dict(re.findall(r"(--[\w-]+): (?:light-dark\()?(#\w+|var\(--\w+\))", style_sheet()))
+    return {name: found.get(value.removeprefix("var(").removesuffix(")"), value) for name, value in found.items()}
+
+
+def _coloured(value: Any, colours: Mapping[str, str]) -> Any:
+    """Put colours in the place of variables."""
+    if isinstance(value, str) and value.startswith("var("):
+        return colours[value.removeprefix("var(").removesuffix(")")]
+    if isinstance(value, Mapping):
+        return {key: _coloured(item, colours) for key, item in value.items()}
+    return [_coloured(item, colours) for item in value] if isinstance(value, list | tuple) else value
 
 
 def to_json(value: Mapping[str, Any]) -> Markup:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TypeAlias
+
+from markupsafe import Markup, escape
 
 from shiftproof.audits.report import heat
 from shiftproof.audits.view import Column, Table
@@ -34,6 +36,15 @@ class Cell:
 def clean(text: str) -> str:
     """Return a text without control characters and without what reorders the text around it."""
     return _HALVES.sub("\N{REPLACEMENT CHARACTER}", _HIDDEN.sub("", text))
+
+
+def coded(text: str) -> Markup:
+    """Return a text as markup in which what stands between backticks is code.
+
+    >>> print(coded("run `shiftproof list` <here>"))
+    run <code>shiftproof list</code> &lt;here&gt;
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(clean(text)))))
 
 
 def rows(table: Table) -> list[list[Cell]]:
@@ -74,6 +85,19 @@ def decimals(values: Sequence[float]) -> int:
     while places and all(round(size, places - 1) == size for size in sizes):
         places -= 1
     return places
+
+
+def time_table(times: Mapping[str, tuple[float | None, float]]) -> Table:
+    """Return the table of seconds by section, with those that were expected where any were."""
+    expected = any(planned is not None for planned, _ in times.values())
+    columns = (Column("section"), *([Column("expected, s", "number")] if expected else []), Column("took, s", "number"))
+    return Table(
+        "Time by section",
+        columns,
+        tuple(
+            (name.replace("_", " "), *([planned] if expected else []), took) for name, (planned, took) in times.items()
+        ),
+    )
 
 
 def _cells(column: Column, values: Sequence[Value]) -> list[Cell]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from shiftproof.audits.view import Gallery, Picture, View
+from shiftproof.audits.view import Block, Gallery, Picture, Table, View
 from shiftproof.errors import DataError
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -30,9 +30,13 @@ def size(picture: Picture) -> tuple[int, int]:
 
 def repeated(views: Sequence[View]) -> dict[str, tuple[str, Picture]]:
     """Return, by their bytes, the pictures that occur more than once, each with an id."""
-    found = [
-        picture for view in views for block in view.blocks if isinstance(block, Gallery) for picture in block.pictures
-    ]
+    found = [picture for view in views for block in view.blocks for picture in _shown(block)]
     counts = Counter(picture.png for picture in found)
     shared = {picture.png: picture for picture in found if counts[picture.png] > 1}
     return {png: (f"picture-{index}", picture) for index, (png, picture) in enumerate(shared.items(), start=1)}
+
+
+def _shown(block: Block) -> Iterable[Picture]:
+    if isinstance(block, Gallery):
+        return block.pictures
+    return block.pictures.values() if isinstance(block, Table) else ()

@@ -27,6 +27,11 @@
   const draw = (chart, width) => {
     const figure = chart.parentElement;
     const { data, layout } = resolved(JSON.parse(figure.querySelector(".plot").textContent));
+    if (!width && chart.clientWidth < 600) {
+      Object.assign(layout, layout.meta?.narrow); // how a figure wants to be laid out where there is little room
+      for (const trace of data) trace.mode = trace.mode?.replace("+text", "");
+    }
+    chart.style.height = `${layout.height}px`;
     Object.assign(layout, { template: resolved(template), width, autosize: width === undefined });
     if (matchMedia("(pointer: coarse)").matches) layout.dragmode = false; // a finger scrolls the page
     drawn.add(chart);
@@ -124,6 +129,37 @@
     });
     body.append(...rows);
   };
+
+  // Cells with an example: the whole table is one stop of the Tab key, arrows move between cells, and the example
+  // shows beside its cell. Without scripts every cell is a stop, and examples show in a corner.
+  for (const table of document.querySelectorAll("table.peeks")) {
+    const stops = () => [...table.querySelectorAll("td[tabindex]")];
+    stops().forEach((cell, index) => (cell.tabIndex = index ? -1 : 0));
+    table.addEventListener("keydown", (event) => {
+      const cell = event.target.closest("td[tabindex]");
+      const [down, across] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
+      if (!cell || down === undefined) return;
+      const rows = [...table.tBodies[0].rows];
+      const next = rows[rows.indexOf(cell.parentElement) + down]?.cells[cell.cellIndex + across];
+      event.preventDefault();
+      if (!next?.hasAttribute("tabindex")) return;
+      stops().forEach((other) => (other.tabIndex = other === next ? 0 : -1));
+      next.focus();
+    });
+    const beside = (event) => {
+      const peek = (event.target.closest?.("td[tabindex]") ?? table.querySelector("td:focus"))?.querySelector(".peek");
+      if (!peek) return;
+      const cell = peek.parentElement.getBoundingClientRect();
+      peek.style.visibility = cell.bottom > 48 && cell.top < innerHeight ? "visible" : "hidden";
+      const [width, height] = [peek.offsetWidth, peek.offsetHeight];
+      const left = Math.min(Math.max(cell.left + cell.width / 2 - width / 2, 8), innerWidth - width - 8);
+      const above = cell.top - height - 8;
+      peek.style.inset = `${above > 56 ? above : cell.bottom + 8}px auto auto ${left}px`;
+    };
+    table.addEventListener("mouseover", beside);
+    table.addEventListener("focusin", beside);
+    addEventListener("scroll", beside, { passive: true });
+  }
   for (const table of document.querySelectorAll("table")) {
     for (const header of table.tHead.rows[0].cells) {
       const sorter = document.createElement("button");

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.registry import resolve
+from shiftproof.registry import Registry
 
 if TYPE_CHECKING:
     from shiftproof.audits.sections.base import Section
 
-SECTIONS: Mapping[str, str] = {
+_OWN = {
     "clean": "shiftproof.audits.sections.clean:Clean",
     "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
     "worst_case": "shiftproof.audits.sections.worst_case:WorstCase",
@@ -21,12 +21,23 @@ SECTIONS: Mapping[str, str] = {
     "endurance": "shiftproof.audits.sections.endurance:Endurance",
     "label_free": "shiftproof.audits.sections.label_free:LabelFree",
 }
-"""Name -> lazy target."""
+
+
+def _is_section(found: object) -> bool:
+    from shiftproof.audits.sections.base import Section
+
+    return isinstance(found, type) and issubclass(found, Section)
+
+
+SECTIONS = Registry("section", "shiftproof.sections", _OWN, _is_section)
+"""Name -> lazy target, in the order of the report; packages add theirs, by entry points, after ours."""
 
 
 def applicable(inputs: str, wanted: Sequence[str] | None = None) -> tuple[str, ...]:
     """Return the sections for a kind of inputs, `images` or `texts`: all there are, or those wanted, in their order."""
-    fit = [name for name in SECTIONS if inputs in section(name).takes]
+    for name in wanted or ():
+        SECTIONS.load(name)  # what is wrong with one that is asked for is an error, not a warning
+    fit = [name for name, made in SECTIONS.load_all() if inputs in made.takes]
     for name in wanted or ():
         if name not in fit:
             raise ConfigurationError(
@@ -37,5 +48,5 @@ def applicable(inputs: str, wanted: Sequence[str] | None = None) -> tuple[str, .
 
 def section(name: str) -> Section:
     """Return a section by name."""
-    made: Section = resolve(SECTIONS, name, "section")()
+    made: Section = SECTIONS.load(name)()
     return made

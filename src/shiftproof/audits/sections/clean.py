@@ -6,14 +6,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Scope, Section, Subject
-from shiftproof.audits.sections.measuring import accuracy, mean_confidence, predictions, rows, tally
+from shiftproof.audits.sections.measuring import accuracy, image_means, mean_confidence, predictions, rows, tally
 from shiftproof.audits.sections.wording import interval, percent
-from shiftproof.audits.view import Column, Level, Sentence, Table, Tile, View
+from shiftproof.audits.view import Action, Column, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
 from shiftproof.runs import Cell, Result, Row
 
-OVERCONFIDENT = 0.05
+OVERCONFIDENT, DELUDED = 0.05, 0.15
+LEVEL_RULE = "mean confidence above accuracy: good under 5 points, bad over 15"
+CALIBRATE = """\
+from shiftproof.measures.estimation import fit_temperature
+
+temperature = fit_temperature(logits, labels)  # of labelled images the model was not trained on
+probabilities = (logits / temperature).softmax(1)"""
 
 
 class Clean(Section):
@@ -23,6 +33,10 @@ class Clean(Section):
     title = "Before anything changes"
     question = "How accurate is the model on the images as they are, and does it know?"
     takes = ("images", "texts")
+    numbers = (
+        Number("clean_accuracy", "the share of images it is right on as they are"),
+        Number("clean_confidence_gap", "mean confidence less accuracy: above 0 it is too sure", "lower"),
+    )
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
         """Plan one cell per slice of the images."""
@@ -43,6 +57,11 @@ class Clean(Section):
         }
         return {**tally(labels, predicted, confidences), "classes": classes}
 
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
+        """Return who was right."""
+        right = image_means([[row for _, row in rows(results, "clean")]])
+        return {} if right is None else {"clean_accuracy": right}
+
     def view(self, results: Sequence[Result]) -> View:
         """Tell the accuracy, whether confidence follows it, and which classes are weak."""
         found = [row for _, row in rows(results, "clean")]
@@ -50,22 +69,28 @@ class Clean(Section):
         if overall is None:
             return View(self.name, self.title, self.question, notes=("No image was measured.",))
         gap = mean_confidence(found) - overall.value
-        level: Level = "watch" if gap > OVERCONFIDENT else "plain"
-        sure = f"On average it is {percent(mean_confidence(found))} sure of itself"
-        verdict = (
-            Sentence(f"On clean images it is right {percent(overall.value)} of the time ({interval(overall)})."),
-            Sentence(f"{sure}, {abs(100 * gap):.1f} points {'more' if gap > 0 else 'less'} than it is right.", level),
+        level: Level = "good" if gap < OVERCONFIDENT else "watch" if gap < DELUDED else "bad"
+        points = f"{abs(100 * gap):.1f} points {'more' if gap > 0 else 'less'} than it is right"
+        sure = f"{percent(mean_confidence(found))} sure of itself, {points}"
+        right = f"On clean images it is right {percent(overall.value)} of the time ({interval(overall)})"
+        verdict = (Sentence(f"{right}.") if level == "good" else Sentence(f"{right}, and on average {sure}.", level),)
+        tile = Tile("Clean accuracy", percent(overall.value), interval(overall), level, LEVEL_RULE)
+        action = Action(
+            "Calibrate its confidence",
+            f"On clean images it is surer by {abs(100 * gap):.1f} points than it is right. A temperature mends that, "
+            "and its answers stay the same.",
+            CALIBRATE,
         )
-        tile = Tile("Clean accuracy", percent(overall.value), interval(overall), rule="the images as they are")
         return View(
             self.name,
             self.title,
             self.question,
-            verdict=verdict if level != "plain" else verdict[:1],
+            verdict=verdict,
             tiles=(tile,),
             blocks=(_class_table(found),),
-            notes=(f"{overall.images:,} images. Intervals are Wilson's, at 95%.", verdict[1].text),
+            notes=(f"{overall.images:,} images. Intervals are Wilson's, at 95%.", f"On average it is {sure}."),
             numbers={"clean_accuracy": overall.value, "clean_confidence_gap": gap},
+            actions=(action,) if level != "good" else (),
         )
 
 

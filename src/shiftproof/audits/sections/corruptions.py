@@ -6,23 +6,41 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shiftproof import shifts
+from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Scope, Section, Subject
-from shiftproof.audits.sections.measuring import accuracy, excerpt, picture, predictions, rows, tally
-from shiftproof.audits.sections.wording import interval, percent, title
-from shiftproof.audits.view import Column, Figure, Gallery, Level, Picture, Sentence, Table, Tile, View
-from shiftproof.measures import ALEXNET, Accuracy, mce
+from shiftproof.audits.sections.corruptions_figures import Grid, galleries, heat_table, loss_figure, mean_accuracy
+from shiftproof.audits.sections.measuring import (
+    PICTURE_SIDE,
+    accuracy,
+    excerpt,
+    image_means,
+    picture,
+    predictions,
+    rows,
+    tally,
+)
+from shiftproof.audits.sections.wording import between, interval, listed, percent, title
+from shiftproof.audits.view import Action, Level, Sentence, Tile, View
+from shiftproof.measures import ALEXNET, Accuracy, corruption_errors, mce
+from shiftproof.measures.means import mean
 from shiftproof.models import logits
 from shiftproof.runs import Cell, Json, Result, Row
 from shiftproof.shifts.text import TextShift
 
 EXAMPLES = 4
-WORST = 3
+EXAMPLE_SIDE = 64
+"""Pixels, at most, of the examples of single cells, of which there are many."""
+NAMED = 2
 GOOD, WATCH = 0.10, 0.25
 HARMLESS = 0.05
-LEVEL_RULE = "points lost to corruption on average: good under 10, bad over 25"
-
-Grid = Mapping[str, Mapping[float, Accuracy]]
+RECIPES = {"noise": "gaussian"}
+"""Category -> the recipe of training against it, where it is not the general one."""
+RECIPE = "augmix+jsd"
+LEVEL_RULE = "{:.1f} points lost to corruption on average: good under 10, bad over 25"
 
 
 class Corruptions(Section):
@@ -32,9 +50,16 @@ class Corruptions(Section):
     title = "Where it breaks"
     question = "Which changes of the input cost accuracy, and how much?"
     takes = ("images", "texts")
+    numbers = (
+        Number("corruption_accuracy", "accuracy under corruption, the mean over corruptions and severities"),
+        Number("corruption_loss", "clean accuracy less that", "lower"),
+        Number("worst_corruption_accuracy", "accuracy under the worst corruption, the mean over severities"),
+        Number("accuracy.*", "accuracy under one corruption, the mean over severities"),
+        Number("mce", "mean corruption error: errors relative to AlexNet's on ImageNet-C", "lower", "percent"),
+    )
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
-        """Plan a cell per corruption, severity and slice, and example images at the highest severity."""
+        """Plan a cell per corruption, severity and slice, and examples: an image each, more at the highest severity."""
         settings = scope.settings
         for start, stop in scope.slices():
             yield Cell("clean", start=start, stop=stop)  # the same cell as the section clean's: it runs once
@@ -44,8 +69,10 @@ class Corruptions(Section):
                     label = f"{name}@{severity:g}"
                     yield Cell("corruptions", shift=label, start=start, stop=stop, seed=settings.seed)
         for name in settings.shifts:
-            label = f"{name}@{settings.severities[-1]:g}"
-            yield Cell("corruptions.examples", shift=label, images=min(EXAMPLES, scope.images), seed=settings.seed)
+            for severity in settings.severities:
+                images = EXAMPLES if severity == settings.severities[-1] else 1
+                label = f"{name}@{severity:g}"
+                yield Cell("corruptions.examples", shift=label, images=min(images, scope.images), seed=settings.seed)
 
     def measure(self, cell: Cell, subject: Subject) -> Row:
         """Return the tally of a slice under a shift, or example images."""
@@ -55,13 +82,31 @@ class Corruptions(Section):
         shift = shifts.parse(cast(str, cell["shift"]))
         return tally(*predictions(subject, start, stop, shift, cast(int, cell["seed"])))
 
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
+        """Return how often each image is right under each corruption and under all of them, and what that comes to."""
+        parts: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+        for cell, row in rows(results, "corruptions"):
+            label = cast(str, cell["shift"])
+            parts[shifts.parse(label).name][label].append(row)
+        right = {name: found for name, some in parts.items() if (found := image_means(some.values())) is not None}
+        clean = image_means([[row for _, row in rows(results, "clean")]])
+        if clean is None or any(len(found) != len(clean) for found in right.values()) or not right:
+            return {}
+        overall: NDArray[np.float64] = np.mean(list(right.values()), axis=0)
+        numbers = {"corruption_accuracy": overall, "corruption_loss": clean - overall}
+        numbers |= {f"accuracy.{name}": found for name, found in right.items()}
+        if set(right) <= set(ALEXNET):
+            whole = corruption_errors(dict.fromkeys(right, 1.0))  # what an error of 1 would come to
+            numbers["mce"] = np.mean([whole[name] * (1 - found) for name, found in right.items()], axis=0)
+        return numbers
+
     def view(self, results: Sequence[Result]) -> View:
         """Tell what breaks the model first, how far it falls, and show it."""
         clean = accuracy([row for _, row in rows(results, "clean")])
         grid = _grid(rows(results, "corruptions"))
         if clean is None or not grid:
             return View(self.name, self.title, self.question, notes=("No corruption was measured.",))
-        means = {name: _mean(cells.values()) for name, cells in grid.items()}
+        means = {name: mean_accuracy(cells.values()) for name, cells in grid.items()}
         ranked = sorted(means, key=lambda name: means[name])
         overall = sum(means.values()) / len(means)
         lost = clean.value - overall
@@ -72,26 +117,28 @@ class Corruptions(Section):
             "worst_corruption_accuracy": means[ranked[0]],
         }
         numbers |= {f"accuracy.{name}": mean for name, mean in means.items()}
-        tile = Tile("Accuracy under corruption", percent(overall), f"{100 * lost:.1f} points lost", level, LEVEL_RULE)
-        tiles = [tile]
+        said = _spread(rows(results, "corruptions"))
         if set(grid) <= set(ALEXNET):
             numbers["mce"] = mce({name: [1 - cell.value for cell in cells.values()] for name, cells in grid.items()})
-            tiles.append(
-                Tile("mCE", f"{numbers['mce']:.1f}", rule="errors relative to AlexNet's on ImageNet-C, 100 = equal")
-            )
+            said.append(f"mCE {numbers['mce']:.1f}")
+        tile = Tile(
+            "Accuracy under corruption", percent(overall), ", ".join(said), level, LEVEL_RULE.format(100 * lost)
+        )
+        examples = rows(results, "corruptions.examples")
         return View(
             self.name,
             self.title,
             self.question,
             verdict=_verdict(clean, grid, ranked, overall, level),
-            tiles=tuple(tiles),
+            tiles=(tile,),
             blocks=(
-                _heat(grid, ranked),
-                _bars(means, ranked, clean),
-                *_galleries(rows(results, "corruptions.examples"), ranked),
+                heat_table(grid, ranked, examples),
+                loss_figure(means, ranked, clean),
+                *galleries(examples, ranked),
             ),
             notes=_notes(grid),
             numbers=numbers,
+            actions=_actions(means, clean),
         )
 
 
@@ -108,9 +155,10 @@ def _examples(cell: Cell, subject: Subject) -> Row:
 
     labels = batch.labels.tolist() if batch.labels is not None else []
     texts = isinstance(images, list)
+    side = PICTURE_SIDE if count > 1 else EXAMPLE_SIDE
     examples: list[Json] = [
         {
-            **({"text": excerpt(image)} if texts else {"png": picture(image)}),
+            **({"text": excerpt(image)} if texts else {"png": picture(image, side)}),
             "label": name(label),
             "predicted": name(guess),
             "confidence": round(sure, 3),
@@ -130,114 +178,59 @@ def _grid(found: Sequence[tuple[Cell, Row]]) -> Grid:
     return {name: {level: value for level, value in cells.items() if value is not None} for name, cells in grid.items()}
 
 
-def _mean(cells: Any) -> float:
-    values = [cell.value for cell in cells]
-    return float(sum(values) / len(values))
-
-
 def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float, level: Level) -> tuple[Sentence, ...]:
     worst = min(
         ((cell.value, name, severity, cell) for name, cells in grid.items() for severity, cell in cells.items()),
         key=lambda entry: entry[:3],
     )
     _, name, severity, cell = worst
-    first = " and ".join(title(other) for other in ranked[:2])
-    lost = 100 * (clean.value - overall)
-    kept = f"Over {len(grid)} corruptions it keeps" if len(grid) > 1 else f"Under {title(name)} it keeps"
-    keeps = Sentence(f"{kept} {percent(overall)} on average, {lost:.1f} points less than clean.", level)
+    over = f", {percent(overall)} on average over {len(grid)} corruptions" if len(grid) > 1 else ""
     if clean.value - cell.value < HARMLESS:
         drop = 100 * (clean.value - cell.value)
-        most = f"No corruption costs more than {drop:.1f} points, not even at its strongest ({title(name)})."
-        return Sentence(most, level), keeps
+        at = f"from {percent(clean.value)} clean to {percent(cell.value)} ({interval(cell)}) at most"
+        return (Sentence(f"No corruption costs more than {drop:.1f} points ({title(name)}): {at}{over}.", level),)
+    harmful = [other for other in ranked if clean.value - mean_accuracy(grid[other].values()) >= HARMLESS] or ranked[:1]
+    first = listed([title(other) for other in harmful[:NAMED]])
     return (
         Sentence(
             f"Breaks first under {first}: from {percent(clean.value)} clean to {percent(cell.value)} "
-            f"({interval(cell)}) at its worst ({title(name)}, severity {severity:g}).",
+            f"({interval(cell)}) at its worst ({title(name)}, severity {severity:g}){over}.",
             level,
         ),
-        keeps,
     )
 
 
-def _heat(grid: Grid, ranked: Sequence[str]) -> Table:
-    severities = sorted({severity for cells in grid.values() for severity in cells})
-    rows_by_name = {name: grid[name] for name in ranked}
-    return Table(
-        "Accuracy by corruption and severity, most damaging first",
-        (
-            Column("corruption"),
-            Column("category"),
-            Column("mean", "percent", heat=(0.0, 1.0)),
-            *(Column(f"severity {severity:g}", "percent", heat=(0.0, 1.0)) for severity in severities),
-        ),
-        tuple(
-            (
-                title(name),
-                shifts.facts(name)["category"],
-                _mean(cells.values()),
-                *(cells[severity].value if severity in cells else None for severity in severities),
-            )
-            for name, cells in rows_by_name.items()
-        ),
-        caption="Read along a row: how quickly accuracy falls as the change grows.",
-    )
+def _spread(found: Sequence[tuple[Cell, Row]]) -> list[str]:
+    """Return the interval of the mean accuracy over images, as text, where rows tell who was right."""
+    conditions: dict[str, list[Row]] = defaultdict(list)
+    for cell, row in found:
+        conditions[cast(str, cell["shift"])].append(row)
+    means = image_means(conditions.values())
+    return [] if means is None or len(means) < 2 else [between(mean(means))]
 
 
-def _bars(means: Mapping[str, float], ranked: Sequence[str], clean: Accuracy) -> Figure:
-    names = [title(name) for name in ranked]
-    lost = [100 * (clean.value - means[name]) for name in ranked]
-    plot = {
-        "data": [
-            {
-                "type": "bar",
-                "orientation": "h",
-                "x": lost[::-1],
-                "y": names[::-1],
-                "hovertemplate": "%{y}: %{x:.1f} points<extra></extra>",
-            }
-        ],
-        "layout": {
-            "xaxis": {"title": {"text": "points of accuracy lost, mean over severities"}},
-            "yaxis": {"automargin": True},
-        },
-    }
-    table = Table(
-        "Points lost",
-        (Column("corruption"), Column("points lost", "number")),
-        tuple((name, round(value, 1)) for name, value in zip(names, lost, strict=True)),
-    )
-    finding = f"{names[0].capitalize()} costs {lost[0]:.1f} points, {names[-1]} {lost[-1]:.1f}"
-    return Figure(finding, plot, table, caption="Longer bars are what to train or adapt against first.")
-
-
-def _galleries(found: Sequence[tuple[Cell, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:
-    examples = {shifts.parse(cast(str, cell["shift"])).name: (cell, row) for cell, row in found}
-    for name in [name for name in ranked if name in examples][:WORST]:
-        cell, row = examples[name]
-        if "texts" in row:
-            yield _texts(cell, row)
-            continue
-        made = [
-            Picture(
-                str(entry["png"]),
-                f"{entry['label']}: taken for {entry['predicted']}, {percent(float(str(entry['confidence'])))} sure",
-                entry["label"] == entry["predicted"],
-            )
-            for entry in cast(Sequence[Mapping[str, Json]], row["pictures"])
-        ]
-        severity = shifts.parse(cast(str, cell["shift"])).severity
-        yield Gallery(f"What the model sees under {title(name)}, severity {severity:g}", tuple(made))
-
-
-def _texts(cell: Cell, row: Row) -> Table:
-    """Show texts after a shift with what the model says of them."""
-    shift = shifts.parse(cast(str, cell["shift"]))
-    return Table(
-        f"What the model reads under {title(shift.name)}, severity {shift.severity:g}",
-        (Column("text"), Column("label"), Column("taken for"), Column("sure", "percent")),
-        tuple(
-            (str(one["text"]), str(one["label"]), str(one["predicted"]), float(str(one["confidence"])))
-            for one in cast(Sequence[Mapping[str, Json]], row["texts"])
+def _actions(means: Mapping[str, float], clean: Accuracy) -> tuple[Action, ...]:
+    """Advise training against the category that costs most; all it can win is what the category costs."""
+    if any(isinstance(shifts.parse(f"{name}@1"), TextShift) for name in means):
+        return ()  # recipes of training are for images
+    losses: dict[str, float] = defaultdict(float)
+    for name, value in means.items():
+        losses[shifts.facts(name)["category"]] += max(0.0, clean.value - value) / len(means)
+    worst = max(losses, key=lambda category: losses[category])
+    if losses[worst] < HARMLESS / 2:
+        return ()
+    names = [title(name) for name in means if shifts.facts(name)["category"] == worst]
+    several = len(losses) > 1
+    return (
+        Action(
+            f"Train against {worst}" if several else "Train against these changes",
+            f"{listed(names).capitalize()} cost{'s' * (len(names) == 1)} {100 * losses[worst]:.1f} of the "
+            f"{100 * sum(losses.values()):.1f} points lost on average.",
+            f"shiftproof train --data train-images/ --model model.py:build --recipe {RECIPES.get(worst, RECIPE)} "
+            "--out robust/",
+            gain=100 * losses[worst],
+            on="on average under corruption",
+            bound=True,
         ),
     )
 

@@ -9,11 +9,12 @@ from functools import lru_cache
 from typing import cast
 
 from shiftproof import shifts
-from shiftproof.audits.sections.base import Scope, Section, Subject
-from shiftproof.audits.sections.label_free_figures import error_table, panels, strangeness_table
+from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.base import Scope, Section, Subject, Work, passes
+from shiftproof.audits.sections.label_free_figures import error_table, monitor_table, panels, strangeness_table
 from shiftproof.audits.sections.measuring import check_labels, rows
-from shiftproof.audits.sections.wording import title
-from shiftproof.audits.view import Level, Sentence, Tile, View
+from shiftproof.audits.sections.wording import between, title
+from shiftproof.audits.view import Action, Level, Sentence, Tile, View
 from shiftproof.data import ImageSet
 from shiftproof.estimators import Calibration
 from shiftproof.estimators.calibration import Copy
@@ -21,7 +22,7 @@ from shiftproof.estimators.confidence import FEW
 from shiftproof.estimators.estimating import KINDS, TEXT_KINDS, shifted
 from shiftproof.estimators.evidence import Evidence, observe
 from shiftproof.estimators.invariance import LABELS_DESTROYED
-from shiftproof.estimators.neighborhoods import neighborhood
+from shiftproof.estimators.neighborhoods import TEXT_NEIGHBORHOODS, neighborhood
 from shiftproof.estimators.statistics import Reference
 from shiftproof.measures.estimation import (
     auroc,
@@ -31,7 +32,9 @@ from shiftproof.measures.estimation import (
     modal_share,
     spearman_rho,
 )
+from shiftproof.measures.means import Mean, mean
 from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.shifts.text.base import TextShift
 
 NEIGHBORHOOD, TEXT_NEIGHBORHOOD = "randaugment", "eda"
 """What views of images are made by, where a cell does not say otherwise, and of texts."""
@@ -66,6 +69,22 @@ class LabelFree(Section):
     title = "Would you know"
     question = "How well can accuracy under shift be told from unlabelled images alone?"
     takes = ("images", "texts")
+    numbers = (
+        Number("label_free_error", "how far estimates without labels are from the truth, on average", "lower"),
+        Number("label_free_error.*", "the same for one method of estimation", "lower"),
+        Number(
+            "label_free_rank_correlation",
+            "rank correlation of estimates and truth over shifts",
+            "higher",
+            "correlation",
+        ),
+        Number(
+            "ood_auroc_*",
+            "how well shifted sets are told from clean ones, by confidence or invariance",
+            "higher",
+            "AUROC",
+        ),
+    )
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
         """Plan the labelled half with its shifted copies, to learn from, and the other half under every shift."""
@@ -74,14 +93,15 @@ class LabelFree(Section):
         if images < FEW:
             return
         texts = scope.inputs == "texts"
-        common: dict[str, Json] = {"images": images, "viewed": size.viewed, "views": size.views, "seed": settings.seed}
+        viewed = scope.scaled(size.viewed, 8)
+        common: dict[str, Json] = {"images": images, "viewed": viewed, "views": size.views, "seed": settings.seed}
         common |= {"neighborhood": TEXT_NEIGHBORHOOD} if texts else {}
         kinds = _kinds(settings.shifts, size.kinds, texts)
         learnt = [f"{name}@{severity}" for name in kinds for severity in SOURCE_SEVERITIES]
         tested = [
             f"{name}@{severity:g}"
             for name in settings.shifts
-            for severity in _spread(settings.severities, size.severities)
+            for severity in _spread(settings.severities, 1 if settings.sparse else size.severities)
         ]
         yield Cell("label_free.reference", **common)
         for half, labels in (("source", learnt), ("target", tested)):
@@ -117,6 +137,16 @@ class LabelFree(Section):
             row["auroc_confidence"] = auroc(confidence(clean.logits), confidence(found.logits))
         return row
 
+    def work(self, cell: Cell) -> Work:
+        """Count the images of a set and the views of some of them."""
+        work = passes(cell)
+        if cell.task != "label_free.reference":
+            views = cast(int, cell["viewed"]) * cast(int, cell["views"])
+            work["statistics"] = work["forward"]
+            work["forward"] = views
+            work[f"view {_neighborhood(cell)}"] = views
+        return work
+
     def view(self, results: Sequence[Result]) -> View:
         """Tell how far estimates are from the truth, by estimator and by shift."""
         reference = [row for _, row in rows(results, "label_free.reference")]
@@ -138,10 +168,13 @@ class LabelFree(Section):
         if ranks["auto"] is not None:
             numbers["label_free_rank_correlation"] = ranks["auto"]
         numbers |= _detection(found)
+        missed = [abs(one - other) for one, other in zip(estimates["auto"], truth, strict=True)]
+        reach = mean(missed) if len(missed) > 1 else None
+        drop = max(0.05, math.ceil(200 * error) / 100)
         tile = Tile(
             "Error of the label-free estimate",
             f"{100 * error:.1f} points",
-            f"over {len(truth)} shifts",
+            f"{between(reach, '')} over {len(truth)} shifts" if reach else "",
             level,
             LEVEL_RULE,
         )
@@ -149,11 +182,17 @@ class LabelFree(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(Sentence(_verdict(error, ranks["auto"], len(truth)), level),),
+            verdict=(Sentence(_verdict(error, ranks["auto"], len(truth), reach), level),),
             tiles=(tile,),
-            blocks=(panels(estimates, shifted_sets), error_table(calibration, errors, ranks), strangeness_table(found)),
-            notes=_notes(calibration, found, results, error),
+            blocks=(
+                panels(estimates, shifted_sets),
+                error_table(calibration, errors, ranks),
+                monitor_table(drop, error),
+                strangeness_table(found),
+            ),
+            notes=_notes(calibration, found),
             numbers=numbers,
+            actions=(_action(drop, error),),
         )
 
 
@@ -219,9 +258,11 @@ def _kinds(tested: Sequence[str], count: int, texts: bool) -> list[str]:
 
 
 def _spread(severities: Sequence[float], count: int) -> list[float]:
-    """Return at most so many severities, from the lowest to the highest."""
+    """Return at most so many severities, from the lowest to the highest; a single one is that in the middle."""
     if len(severities) <= count:
         return list(severities)
+    if count == 1:
+        return [severities[len(severities) // 2]]
     return [severities[round(place * (len(severities) - 1) / (count - 1))] for place in range(count)]
 
 
@@ -249,11 +290,25 @@ def _estimates(calibration: Calibration, sets: Sequence[Copy]) -> dict[str, list
     return {"auto": auto, **each}
 
 
-def _verdict(error: float, rank: float | None, count: int) -> str:
-    follows = "" if rank is None else f" (rank correlation {rank:.2f})"
+def _verdict(error: float, rank: float | None, count: int, reach: Mean | None) -> str:
+    points = f"{100 * error:.1f} points" + (f" ({between(reach, '')})" if reach else "")
+    follows = "" if rank is None else f", rank correlation {rank:.2f}"
     if error < WATCH:
-        return f"Without labels, its accuracy can be followed to within {100 * error:.1f} points on average{follows}."
-    return f"Without labels, estimates of its accuracy are {100 * error:.1f} points off on average over {count} shifts."
+        return (
+            f"Without labels, its accuracy can be followed to within {points} on average over {count} shifts{follows}."
+        )
+    return f"Without labels, estimates of its accuracy are {points} off on average over {count} shifts."
+
+
+def _action(drop: float, error: float) -> Action:
+    return Action(
+        "Watch it while it serves",
+        f"Without labels its accuracy can be followed to within {100 * error:.1f} points: an alarm at twice that is "
+        "raised by what happens, not by the estimate's own error.",
+        "from shiftproof.estimators import Monitor\n\n"
+        f"monitor = Monitor.fit(model, labelled, drop={drop:.2f})\n"
+        "logits = monitor(inputs)\nprint(monitor.status().prometheus())",
+    )
 
 
 def _detection(found: Sequence[tuple[Cell, Row]]) -> dict[str, float]:
@@ -262,19 +317,23 @@ def _detection(found: Sequence[tuple[Cell, Row]]) -> dict[str, float]:
     return {f"ood_{name}": sum(some) / len(some) for name, some in values.items() if some}
 
 
-def _notes(
-    calibration: Calibration, found: Sequence[tuple[Cell, Row]], results: Sequence[Result], error: float
-) -> tuple[str, ...]:
+def _notes(calibration: Calibration, found: Sequence[tuple[Cell, Row]]) -> tuple[str, ...]:
     cell = found[0][0]
+    near = _neighborhood(cell)
     gaps = [cast(float, row["entropy_difference"]) for _, row in found if row.get("entropy_difference") is not None]
     gap = sum(gaps) / len(gaps) if gaps else 0.0
     destroys = "destroy labels: leave invariance aside" if gap > LABELS_DESTROYED else "keep labels"
     kinds = sorted({title(copy.kind) for copy in calibration.copies if copy.shift != "clean"})
-    drop = max(0.05, math.ceil(200 * error) / 100)
     return (
         f"{cell['images']} labelled images to learn from and as many others to test on; lines were drawn through "
         f"shifts that are not tested here: {', '.join(kinds)}.",
-        f"Views of {_neighborhood(cell)} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
+        f"Views of {near} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
         f"({LABELS_DESTROYED} is the limit). {cell['views']} views of up to {cell['viewed']} images a set.",
-        f"For a monitor of this model: drop={drop:.2f}, twice the error of the estimate.",
+        *_told_by(near),
     )
+
+
+def _told_by(neighborhood: str) -> tuple[str, ...]:
+    """Return what a neighbourhood of texts has to say of itself, such as where its synonyms come from."""
+    shift = TEXT_NEIGHBORHOODS[neighborhood](0) if neighborhood in TEXT_NEIGHBORHOODS else None
+    return shift.notes if isinstance(shift, TextShift) else ()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from shiftproof.audits.sections.wording import title
+from shiftproof.audits.sections.wording import labelled, title
 from shiftproof.audits.view import Column, Figure, Table
-from shiftproof.estimators import Calibration
+from shiftproof.estimators import Calibration, Monitor
 from shiftproof.estimators.calibration import Copy
 from shiftproof.measures.estimation import mean_absolute_error
 from shiftproof.runs import Cell, Row
@@ -16,31 +17,38 @@ PANELS = ("combined", "calibrated_confidence", "invariance", "bn_distance", "atc
 
 
 def panels(estimates: Mapping[str, Sequence[float]], sets: Sequence[Copy]) -> Figure:
-    """Draw estimated against true accuracy, one panel per estimator."""
+    """Draw estimated against true accuracy, one panel per estimator; in a narrow window there are two in a row."""
     shown = [method for method in PANELS if method in estimates]
-    columns = min(3, len(shown))
-    lines = -(-len(shown) // columns)
     truth = [100 * one.accuracy for one in sets]
     data: list[dict[str, Any]] = []
-    layout: dict[str, Any] = {"showlegend": False, "annotations": [], "height": 80 + 260 * lines}
     for place, method in enumerate(shown):
-        across, down = place % columns, place // columns
         number = "" if place == 0 else str(place + 1)
-        left, width = across / columns, 1 / columns - 0.05
-        top = 1 - down / lines
         axes = {"xaxis": f"x{number}", "yaxis": f"y{number}"}
-        points = {"x": truth, "y": [100 * value for value in estimates[method]], "text": [one.shift for one in sets]}
-        data.append({"type": "scatter", "mode": "lines", "x": [0, 100], "y": [0, 100], "hoverinfo": "skip",
-                     "line": {"dash": "dot", "color": "#777777"}, **axes})  # fmt: skip
-        data.append({"type": "scatter", "mode": "markers", "name": title(method), **points, **axes,
-                     "hovertemplate": "%{text}: true %{x:.1f}%, estimated %{y:.1f}%<extra></extra>"})  # fmt: skip
-        layout[f"xaxis{number}"] = {"domain": [left, left + width], "anchor": f"y{number}", "range": [0, 100],
-                                    "title": {"text": "true accuracy, %"}}  # fmt: skip
-        layout[f"yaxis{number}"] = {"domain": [top - 1 / lines + 0.14 / lines, top - 0.08 / lines],
-                                    "anchor": f"x{number}", "range": [0, 100],
-                                    "title": {"text": "estimated, %" if across == 0 else ""}}  # fmt: skip
-        layout["annotations"].append({"text": title(method), "xref": "paper", "yref": "paper", "x": left, "y": top,
-                                      "showarrow": False, "xanchor": "left", "yanchor": "top"})  # fmt: skip
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": [0, 100],
+                "y": [0, 100],
+                "hoverinfo": "skip",
+                "line": {"dash": "dot", "color": "var(--muted)"},
+                **axes,
+            }
+        )
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": title(method),
+                "x": truth,
+                "y": [100 * value for value in estimates[method]],
+                "text": [labelled(one.shift) for one in sets],
+                "hovertemplate": "%{text}: true %{x:.1f}%, estimated %{y:.1f}%<extra></extra>",
+                "marker": {"symbol": "circle", "color": "var(--series-1)", "opacity": 0.75},
+                **axes,
+            }
+        )
+    layout = {"showlegend": False, **_arranged(shown, 3), "meta": {"narrow": _arranged(shown, 2)}}
     table = Table(
         "Estimated and true accuracy",
         (Column("shift"), Column("true", "percent"), *(Column(title(method), "percent") for method in shown)),
@@ -56,6 +64,42 @@ def panels(estimates: Mapping[str, Sequence[float]], sets: Sequence[Copy]) -> Fi
         caption="Each point is a shift. On the dotted line the estimate is right; above it the model does worse than "
         "it seems.",
     )
+
+
+def _arranged(shown: Sequence[str], columns: int) -> dict[str, Any]:
+    """Return the axes, titles and height of panels in rows."""
+    columns = min(columns, len(shown))
+    lines = -(-len(shown) // columns)
+    layout: dict[str, Any] = {"annotations": [], "height": 40 + 270 * lines}
+    for place, method in enumerate(shown):
+        number = "" if place == 0 else str(place + 1)
+        left, top = place % columns / columns, 1 - place // columns / lines
+        first, last = place % columns == 0, place + columns >= len(shown)
+        layout[f"xaxis{number}"] = {
+            "domain": [left, left + 1 / columns - 0.05],
+            "anchor": f"y{number}",
+            "range": [0, 100],
+            "title": {"text": "true accuracy, %" if last else ""},
+        }
+        layout[f"yaxis{number}"] = {
+            "domain": [top - 0.82 / lines, top - 0.08 / lines],
+            "anchor": f"x{number}",
+            "range": [0, 100],
+            "title": {"text": "estimated, %" if first else ""},
+        }
+        layout["annotations"].append(
+            {
+                "text": title(method),
+                "xref": "paper",
+                "yref": "paper",
+                "x": left,
+                "y": top,
+                "showarrow": False,
+                "xanchor": "left",
+                "yanchor": "top",
+            }
+        )
+    return layout
 
 
 def error_table(calibration: Calibration, errors: Mapping[str, float], ranks: Mapping[str, float | None]) -> Table:
@@ -82,11 +126,25 @@ def error_table(calibration: Calibration, errors: Mapping[str, float], ranks: Ma
     )
 
 
+def monitor_table(drop: float, error: float) -> Table:
+    """Tabulate the settings of a monitor that suit the model."""
+    usual = {name: each.default for name, each in inspect.signature(Monitor).parameters.items()}
+    return Table(
+        "Settings for a monitor of this model",
+        (Column("setting"), Column("value"), Column("why")),
+        (
+            ("drop", f"{drop:.2f}", f"twice the error of the estimate, {100 * error:.1f} points, and 0.05 at least"),
+            ("window", f"{usual['window']:,}", "the latest inputs: too few make it restless, too many make it slow"),
+            ("patience", str(usual["patience"]), "looks in a row before an alarm, ten of which fall into a window"),
+        ),
+    )
+
+
 def strangeness_table(found: Sequence[tuple[Cell, Row]]) -> Table:
     """Tabulate how well single shifted images are told from clean ones."""
     strongest = {cast(str, cell["shift"]).partition("@")[0]: (cell, row) for cell, row in found}  # the last of each
     body = [
-        (cast(str, cell["shift"]), cast(float, row["auroc_invariance"]), cast(float, row["auroc_confidence"]))
+        (labelled(cast(str, cell["shift"])), cast(float, row["auroc_invariance"]), cast(float, row["auroc_confidence"]))
         for cell, row in strongest.values()
         if "auroc_invariance" in row
     ]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.audits.sections.base import Subject
@@ -80,19 +81,37 @@ def accuracy(found: Sequence[Row]) -> Accuracy | None:
     return Accuracy(sum(_whole(row["right"]) for row in found), images) if images else None
 
 
+def image_means(conditions: Iterable[Sequence[Row]]) -> NDArray[np.float64] | None:
+    """Return how often each image is right over conditions, [N]; each is the rows of `tally` of the same images.
+
+    None where a condition lacks images, or where rows do not tell who was right.
+    """
+    columns = [np.concatenate([_right(row) for row in some]) for some in conditions if some]
+    if not columns or not len(columns[0]) or len({len(column) for column in columns}) > 1:
+        return None
+    means: NDArray[np.float64] = np.mean(columns, axis=0, dtype=np.float64)
+    return means
+
+
+def _right(row: Row) -> NDArray[np.uint8]:
+    """Return who was right, [n]: 1 or 0."""
+    packed = np.frombuffer(bytes.fromhex(str(row.get("hits", ""))), np.uint8)
+    return np.unpackbits(packed)[: _whole(row["images"])]
+
+
 def mean_confidence(found: Sequence[Row]) -> float:
     """Return the mean confidence over the images of several rows."""
     weighted = [(float(str(row["confidence"])), _whole(row["images"])) for row in found]
     return sum(value * images for value, images in weighted) / sum(images for _, images in weighted)
 
 
-def picture(image: Tensor) -> str:
-    """Return one image, [C, H, W] in [0, 1], as a PNG of at most 128 pixels a side, in base64."""
+def picture(image: Tensor, side: int = PICTURE_SIDE) -> str:
+    """Return one image, [C, H, W] in [0, 1], as a PNG of at most so many pixels a side, in base64."""
     from PIL import Image
 
     array = (image.cpu().permute(1, 2, 0) * 255).round().to(torch.uint8).numpy()
     made = Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
-    made.thumbnail((PICTURE_SIDE, PICTURE_SIDE), Image.Resampling.BOX)
+    made.thumbnail((side, side), Image.Resampling.BOX)
     buffer = io.BytesIO()
     made.save(buffer, "PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode()

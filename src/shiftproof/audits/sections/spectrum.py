@@ -9,14 +9,26 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shiftproof import shifts
-from shiftproof.audits.sections.base import Scope, Section, Subject
-from shiftproof.audits.sections.measuring import accuracy, predictions, rows, tally
-from shiftproof.audits.sections.wording import percent, title
-from shiftproof.audits.view import Column, Figure, Sentence, Table, View
-from shiftproof.certificates.frequencies import BANDS, Band, Frequency, axis, band_means, frequencies, laid_out, radial
+from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.base import Scope, Section, Subject, Work, passes
+from shiftproof.audits.sections.measuring import accuracy, image_means, predictions, rows, tally
+from shiftproof.audits.sections.spectrum_figures import corruption_bars, noise_curves, wave_map
+from shiftproof.audits.sections.wording import between, interval, percent
+from shiftproof.audits.view import Sentence, View
+from shiftproof.certificates.frequencies import (
+    Band,
+    Frequency,
+    band,
+    band_means,
+    frequencies,
+    radial,
+)
 from shiftproof.certificates.spectrum import ALPHAS, amplitude_profile, power_shares
+from shiftproof.measures import Accuracy
+from shiftproof.measures.means import Mean, mean
 from shiftproof.runs import Cell, Result, Row
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw
 
@@ -24,6 +36,8 @@ WAVE, NOISE = 4.0, 8.0
 """L2 norms at 32 pixels: of a wave in each channel, and of the noise of a set. They grow with the side of the image."""
 UNEVEN = 0.1
 """Bands whose accuracies are further apart than this are told apart."""
+NOTCH = 0.2
+"""A wave stands out when it leaves this much less than each of its neighbours, and intervals do not meet."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +57,21 @@ class Spectrum(Section):
     name = "spectrum"
     title = "Which frequencies"
     question = "Is the model weak to slow changes across the image, or to fine ones?"
+    numbers = (
+        Number("worst_wave_accuracy", "accuracy under the worst single wave"),
+        Number("spectrum.*", "accuracy under waves of a band: low, mid or high"),
+    )
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
         """Plan a cell per wave, per set of noise, and per corruption whose amplitudes are told."""
         size, side, settings = SIZES[scope.settings.budget], scope.side, scope.settings
-        step = max(1, side // size.points)
-        about = {"images": min(scope.images, size.images), "seed": settings.seed, "side": side, "step": step}
+        step = max(1, side // (size.points // 2 if settings.sparse else size.points))
+        about = {
+            "images": min(scope.images, scope.scaled(size.images, 16)),
+            "seed": settings.seed,
+            "side": side,
+            "step": step,
+        }
         for i, j in frequencies(side, side, step):
             yield Cell("spectrum.wave", shift=FourierBasis(i, j, WAVE * side / 32).label, **about)
         for alpha in ALPHAS:
@@ -76,17 +99,35 @@ class Spectrum(Section):
             shift = replace(shift, center=min(shift.center, math.sqrt(height * width) / 2))
         return tally(*predictions(subject, 0, count, shift, seed))
 
+    def work(self, cell: Cell) -> Work:
+        """Count images under a wave or noise; amplitudes are told without the model."""
+        work = passes(cell)
+        if cell.task == "spectrum.amplitude":
+            del work["forward"]
+        return work
+
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
+        """Return how often each image is right under the waves of each band."""
+        bands: dict[Band, list[list[Row]]] = defaultdict(list)
+        for cell, row in rows(results, "spectrum.wave"):
+            side = cast(int, cell["side"])
+            bands[band(radial(_frequency(cell), side, side), side)].append([row])
+        found = {name: image_means(some) for name, some in bands.items()}
+        return {f"spectrum.{name}": right for name, right in found.items() if right is not None}
+
     def view(self, results: Sequence[Result]) -> View:
         """Tell which band of frequencies costs most, and show the map."""
         waves = rows(results, "spectrum.wave")
-        values = {_frequency(cell): found.value for cell, row in waves if (found := accuracy([row])) is not None}
-        if not values:
+        counts = {_frequency(cell): found for cell, row in waves if (found := accuracy([row])) is not None}
+        if not counts:
             return View(self.name, self.title, self.question, notes=("No wave was measured.",))
+        values = {frequency: found.value for frequency, found in counts.items()}
         cell = waves[0][0]
         side, step = cast(int, cell["side"]), cast(int, cell["step"])
         bands = band_means([(radial(each, side, side), value) for each, value in values.items()], side)
         numbers = {f"spectrum.{name}": value for name, value in bands.items()}
         numbers["worst_wave_accuracy"] = min(values.values())
+        notch = _notch(counts, side, step)
         sets = rows(results, "spectrum.set")
         amplitudes = rows(results, "spectrum.amplitude")
         eps = cast(FourierBasis, shifts.parse(cast(str, cell["shift"]))).eps
@@ -94,11 +135,11 @@ class Spectrum(Section):
             self.name,
             self.title,
             self.question,
-            verdict=_verdict(bands),
+            verdict=(*_notch_verdict(notch), *_verdict(bands, _band_intervals(waves, side))),
             blocks=(
-                _map(values, side, step, bands),
-                *([_sets(sets)] if sets else []),
-                *([_shares(amplitudes)] if amplitudes else []),
+                wave_map(values, side, step, bands),
+                *([noise_curves(sets)] if sets else []),
+                *([corruption_bars(amplitudes)] if amplitudes else []),
             ),
             notes=(
                 f"{cast(int, cell['images'])} images for each wave; every wave has an L2 norm of {eps:g} in each "
@@ -114,129 +155,52 @@ def _frequency(cell: Cell) -> Frequency:
     return shift.i, shift.j
 
 
-def _verdict(bands: Mapping[Band, float]) -> tuple[Sentence, ...]:
+def _notch(counts: Mapping[Frequency, Accuracy], side: int, step: int) -> tuple[Frequency, Accuracy, Accuracy] | None:
+    """Return the wave that stands out most from those around it, with its lowest neighbour; None where none does."""
+    known = {same: found for (i, j), found in counts.items() for same in ((i % side, j % side), (-i % side, -j % side))}
+    around = [(down, across) for down in (-step, 0, step) for across in (-step, 0, step) if down or across]
+    found = []
+    for (i, j), here in counts.items():
+        places = [((i + down) % side, (j + across) % side) for down, across in around]
+        own = {(i % side, j % side), (-i % side, -j % side)}
+        nearby = [known[place] for place in places if place in known and place not in own]
+        if not nearby:
+            continue
+        lowest = min(nearby, key=lambda each: each.value)
+        if lowest.value - here.value >= NOTCH and here.interval()[1] < lowest.interval()[0]:
+            found.append((lowest.value - here.value, (i, j), here, lowest))
+    return max(found)[1:] if found else None
+
+
+def _notch_verdict(notch: tuple[Frequency, Accuracy, Accuracy] | None) -> tuple[Sentence, ...]:
+    if notch is None:
+        return ()
+    (down, across), here, lowest = notch
+    said = (
+        f"One frequency stands out: a wave of {abs(across)} cycles across and {abs(down)} down leaves "
+        f"{percent(here.value)} right ({interval(here)}); every wave beside it leaves {percent(lowest.value)} or more."
+    )
+    return (Sentence(said, "bad"),)
+
+
+def _band_intervals(waves: Sequence[tuple[Cell, Row]], side: int) -> dict[Band, Mean]:
+    """Return the interval of each band's accuracy over images, where rows tell who was right."""
+    groups: dict[Band, list[list[Row]]] = defaultdict(list)
+    for cell, row in waves:
+        groups[band(radial(_frequency(cell), side, side), side)].append([row])
+    means = {name: image_means(some) for name, some in groups.items()}
+    return {name: mean(some) for name, some in means.items() if some is not None and len(some) > 1}
+
+
+def _verdict(bands: Mapping[Band, float], intervals: Mapping[Band, Mean]) -> tuple[Sentence, ...]:
     ranked = sorted(bands, key=lambda name: bands[name])
     weakest, others = ranked[0], ranked[1:]
+    said = percent(bands[weakest])
+    if weakest in intervals:
+        said += f" ({between(intervals[weakest])})"
     rest = " and ".join(f"{percent(bands[name])} at {name} ones" for name in others)
     if not others or bands[ranked[-1]] - bands[weakest] < UNEVEN:
-        return (Sentence(f"Waves of any frequency cost about the same ({percent(bands[weakest])} are still right)."),)
-    said = f"Most sensitive to {weakest} frequencies: under a wave there {percent(bands[weakest])} are right, {rest}."
-    return (Sentence(said, "watch"),)
-
-
-def _map(values: Mapping[Frequency, float], side: int, step: int, bands: Mapping[Band, float]) -> Figure:
-    heat = laid_out(values, side, side, step)
-    places = list(axis(side, step))
-    weakest = min(bands, key=lambda name: bands[name])
-    plot = {
-        "data": [
-            {
-                "type": "heatmap",
-                "x": places,
-                "y": places,
-                "z": [[None if np.isnan(value) else 100 * float(value) for value in row] for row in heat],
-                "zmin": 0,
-                "zmax": 100,
-                "colorbar": {"title": {"text": "accuracy, %"}},
-                "hovertemplate": "%{y} down, %{x} across: %{z:.0f}%<extra></extra>",
-            }
-        ],
-        "layout": {
-            "height": 460,
-            "xaxis": {"title": {"text": "cycles across"}, "constrain": "domain"},
-            "yaxis": {"title": {"text": "cycles down"}, "scaleanchor": "x", "constrain": "domain"},
-        },
-    }
-    half = [place for place in places if place >= 0]
-    table = Table(
-        "Accuracy by frequency of a wave",
-        (Column("cycles down", "number"), *(Column(f"{j} across", "percent", heat=(0.0, 1.0)) for j in half)),
-        tuple(
-            (i, *(None if np.isnan(value) else float(value) for value in heat[row][len(places) // 2 :]))
-            for row, i in enumerate(places)
-        ),
-        caption="The other half is its mirror image.",
+        return (Sentence(f"Waves of any frequency cost about the same: {said} are still right."),)
+    return (
+        Sentence(f"Most sensitive to {weakest} frequencies: under a wave there {said} are right, {rest}.", "watch"),
     )
-    return Figure(
-        f"Waves of {weakest} frequency cost most: {percent(bands[weakest])} are right on average",
-        plot,
-        table,
-        caption="The middle is a change of brightness, the edge the finest stripes. Dark places are what the model "
-        "leans on.",
-    )
-
-
-def _sets(found: Sequence[tuple[Cell, Row]]) -> Figure:
-    values: dict[float, dict[float, float]] = defaultdict(dict)
-    for cell, row in found:
-        shift = cast(PowerLaw, shifts.parse(cast(str, cell["shift"])))
-        here = accuracy([row])
-        if here is not None:
-            values[shift.alpha][shift.center] = here.value
-    centers = sorted({center for curve in values.values() for center in curve})
-    plot = {
-        "data": [
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": f"alpha {alpha:g}",
-                "x": centers,
-                "y": [None if center not in curve else 100 * curve[center] for center in centers],
-            }
-            for alpha, curve in values.items()
-        ],
-        "layout": {
-            "xaxis": {"title": {"text": "centre frequency, cycles per image"}},
-            "yaxis": {"title": {"text": "accuracy, %"}, "rangemode": "tozero"},
-        },
-    }
-    table = Table(
-        "Accuracy under noise around a frequency",
-        (
-            Column("centre", "number"),
-            *(Column(f"alpha {alpha:g}", "percent", heat=(0.0, 1.0)) for alpha in values),
-        ),
-        tuple((center, *(curve.get(center) for curve in values.values())) for center in centers),
-    )
-    means = {center: sum(curve[center] for curve in values.values() if center in curve) for center in centers}
-    worst = min(means, key=lambda center: means[center])
-    return Figure(
-        f"Noise around {worst:g} cycles per image costs most",
-        plot,
-        table,
-        caption="Noise of equal strength: alpha says how narrowly it keeps to its centre (Sun et al. 2022).",
-    )
-
-
-def _shares(found: Sequence[tuple[Cell, Row]]) -> Figure:
-    shares = {
-        shifts.parse(cast(str, cell["shift"])).name: cast(Mapping[str, float], row["shares"]) for cell, row in found
-    }
-    ranked = sorted(shares, key=lambda name: -shares[name]["low"])
-    names = [title(name) for name in ranked]
-    plot = {
-        "data": [
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": f"{band} frequencies",
-                "x": [100 * shares[name][band] for name in ranked][::-1],
-                "y": names[::-1],
-                "hovertemplate": "%{y}: %{x:.0f}%<extra></extra>",
-            }
-            for band in BANDS
-        ],
-        "layout": {
-            "barmode": "stack",
-            "height": max(240, 60 + 24 * len(names)),
-            "xaxis": {"title": {"text": "share of the change, %"}},
-            "yaxis": {"automargin": True},
-        },
-    }
-    table = Table(
-        "Where corruptions change images",
-        (Column("corruption"), *(Column(band, "percent", heat=(0.0, 1.0)) for band in BANDS)),
-        tuple((title(name), *(shares[name][band] for band in BANDS)) for name in ranked),
-    )
-    finding = f"{names[0].capitalize()} acts on low frequencies most, {names[-1]} least"
-    return Figure(finding, plot, table, caption="Shares of the squared amplitude of what a corruption adds.")

@@ -5,13 +5,15 @@ A part of the section `adaptation` (Schneider et al. 2020, sections 5 and C.5, f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from torch import Tensor, nn
 
 from shiftproof import shifts
-from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.base import Scope, Subject, Work
+from shiftproof.audits.sections.labels import place
 from shiftproof.audits.sections.measuring import accuracy, predictions, tally
 from shiftproof.audits.sections.wording import title
 from shiftproof.audits.view import Block, Column, Figure, Table
@@ -35,7 +37,7 @@ def plan_statistics(scope: Scope) -> Iterator[Cell]:
         TASK,
         shifts=[f"{name}@{settings.severities[-1]:g}" for name in settings.shifts],
         holdout=[f"{name}@{severity:g}" for name in shifts.names("holdout") for severity in settings.severities],
-        images=min(scope.images, IMAGES[settings.budget]),
+        images=min(scope.images, scope.scaled(IMAGES[settings.budget], 12)),
         seed=settings.seed,
     )
 
@@ -66,6 +68,20 @@ def measure_statistics(cell: Cell, subject: Subject) -> Row:
     line = ErrorLine.fit(list(apart.values()), list(errors.values()))
     predicted = {label: min(1.0, max(0.0, float(line.predict(value)))) for label, value in distances.items()}
     return {**row, "predicted": predicted, "r_squared": line.r_squared}
+
+
+def statistics_work(cell: Cell) -> Work:
+    """Count passes for the statistics of every shift, and two, one for the error, of every one that is held out."""
+    images, held = cast(int, cell["images"]), cast(Sequence[str], cell["holdout"])
+    labels = (*cast(Sequence[str], cell["shifts"]), *held, *held)
+    work = {
+        "read": float(images * len(labels)),
+        "statistics": float(images * len({*labels})),
+        "forward": float(images * len(held)),
+    }
+    for label in labels:
+        work[f"shift {label}"] = work.get(f"shift {label}", 0.0) + images
+    return work
 
 
 def _error(subject: Subject, label: str, images: int, seed: int) -> float:
@@ -99,6 +115,7 @@ def _prediction(
         "y": measured,
         "text": [title(name) for name in ranked],
         "name": "measured",
+        "hovertemplate": "%{text}: %{y:.1f}% wrong at a distance of %{x:.2f}<extra></extra>",
     }
     line = {
         "type": "scatter",
@@ -122,7 +139,7 @@ def _prediction(
         "yaxis": {"title": {"text": "error, %"}, "rangemode": "tozero"},
     }
     return Figure(
-        f"The distance of its statistics predicts the error to within {100 * missed:.0f} points on average",
+        f"How far its statistics move predicts the error to within {100 * missed:.0f} points on average",
         {"data": [points, line], "layout": layout},
         table,
         caption="The line was fitted to the hold-out corruptions. Distances need no labels: a large one is a warning.",
@@ -133,16 +150,10 @@ def _map(row: Row) -> Figure:
     points = cast(Mapping[str, Sequence[float]], row["points"])
     names = [title(shifts.parse(label).name) for label in points]
     across, up = [point[0] for point in points.values()], [point[1] for point in points.values()]
+    positions = place([(0.0, 0.0), *zip(across, up, strict=True)], ["clean", *names])
     data = [
-        {"type": "scatter", "mode": "markers+text", "x": across, "y": up, "text": names, "textposition": "top center"},
-        {
-            "type": "scatter",
-            "mode": "markers+text",
-            "x": [0],
-            "y": [0],
-            "text": ["clean"],
-            "textposition": "top center",
-        },
+        _named_points(["clean"], [0.0], [0.0], positions[:1]),
+        _named_points(names, across, up, positions[1:]),
     ]
     layout = {
         "showlegend": False,
@@ -155,9 +166,34 @@ def _map(row: Row) -> Figure:
         tuple((name, round(x, 3), round(y, 3)) for name, x, y in zip(names, across, up, strict=True)),
     )
     return Figure(
-        "Which corruptions look alike to the model",
+        _alike(names, across, up),
         {"data": data, "layout": layout},
         table,
         caption=f"Near points move its statistics alike; far from clean is far from training. The plane shows "
-        f"{100 * cast(float, row['share']):.0f}% of the squared distances.",
+        f"{100 * cast(float, row['share']):.0f}% of the squared distances. Names without room show when pointed at.",
     )
+
+
+def _alike(names: Sequence[str], across: Sequence[float], up: Sequence[float]) -> str:
+    """Return the finding: the two corruptions that move the statistics most alike."""
+    if len(names) < 2:
+        return f"Where {names[0]} moves its statistics"
+    pairs = [(one, other) for one in range(len(names)) for other in range(one)]
+    one, other = min(pairs, key=lambda pair: math.dist(*((across[number], up[number]) for number in pair)))
+    return f"To the model, {names[other]} and {names[one]} look most alike"
+
+
+def _named_points(
+    names: Sequence[str], across: Sequence[float], up: Sequence[float], positions: Sequence[str | None]
+) -> dict[str, object]:
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": list(across),
+        "y": list(up),
+        "text": [name if position else "" for name, position in zip(names, positions, strict=True)],
+        "textposition": [position or "top center" for position in positions],
+        "hovertext": list(names),
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "cliponaxis": False,
+    }

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
 from shiftproof.audits.view import Table, View
 from shiftproof.measures import Accuracy
+from shiftproof.measures.means import Mean
 
 Part = TypeVar("Part")
+
+KEPT = ("section", "kind", "level", "code", "png")
+"""Fields that are no words."""
 
 
 def title(name: str) -> str:
@@ -28,6 +33,21 @@ def interval(value: Accuracy) -> str:
     return f"{100 * low:.1f} to {100 * high:.1f}%"
 
 
+def between(value: Mean, unit: str = "%") -> str:
+    """Write the interval of a mean of fractions, in percent or in points."""
+    return f"{100 * value.low:.1f} to {100 * value.high:.1f}{unit}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names one after another: fog, snow and frost."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def labelled(label: str) -> str:
+    """Write the text form of a shift as words: `defocus_blur@3` is defocus blur 3."""
+    return title(label).replace("@", " ")
+
+
 def of_texts(view: View) -> View:
     """Return a view whose words speak of texts instead of images; the rows of tables stay as they are."""
     return _reworded(view)
@@ -39,7 +59,7 @@ def _reworded(part: Part) -> Part:
     if isinstance(part, tuple):
         return tuple(map(_reworded, part))  # type: ignore[return-value]
     if is_dataclass(part) and not isinstance(part, type):
-        kept = ("rows", "section", "kind", "level") if isinstance(part, Table) else ("section", "level", "kind")
+        kept = ("rows", *KEPT) if isinstance(part, Table) else KEPT
         changed = {one.name: _reworded(getattr(part, one.name)) for one in fields(part) if one.name not in kept}
         return replace(part, **changed)
     return part

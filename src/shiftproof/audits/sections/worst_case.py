@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.base import Scope, Section, Subject, Work
 from shiftproof.audits.sections.measuring import check_labels, picture, rows
 from shiftproof.audits.sections.wording import interval, percent
-from shiftproof.audits.view import Column, Figure, Gallery, Level, Picture, Sentence, Table, Tile, View
+from shiftproof.audits.sections.worst_case_figures import (
+    RARE,
+    SIMILARITY,
+    Found,
+    density,
+    found_in,
+    galleries,
+    progress,
+    worst_table,
+)
+from shiftproof.audits.view import Action, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
 from shiftproof.runs import Cell, Json, Result, Row
 
@@ -19,16 +30,11 @@ if TYPE_CHECKING:
     from shiftproof.searchers import Evaluator, Trace
 
 SPACE, LENGTH = "cifar", 5
-SIMILARITY = 0.8
-"""A tuple counts as leaving images recognisable from this mean structural similarity on."""
-
 STEP = 10
 EXAMPLES = 4
 CHOICE = 32
 """Examples are chosen among the first so many images."""
 
-WORST = 5
-RARE = 0.001
 GOOD, WATCH = 0.10, 0.25
 LEVEL_RULE = "points lost to the worst tuple found: good under 10, bad over 25"
 
@@ -50,36 +56,34 @@ SIZES = {
 }
 
 
-@dataclass(frozen=True)
-class Found:
-    """A tuple in words, with its accuracy and its similarity."""
-
-    words: str
-    fitness: float
-    similarity: float
-
-    @property
-    def admissible(self) -> bool:
-        """Whether it leaves the images recognisable."""
-        return self.similarity >= SIMILARITY
-
-
 class WorstCase(Section):
     """Accuracy under the worst of many tuples of operations."""
 
     name = "worst_case"
     title = "The worst case"
     question = "Which chain of small edits, that leaves images recognisable, hurts the model most?"
+    numbers = (
+        Number("worst_case_accuracy", "accuracy under the worst tuple found that keeps the content"),
+        Number("worst_case_loss", "clean accuracy less that", "lower"),
+        Number(
+            "worst_case_similarity", "how similar that tuple leaves the images, 1 being the same", None, "similarity"
+        ),
+        Number("worst_case_unconstrained_accuracy", "accuracy under the worst tuple found"),
+        Number("worst_case_random_quantile", "the accuracy that 0.1% of random tuples do not reach"),
+    )
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
         """Plan the clean images, random tuples a few at a time, and runs of evolution."""
         size, seed = SIZES[scope.settings.budget], scope.settings.seed
-        common: dict[str, Json] = {"space": SPACE, "length": LENGTH, "images": min(size.images, scope.images)}
-        for first in range(0, size.random, STEP):
-            last = min(first + STEP, size.random)
+        images = min(scope.scaled(size.images, 24), scope.images)
+        common: dict[str, Json] = {"space": SPACE, "length": LENGTH, "images": images}
+        tuples = scope.scaled(size.random, 20)
+        for first in range(0, tuples, STEP):
+            last = min(first + STEP, tuples)
             yield Cell("worst_case.random", **common, first=first, last=last, seed=seed)
         for run in range(size.runs):
-            yield Cell("worst_case.evolution", **common, budget=size.evolution, run=run, seed=seed)
+            tries = scope.scaled(size.evolution, 24)
+            yield Cell("worst_case.evolution", **common, budget=tries, run=run, seed=seed)
 
     def measure(self, cell: Cell, subject: Subject) -> Row:
         """Return the accuracy and similarity of every tuple a searcher tries, and pictures of the worst."""
@@ -110,10 +114,19 @@ class WorstCase(Section):
             row["pictures"] = _pictures(evaluator, [space.steps[gene].label for gene in worst.genes])
         return row
 
+    def work(self, cell: Cell) -> Work:
+        """Count images under a tuple, the clean ones, and those that pictures are chosen from."""
+        given = cell.parameters
+        tuples = cast(
+            int, given["budget"] if "budget" in given else cast(int, given["last"]) - cast(int, given["first"])
+        )
+        images = (tuples + 1) * cast(int, given["images"])
+        return {"tuple": images, "forward": images + 2 * CHOICE}
+
     def view(self, results: Sequence[Result]) -> View:
         """Tell how low the model can be brought, by what, and how rare such a tuple is."""
         random = _join(rows(results, "worst_case.random"))
-        runs = [(row, _found(row)) for _, row in rows(results, "worst_case.evolution")]
+        runs = [(row, found_in(row)) for _, row in rows(results, "worst_case.evolution")]
         everything = [*random, *(found for _, some in runs for found in some)]
         measured = [*rows(results, "worst_case.random"), *rows(results, "worst_case.evolution")]
         if not everything:
@@ -131,19 +144,20 @@ class WorstCase(Section):
             "worst_case_similarity": kept.similarity,
             "worst_case_unconstrained_accuracy": lowest.fitness,
         }
-        blocks: list[Figure | Table] = [_worst_table(everything)]
+        blocks: list[Figure | Table] = [worst_table(everything)]
         if random:
             numbers["worst_case_random_quantile"] = float(np.quantile([found.fitness for found in random], RARE))
-            blocks = [_density(random, kept, clean), _progress(random, [some for _, some in runs]), *blocks]
+            blocks = [density(random, kept, clean), progress(random, [some for _, some in runs]), *blocks]
         return View(
             self.name,
             self.title,
             self.question,
             verdict=(_sentence(kept, clean, counted, level),),
             tiles=(Tile("Worst case", percent(kept.fitness), interval(counted), level, LEVEL_RULE),),
-            blocks=(*blocks, *_galleries([row for _, row in measured], kept)),
+            blocks=(*blocks, *galleries([row for _, row in measured], kept)),
             notes=_notes(images, len(random), [len(some) for _, some in runs]),
             numbers=numbers,
+            actions=(_action(lost),) if level != "good" else (),
         )
 
 
@@ -173,17 +187,9 @@ def _pictures(evaluator: Evaluator, labels: Sequence[str]) -> list[Json]:
     ]
 
 
-def _found(row: Row) -> list[Found]:
-    trials = cast(Mapping[str, Sequence[Json]], row["trials"])
-    return [
-        Found(str(words), cast(float, fitness), cast(float, similarity))
-        for words, fitness, similarity in zip(trials["words"], trials["fitness"], trials["similarity"], strict=True)
-    ]
-
-
 def _join(found: Sequence[tuple[Cell, Row]]) -> list[Found]:
     ordered = sorted(found, key=lambda entry: cast(int, entry[0]["first"]))
-    return [one for _, row in ordered for one in _found(row)]
+    return [one for _, row in ordered for one in found_in(row)]
 
 
 def _sentence(kept: Found, clean: float, counted: Accuracy, level: Level) -> Sentence:
@@ -198,118 +204,16 @@ def _sentence(kept: Found, clean: float, counted: Accuracy, level: Level) -> Sen
     )
 
 
-def _density(random: Sequence[Found], kept: Found, clean: float) -> Figure:
-    values = np.array([found.fitness for found in random])
-    edges = np.linspace(np.floor(20 * values.min()) / 20, 1.0, 21)
-    counts, edges = np.histogram(values, edges)
-    middles = (edges[1:] + edges[:-1]) / 2
-    rare = float(np.quantile(values, RARE))
-    top = int(counts.max())
-    marks = [("lowest 0.1%", rare), ("worst found", kept.fitness), ("clean", clean)]
-    plot = {
-        "data": [
-            {
-                "type": "bar",
-                "name": "random tuples",
-                "x": (100 * middles).round(2).tolist(),
-                "y": counts.tolist(),
-                "width": round(100 * float(edges[1] - edges[0]), 3),
-            },
-            *(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "name": name,
-                    "x": [round(100 * value, 2)] * 2,
-                    "y": [0, top],
-                }
-                for name, value in marks
-            ),
-        ],
-        "layout": {
-            "bargap": 0,
-            "xaxis": {"title": {"text": "accuracy under a tuple, %"}},
-            "yaxis": {"title": {"text": "random tuples"}},
-        },
-    }
-    table = Table(
-        "Random tuples by accuracy",
-        (Column("accuracy from", "percent"), Column("to", "percent"), Column("tuples", "number")),
-        tuple((float(low), float(high), int(n)) for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)),
+def _action(lost: float) -> Action:
+    return Action(
+        "Train on the chains it is weak to",
+        f"The worst chain found costs {100 * lost:.1f} points. Evolution finds such chains while the network trains, "
+        "and trains it on them.",
+        "shiftproof train --data train-images/ --model model.py:build --recipe esda --out robust/",
+        gain=100 * lost,
+        on="under the worst chain",
+        bound=True,
     )
-    half = f"Half of {len(random)} random tuples leave it at {percent(float(np.median(values)))} or more"
-    finding = f"{half}; the worst found leaves {percent(kept.fitness)}"
-    return Figure(finding, plot, table, caption="How far left the distribution reaches is what chance alone can do.")
-
-
-def _progress(random: Sequence[Found], runs: Sequence[Sequence[Found]]) -> Figure:
-    named = [("random", random), *((f"evolution, run {number}", run) for number, run in enumerate(runs, start=1))]
-    curves = {
-        name: np.minimum.accumulate([found.fitness if found.admissible else 1.0 for found in some])
-        for name, some in named
-        if some
-    }
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": name,
-            "x": list(range(1, len(curve) + 1)),
-            "y": (100 * curve).round(2).tolist(),
-        }
-        for name, curve in curves.items()
-    ]
-    steps = [step for step in (1, 10, 20, 50, 100, 200, 500, 1000) if step <= max(map(len, curves.values()))]
-    table = Table(
-        "Lowest accuracy so far",
-        (Column("tuples tried", "number"), *(Column(name, "percent") for name in curves)),
-        tuple(
-            (step, *(float(curve[step - 1]) if step <= len(curve) else None for curve in curves.values()))
-            for step in steps
-        ),
-    )
-    best = min(curves, key=lambda name: float(curves[name][-1]))
-    layout = {
-        "xaxis": {"title": {"text": "tuples tried"}},
-        "yaxis": {"title": {"text": "lowest accuracy so far, %"}},
-    }
-    finding = f"{best.capitalize()} finds the worst tuple: {percent(float(curves[best][-1]))}"
-    return Figure(finding, {"data": data, "layout": layout}, table, caption="Among tuples that keep the content.")
-
-
-def _worst_table(found: Sequence[Found]) -> Table:
-    distinct = {one.words: one for one in found}
-    ranked = sorted(distinct.values(), key=lambda one: one.fitness)[:WORST]
-    return Table(
-        "The worst tuples that were tried",
-        (
-            Column("operations in turn"),
-            Column("accuracy", "percent", heat=(0.0, 1.0)),
-            Column("similarity", "number"),
-            Column("keeps the content"),
-        ),
-        tuple((one.words, one.fitness, round(one.similarity, 2), "yes" if one.admissible else "no") for one in ranked),
-        caption=f"Content is kept from a mean structural similarity of {SIMILARITY:g} on.",
-    )
-
-
-def _galleries(measured: Sequence[Row], kept: Found) -> Iterator[Gallery]:
-    """Show the worst tuple, with the pictures of a cell whose worst it is."""
-    for row in measured:
-        shown = cast(Sequence[Mapping[str, Json]], row.get("pictures", ()))
-        if not shown or kept != min((one for one in _found(row) if one.admissible), key=lambda one: one.fitness):
-            continue
-        pairs = [
-            Picture(str(entry[when]), when, bool(entry[mark]))
-            for entry in shown
-            for when, mark in (("before", "was_right"), ("after", "right"))
-        ]
-        yield Gallery(
-            "Before and after the worst tuple",
-            tuple(pairs),
-            caption="First images that the tuple turns from right to wrong.",
-        )
-        return
 
 
 def _notes(images: int, random: int, runs: Sequence[int]) -> tuple[str, ...]:

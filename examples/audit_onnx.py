@@ -1,0 +1,43 @@
+"""Audit an ONNX file: a black box, of which only outputs are known.
+
+    pip install 'shiftproof[onnx]'
+    python examples/audit_onnx.py classifier.onnx photos/ --out audit-onnx/
+
+The file's input is float images N x C x H x W in [0, 1], its output one row of scores per image. Sections that need no
+more than outputs are measured; those that look inside (adaptation, endurance) say why they are empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import shiftproof
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Audit the file, and print the verdict and what could not be asked of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="an ONNX file")
+    parser.add_argument("data", help="a folder with one sub-folder per class, an .npz file, or demo")
+    parser.add_argument("--images", type=int)
+    parser.add_argument("--shifts", nargs="*", help="corruptions or families; the common ones")
+    parser.add_argument("--sections", nargs="*", help="all there are")
+    parser.add_argument("--out", default="audit-onnx")
+    options = parser.parse_args(arguments)
+    result = shiftproof.audit(
+        options.model,
+        options.data,
+        images=options.images,
+        shifts=options.shifts,
+        sections=options.sections,
+        out=options.out,
+    )
+    print(result)
+    for view in result.views:
+        if not view.blocks:
+            print(f"  {view.title}: {' '.join(view.notes)}")
+
+
+if __name__ == "__main__":
+    main()

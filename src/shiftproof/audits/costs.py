@@ -1,0 +1,88 @@
+"""What a run costs: the time that was announced and that it took, by section, and the most memory it used."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shiftproof.runs import Json, Result, Store
+
+PLANNED, MEMORY = "planned", "memory"
+"""Notes in a store: seconds each section should take, and bytes of memory by who used them."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds by section as planned and as measured, and the most memory, in bytes, of each that used some."""
+
+    planned: Mapping[str, float]
+    measured: Mapping[str, float]
+    memory: Mapping[str, int]
+
+    @classmethod
+    def of(cls, store: Store, results: Sequence[Result]) -> Costs:
+        """Return what a run cost so far."""
+        noted = store.about()
+        seconds: dict[str, float] = {}
+        for result in results:
+            name = result.cell.task.partition(".")[0]
+            seconds[name] = seconds.get(name, 0.0) + result.seconds
+        return cls(json.loads(noted.get(PLANNED, "{}")), seconds, json.loads(noted.get(MEMORY, "{}")))
+
+    @property
+    def times(self) -> dict[str, tuple[float | None, float]]:
+        """Seconds by section: as planned, None where nothing was announced, and as measured."""
+        return {name: (self.planned.get(name), seconds) for name, seconds in self.measured.items()}
+
+    def to_row(self) -> dict[str, Json]:
+        """Return the costs as JSON values."""
+        sections: dict[str, Json] = {
+            name: {"planned": None if planned is None else round(planned, 1), "measured": round(measured, 1)}
+            for name, (planned, measured) in self.times.items()
+        }
+        return {
+            "seconds": round(sum(self.measured.values()), 3),
+            "sections": sections,
+            "peak_memory_bytes": self.memory,
+        }
+
+
+def note_memory(store: Store, device: str) -> None:
+    """Keep how much memory a run used at most, over all the times it was started."""
+    before: dict[str, int] = json.loads(store.about().get(MEMORY, "{}"))
+    used = peak_memory(device)
+    store.note(
+        {MEMORY: json.dumps({**before, **{kind: max(size, before.get(kind, 0)) for kind, size in used.items()}})}
+    )
+
+
+def peak_memory(device: str = "cpu") -> dict[str, int]:
+    """Return the most memory used so far, in bytes: of this process, of its largest child, and of the GPU it used."""
+    found: dict[str, int] = {}
+    try:
+        import resource
+    except ImportError:  # Windows has none
+        pass
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        found["process"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        if children := resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+            found["worker"] = children * unit
+    if device.startswith("cuda"):
+        import torch
+
+        found["gpu"] = torch.cuda.max_memory_allocated(device)
+    return found
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the unit a person would use.
+
+    >>> duration(12.3), duration(250), duration(9000)
+    ('12 s', '4 min', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

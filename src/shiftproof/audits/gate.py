@@ -1,0 +1,163 @@
+"""What a pipeline gates on: requirements on an audit's numbers, which hold or do not, and as JUnit XML."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as Xml
+
+from shiftproof.audits.numbers import find
+from shiftproof.audits.sections import SECTIONS, section
+from shiftproof.errors import ConfigurationError
+from shiftproof.registry import unknown
+
+if TYPE_CHECKING:
+    from shiftproof.audits.outcome import Audit
+    from shiftproof.audits.sections.base import Section
+
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_FORM = re.compile(r"\s*([A-Za-z_][\w.@-]*)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%?)\s*")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A number of an audit, how it compares, and with what: `mce < 70`."""
+
+    name: str
+    comparison: str
+    limit: float
+
+    def __str__(self) -> str:
+        """Return the requirement as it is written."""
+        return f"{self.name} {self.comparison} {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """Whether a requirement holds: the value that was seen, or the reason why there is none."""
+
+    requirement: Requirement
+    section: str
+    value: float | None
+    reason: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is a value, and it is as required."""
+        compare = COMPARISONS[self.requirement.comparison]
+        return self.value is not None and compare(self.value, self.requirement.limit)
+
+    def __str__(self) -> str:
+        """Return what was required and what came."""
+        came = f"it is {self.value:.4g}" if self.value is not None else self.reason
+        return f"{self.requirement}: {came}"
+
+
+def parse(text: str) -> Requirement:
+    """Read a requirement: the name of a number or a section, a comparison, and a number; 40% is 0.4.
+
+    >>> parse("worst_case > 40%")
+    Requirement(name='worst_case', comparison='>', limit=0.4)
+    """
+    found = _FORM.fullmatch(text)
+    if found is None or not math.isfinite(float(found[3])):
+        raise ConfigurationError(
+            f"This is not a requirement: {text!r}.",
+            expected="a name, one of < <= > >=, and a number, such as 'mce < 70' or 'worst_case > 0.4'",
+        )
+    name, comparison, number, percent = found.groups()
+    return Requirement(name, comparison, float(number) / (100 if percent else 1))
+
+
+def parse_all(texts: Sequence[str], sections: Sequence[str]) -> tuple[Requirement, ...]:
+    """Read requirements before an audit, and refuse a name that no section can give, or none that will run.
+
+    Sections of other packages that do not say what their numbers are may give any name.
+    """
+    requirements = tuple(map(parse, texts))
+    known = [section(name) for name in SECTIONS.own]
+    secretive = any(not section(name).numbers for name in sections)
+    for one in requirements:
+        found = find(one.name, [*known, *(section(name) for name in sections if name not in SECTIONS.own)])
+        if found is None and not secretive:
+            names = [number.name for each in known for number in each.numbers]
+            raise unknown("number", one.name, [*names, *SECTIONS.own])
+        if found is not None and found[0].name not in sections:
+            raise ConfigurationError(
+                f"The requirement {str(one)!r} cannot be met.",
+                reason=f"{one.name} comes from the section {found[0].name}, which is not among those to run",
+                instead=f"add {found[0].name} to --sections, or leave the requirement out",
+            )
+    return requirements
+
+
+def check(requirements: Sequence[Requirement], audit: Audit) -> tuple[Check, ...]:
+    """Compare the numbers of an audit with what is required of them; a number that is missing fails."""
+    ran = [section(view.section) for view in audit.views]
+    return tuple(_check(one, audit, ran) for one in requirements)
+
+
+def _check(requirement: Requirement, audit: Audit, ran: Sequence[Section]) -> Check:
+    found = find(requirement.name, ran)
+    name = found[1].name if found is not None and requirement.name == found[0].name else requirement.name
+    owner = found[0].name if found is not None else ""
+    value = audit.numbers.get(name)
+    if value is not None:
+        return Check(requirement, owner, value)
+    return Check(requirement, owner, None, _reason(name, owner, audit))
+
+
+def _reason(name: str, owner: str, audit: Audit) -> str:
+    """Say why a number is not there."""
+    if not owner:
+        elsewhere = find(name, [section(each) for each in SECTIONS.own])
+        if elsewhere is not None:
+            return f"there is no such number: the section {elsewhere[0].name} was not run"
+    failed = [failure for failure in audit.failures if failure.startswith(f"Cell('{owner}")] if owner else []
+    if failed:
+        return f"there is no such number: cells of {owner} failed ({failed[0].splitlines()[0]})"
+    near = get_close_matches(name, audit.numbers, n=3)
+    if near:
+        return f"there is no such number; did you mean {', '.join(near)}?"
+    notes = [note for view in audit.views if view.section == owner and not view.numbers for note in view.notes[:1]]
+    return f"there is no such number{''.join(f': {note}' for note in notes)}"
+
+
+def junit(audit: Audit, name: str = "shiftproof") -> str:
+    """Return the checks of an audit as JUnit XML: a test case for each requirement, and one for the measuring."""
+    suite = Xml.Element("testsuite", name=name, errors="0", skipped="0")
+    failing = 0
+    for one in audit.checks:
+        case = Xml.SubElement(
+            suite, "testcase", classname=f"{name}.{one.section or 'unknown'}", name=_plain(str(one.requirement))
+        )
+        if not one.passed:
+            failing += 1
+            Xml.SubElement(case, "failure", message=_plain(str(one)), type="requirement").text = _plain(str(one))
+    case = Xml.SubElement(suite, "testcase", classname=name, name="every cell was measured")
+    if audit.failures:
+        failing += 1
+        said = f"{len(audit.failures)} cells failed"
+        Xml.SubElement(case, "failure", message=said, type="cells").text = _plain("\n".join(audit.failures))
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(failing))
+    root = Xml.Element("testsuites")
+    root.append(suite)
+    Xml.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _plain(text: str) -> str:
+    """Return text without the characters XML cannot hold."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

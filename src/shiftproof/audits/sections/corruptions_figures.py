@@ -1,0 +1,120 @@
+"""How the section on corruptions shows what it found: a heat table with examples, bars, and galleries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias, cast
+
+from shiftproof import shifts
+from shiftproof.audits.sections.wording import percent, title
+from shiftproof.audits.view import Column, Figure, Gallery, Picture, Table
+from shiftproof.measures import Accuracy
+from shiftproof.runs import Cell, Json, Row
+
+WORST = 3
+"""Corruptions whose examples are shown."""
+
+Grid: TypeAlias = Mapping[str, Mapping[float, Accuracy]]
+"""Corruption -> severity -> accuracy."""
+
+
+def mean_accuracy(cells: Iterable[Accuracy]) -> float:
+    """Return the mean of accuracies."""
+    values = [cell.value for cell in cells]
+    return float(sum(values) / len(values))
+
+
+def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Cell, Row]]) -> Table:
+    """Tabulate accuracy by corruption and severity, with the first image of each cell."""
+    severities = sorted({severity for cells in grid.values() for severity in cells})
+    rows_by_name = {name: grid[name] for name in ranked}
+    pictures = {}
+    for cell, row in examples:
+        shift = shifts.parse(cast(str, cell["shift"]))
+        if "pictures" in row and shift.name in rows_by_name and shift.severity in severities:
+            place = ranked.index(shift.name), 3 + severities.index(shift.severity)
+            pictures[place] = _picture(cast(Sequence[Mapping[str, Json]], row["pictures"])[0])
+    return Table(
+        "Accuracy by corruption and severity, most damaging first",
+        (
+            Column("corruption"),
+            Column("category"),
+            Column("mean", "percent", heat=(0.0, 1.0)),
+            *(Column(f"severity {severity:g}", "percent", heat=(0.0, 1.0)) for severity in severities),
+        ),
+        tuple(
+            (
+                title(name),
+                shifts.facts(name)["category"],
+                mean_accuracy(cells.values()),
+                *(cells[severity].value if severity in cells else None for severity in severities),
+            )
+            for name, cells in rows_by_name.items()
+        ),
+        caption="Read along a row: how quickly accuracy falls as the change grows."
+        + (" A cell that is pointed at, or has the focus, shows its first image." if pictures else ""),
+        pictures=pictures,
+    )
+
+
+def loss_figure(means: Mapping[str, float], ranked: Sequence[str], clean: Accuracy) -> Figure:
+    """Draw the points each corruption costs."""
+    names = [title(name) for name in ranked]
+    lost = [100 * (clean.value - means[name]) for name in ranked]
+    plot = {
+        "data": [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "x": lost[::-1],
+                "y": names[::-1],
+                "hovertemplate": "%{y}: %{x:.1f} points<extra></extra>",
+            }
+        ],
+        "layout": {
+            "xaxis": {"title": {"text": "points of accuracy lost, mean over severities"}},
+            "yaxis": {"automargin": True},
+        },
+    }
+    table = Table(
+        "Points lost",
+        (Column("corruption"), Column("points lost", "number")),
+        tuple((name, round(value, 1)) for name, value in zip(names, lost, strict=True)),
+    )
+    finding = f"{names[0].capitalize()} costs {lost[0]:.1f} points, {names[-1]} {lost[-1]:.1f}"
+    return Figure(finding, plot, table, caption="Longer bars are what to train or adapt against first.")
+
+
+def galleries(found: Sequence[tuple[Cell, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:
+    """Show examples of the worst corruptions, with what the model says of them."""
+    strongest = sorted(found, key=lambda entry: shifts.parse(cast(str, entry[0]["shift"])).severity)
+    examples = {shifts.parse(cast(str, cell["shift"])).name: (cell, row) for cell, row in strongest}
+    for name in [name for name in ranked if name in examples][:WORST]:
+        cell, row = examples[name]
+        if "texts" in row:
+            yield _texts(cell, row)
+            continue
+        made = [_picture(entry) for entry in cast(Sequence[Mapping[str, Json]], row["pictures"])]
+        severity = shifts.parse(cast(str, cell["shift"])).severity
+        yield Gallery(f"What the model sees under {title(name)}, severity {severity:g}", tuple(made))
+
+
+def _picture(entry: Mapping[str, Json]) -> Picture:
+    right, sure = entry["label"] == entry["predicted"], percent(float(str(entry["confidence"])))
+    taken = (
+        f"{entry['label']}, {sure} sure" if right else f"{entry['label']}, taken for {entry['predicted']}, {sure} sure"
+    )
+    return Picture(str(entry["png"]), taken, right)
+
+
+def _texts(cell: Cell, row: Row) -> Table:
+    """Show texts after a shift with what the model says of them."""
+    shift = shifts.parse(cast(str, cell["shift"]))
+    return Table(
+        f"What the model reads under {title(shift.name)}, severity {shift.severity:g}",
+        (Column("text"), Column("label"), Column("taken for"), Column("sure", "percent")),
+        tuple(
+            (str(one["text"]), str(one["label"]), str(one["predicted"]), float(str(one["confidence"])))
+            for one in cast(Sequence[Mapping[str, Json]], row["texts"])
+        ),
+    )

@@ -1,0 +1,170 @@
+"""What an audit will take: units of work times their prices, the remainder of a run, and sizes a model can afford."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import shiftproof
+from shiftproof.audits.bench import Bench
+from shiftproof.audits.costs import duration, peak_memory
+from shiftproof.audits.forecast import Forecast, Prices, estimate
+from shiftproof.audits.sections import SECTIONS, section
+from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.settings import LEAST_IMAGES, affordable, make_settings
+from shiftproof.errors import ConfigurationError
+from shiftproof.models.arithmetic import PER_PIXEL, operations
+from shiftproof.runs import Cell
+
+
+class Counted:
+    """A clock that ticks once for every image the model sees, so that prices are exact."""
+
+    def __init__(self, model):
+        self.ticks = 0.0
+        model.register_forward_hook(self.tick)
+
+    def tick(self, module, inputs, output):
+        self.ticks += len(inputs[0])
+
+    def __call__(self):
+        return self.ticks
+
+
+def tiny():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2)).eval()
+
+
+DATA = np.random.default_rng(0).integers(0, 256, (120, 8, 8, 3), dtype=np.uint8), [0, 1] * 60
+SMALL: dict[str, Any] = {"shifts": ["contrast", "fog"], "severities": [3, 5], "methods": ["bn", "tent"]}
+
+
+def bench(model):
+    return Bench(model, DATA, None, 0, "cpu", 64)()
+
+
+def test_prices_are_seconds_per_image_measured_once():
+    model = tiny()
+    clock = Counted(model)
+    prices = Prices(bench(model).subject, clock=clock)
+    assert prices("forward") == pytest.approx(1.0)
+    assert prices("shift fog@5") == 0.0
+    before = clock()
+    prices("forward")
+    assert clock() == before
+    with pytest.raises(ConfigurationError, match="did you mean"):
+        prices("forwards")
+
+
+@pytest.mark.parametrize("name", SECTIONS.own)
+def test_sections_declare_the_passes_they_make(name):
+    """With a clock that counts images through the model, the plan's forecast is the number of images that go through.
+
+    Certificates stop early where answers are wrong, so theirs is a bound from above by what is allowed.
+    """
+    model = tiny()
+    clock = Counted(model)
+    measurer = bench(model)
+    scope = Scope(make_settings(sections=[name], **SMALL), images=120, side=8)
+    cells = list(dict.fromkeys(section(name).plan(scope)))
+    own = [cell for cell in cells if cell.task.partition(".")[0] == name][:: 1 if name == "label_free" else 5]
+    prices = Prices(measurer.subject, clock=clock)
+    expected = sum(
+        images * (1.0 if unit in ("forward", "statistics") else prices(unit))
+        for cell in own
+        for unit, images in section(name).work(cell).items()
+        if not unit.startswith("adapter")
+    )
+    before = clock()
+    for cell in own:
+        measurer.measure(cell)
+    assert clock() - before == pytest.approx(expected, rel=0.5)
+
+
+def test_what_is_done_is_not_among_what_remains():
+    cells = {"a": Cell("clean", start=0, stop=10), "b": Cell("clean", start=10, stop=30)}
+    found = estimate(cells, {"a"}, lambda unit: 2.0 if unit == "forward" else 0.0, at_a_time=4)  # type: ignore[arg-type]
+    assert found == Forecast({"clean": 60.0}, {"clean": 40.0}, 4)
+    assert found.seconds == 10.0
+
+
+def test_an_audit_announces_before_it_measures_and_a_resumed_one_only_what_is_left(tmp_path):
+    heard: list[Any] = []
+    options: dict[str, Any] = {**SMALL, "sections": ["clean", "corruptions"], "out": tmp_path}
+    news: dict[str, Any] = {"announce": heard.append, "watch": lambda done, *_: heard.append(done)}
+    shiftproof.audit(tiny(), DATA, **{**options, "shifts": ["fog"]}, **news)
+    assert isinstance(heard[0], Forecast)
+    assert set(heard[0].remaining) == {"clean", "corruptions"}
+    heard.clear()
+    result = shiftproof.audit(tiny(), DATA, **options, **news)
+    assert set(heard[0].remaining) == {"corruptions"}
+    assert heard[0].remaining["corruptions"] < heard[0].planned["corruptions"]
+    heard.clear()
+    shiftproof.audit(tiny(), DATA, **options, **news)
+    assert not [one for one in heard if isinstance(one, Forecast)]
+    timing = json.loads((tmp_path / "results.json").read_text())["timing"]
+    assert set(timing["sections"]) == {"clean", "corruptions"}
+    assert timing["sections"]["corruptions"]["planned"] is not None
+    assert timing["peak_memory_bytes"]["process"] > 2**20
+    assert result.masthead.facts["peak memory"].endswith("GiB")
+    assert result.masthead.times["clean"][1] > 0
+
+
+def test_operations_are_counted_not_timed():
+    model, images = nn.Sequential(nn.Flatten(), nn.Linear(12, 5)), torch.zeros(3, 3, 2, 2)
+    assert operations(model, images) == 2 * 12 * 5
+    assert operations(lambda given: given.flatten(1)[:, :2].clone(), images) == PER_PIXEL * 4  # it shows no arithmetic
+
+
+def test_quick_shrinks_for_costly_models_and_others_never():
+    assert affordable("quick", "cpu", 1e8) == 1.0
+    assert affordable("quick", "cpu", 1e10) == pytest.approx(0.025)
+    assert affordable("quick", "cuda:1", 1e10) == 1.0
+    assert affordable("standard", "cpu", 1e12) == affordable("full", "cpu", 1e12) == 1.0
+    settings = make_settings(scale=0.025)
+    assert (settings.images, settings.severities) == (LEAST_IMAGES, (1.0, 3.0, 5.0))
+    assert make_settings(scale=0.025, images=700, severities=[2]).images == 700
+    assert make_settings(scale=0.025, severities=[2]).severities == (2.0,)
+
+
+@pytest.mark.parametrize("name", SECTIONS.own)
+def test_a_costly_model_gets_a_shorter_plan(name):
+    def forwards(scale):
+        settings = make_settings(sections=[name], scale=scale)
+        scope = Scope(settings, images=settings.images or 0, side=224)
+        work = [section(name).work(cell) for cell in section(name).plan(scope)]
+        return sum(number for one in work for unit, number in one.items() if unit.split()[0] in ("forward", "adapt"))
+
+    assert 0 < forwards(0.03) <= 0.5 * forwards(1.0)
+
+
+def test_the_report_says_what_was_cut(tmp_path):
+    class Costly(nn.Module):
+        """Does much to little effect."""
+
+        def __init__(self):
+            super().__init__()
+            self.wide = nn.Linear(192, 40_000)
+            self.head = nn.Linear(40_000, 2)
+
+        def forward(self, images):
+            return self.head(self.wide(images.flatten(1)).repeat(1, 1))
+
+    model = Costly()
+    from shiftproof.audits import settings
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(settings.ALLOWED, "cpu", 1e6)
+        result = shiftproof.audit(model, DATA, out=tmp_path, sections=["clean"])
+    assert "usual sizes" in result.masthead.method["what was cut"]
+    assert json.loads((tmp_path / "results.json").read_text())["settings"]["scale"] < 1
+    assert "usual sizes" in result.report.read_text()
+
+
+def test_memory_and_durations_are_told_as_a_person_would():
+    assert peak_memory()["process"] > 2**20
+    assert [duration(seconds) for seconds in (0.4, 89, 600, 7200)] == ["0 s", "89 s", "10 min", "2.0 hours"]

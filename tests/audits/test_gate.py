@@ -1,0 +1,143 @@
+"""Requirements: how they are read, what they say of numbers that are there or not, and JUnit's XML."""
+
+import json
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import shiftproof
+from shiftproof.audits import reopen
+from shiftproof.audits.gate import COMPARISONS, Check, Requirement, junit, parse, parse_all
+from shiftproof.audits.numbers import find
+from shiftproof.audits.sections import SECTIONS, section
+from shiftproof.errors import ConfigurationError
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """Every section on a tiny model."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2)).eval()
+    images = np.random.default_rng(0).integers(0, 256, (104, 8, 8, 3), dtype=np.uint8)
+    options: dict[str, Any] = {"shifts": ["contrast", "fog"], "severities": [5], "methods": ["bn"]}
+    return shiftproof.audit(model, (images, [0, 1] * 52), out=tmp_path_factory.mktemp("run"), **options)
+
+
+def gated(audited, *requirements):
+    return reopen(audited.folder, require=requirements)
+
+
+@given(
+    st.sampled_from(["mce", "accuracy.fog", "acr.fog@3", "worst_case"]),
+    st.sampled_from(list(COMPARISONS)),
+    st.floats(-1e6, 1e6).map(lambda value: round(value, 3)),
+    st.sampled_from(["", " ", "  "]),
+)
+def test_what_is_written_is_read(name, comparison, limit, space):
+    found = parse(f"{space}{name}{space}{comparison}{space}{limit!r}{space}")
+    assert (found.name, found.comparison) == (name, comparison)
+    assert found.limit == pytest.approx(limit)
+
+
+def test_percent_is_a_share():
+    assert parse("worst_case>40%").limit == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "mce", "mce <", "< 70", "mce = 70", "mce == 70", "mce < nan", "mce < 1e999", "mce < x", "mce < 70 or 1 < 2",
+     "__import__('os').system('true') < 1", "mce << 70", "70 > mce", "mce < 70; mce > 0"],
+)  # fmt: skip
+def test_anything_else_is_refused_and_never_evaluated(text):
+    with pytest.raises(ConfigurationError, match="not a requirement"):
+        parse(text)
+
+
+def test_a_misspelt_name_is_told_before_any_work():
+    with pytest.raises(ConfigurationError) as error:
+        parse_all(["mcee < 70"], ["clean", "corruptions"])
+    assert "did you mean  mce" in str(error.value)
+
+
+def test_a_number_of_a_section_that_will_not_run_is_told_before_any_work(tmp_path):
+    with pytest.raises(ConfigurationError, match="cannot be met"):
+        shiftproof.audit("demo", "demo", out=tmp_path / "run", sections=["clean"], require=["mce < 70"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_requirements_hold_or_do_not(audited):
+    value = audited.numbers["clean_accuracy"]
+    checks = gated(audited, f"clean_accuracy >= {value}", f"clean_accuracy > {value}", f"clean >= {value}").checks
+    assert [one.passed for one in checks] == [True, False, True]
+    assert [one.value for one in checks] == [value] * 3
+    assert f"it is {value:.4g}" in str(checks[1])
+    assert not gated(audited, f"clean > {value}").passed
+    assert gated(audited).passed
+
+
+def test_a_section_s_name_stands_for_its_headline(audited):
+    for view in audited.views:
+        headline = section(view.section).numbers[0].name
+        (one,) = gated(audited, f"{view.section} < 1e9").checks
+        assert one.value == audited.numbers[headline]
+
+
+def test_every_number_of_an_audit_is_declared_with_its_unit(audited):
+    sections = [section(name) for name in SECTIONS.own]
+    for name in audited.numbers:
+        found = find(name, sections)
+        assert found is not None, name
+        assert found[1].says
+    assert {view.section for view in audited.views if view.numbers} == set(SECTIONS.own)
+
+
+def test_missing_numbers_fail_with_the_reason(tmp_path):
+    class Fails(nn.Module):
+        def forward(self, images):
+            rough = (images[..., 1:] - images[..., :-1]).abs().mean((1, 2, 3))
+            return torch.stack([rough, torch.where(rough > 0.1, float("nan"), 0.0)], 1)
+
+    flat = np.full((6, 8, 8, 3), 128, np.uint8)
+    options: dict[str, Any] = {"shifts": ["gaussian_noise"], "severities": [5], "sections": ["clean", "corruptions"]}
+    audit = shiftproof.audit(
+        Fails(), (flat, [0, 1] * 3), out=tmp_path, require=["accuracy.gaussian_noise > 0"], **options
+    )
+    assert not audit.passed
+    assert "cells of corruptions failed" in audit.checks[0].reason
+    misspelt, elsewhere = gated(audit, "clean_acuracy > 0", "worst_case > 0.4").checks
+    assert "did you mean clean_accuracy" in misspelt.reason
+    assert "the section worst_case was not run" in elsewhere.reason
+    assert not misspelt.passed
+    assert not elsewhere.passed
+    (case,) = Xml.fromstring(junit(audit)).iterfind(".//testcase[@name='every cell was measured']/failure")
+    assert "NaN" in (case.text or "")
+
+
+def test_junit_has_a_case_for_every_requirement(audited, tmp_path):
+    found = reopen(audited.folder, require=["clean >= 0", "clean > 2"], junit=tmp_path / "junit.xml")
+    suite = Xml.parse(tmp_path / "junit.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    failing = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert failing == ["clean > 2"]
+    assert not found.passed
+
+
+def test_junit_survives_what_xml_cannot_hold(audited):
+    from dataclasses import replace
+
+    bad = Check(Requirement("x\x00<&>", "<", 1.0), "clean", None, "\x1b[31m ]]> \ud800")
+    suite = Xml.fromstring(junit(replace(audited, checks=(bad,))).partition("\n")[2])
+    assert "]]>" in (suite.findtext(".//failure") or "")
+
+
+def test_requirements_do_not_change_the_results(audited):
+    before = (audited.folder / "results.json").read_bytes()
+    gated(audited, "clean > 2")
+    assert (audited.folder / "results.json").read_bytes() == before
+    assert json.loads(before)["numbers"] == dict(audited.numbers)
