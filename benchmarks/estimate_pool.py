@@ -1,18 +1,19 @@
 """Does invariance rank models better than thresholded confidence? A pool of small networks on a small real set.
 
-python benchmarks/estimate_pool.py --train train.npz --test test.npz --models 48 --device cuda --out pool/
+    python -m benchmarks.estimate_pool cifar --train train.npz --test test.npz --natural other.npz --out pool/
+    python -m benchmarks.estimate_pool digits --train mnist.npz --test mnist-test.npz --usps usps.npz --out digits/
 
-The `.npz` files hold `images` uint8 [N, 32, 32, 3] and `labels`, such as CIFAR-10's. Networks differ in depth, width,
-learning rate, weight decay, augmentation, epochs, label noise and training domain (the set under a shift). Each is a
-cell of a run: the same command goes on where it stopped. The evaluation is that of Ng et al. 2023, section 4.3
-(`shiftproof.estimators.protocol`).
+An `.npz` holds `images` uint8 and `labels`; that of USPS holds `train_x`, `train_y`, `test_x` and `test_y`. Networks
+differ in architecture, depth, width, optimiser, learning rate, weight decay, augmentation, batch size, epochs and
+training domain (the set under a shift). Each is a cell of a run: the same command goes on where it stopped. The
+evaluation is that of Ng et al. 2023, section 4.3 (`shiftproof.estimators.protocol`).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,19 +21,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftproof import shifts
+import shiftproof
+from benchmarks.pool import as_table, check_time, records, train_pool
 from shiftproof.data import ImageSet, load_data
-from shiftproof.estimators.evidence import Evidence, as_batches, observe
-from shiftproof.estimators.neighborhoods import neighborhood
+from shiftproof.estimators.evidence import Evidence, observe
+from shiftproof.estimators.neighborhoods import Jitter, Neighborhood, neighborhood
 from shiftproof.estimators.norms import frobenius_norm, spectral_norm
-from shiftproof.estimators.protocol import Record, Scores, evaluate
+from shiftproof.estimators.protocol import evaluate
 from shiftproof.measures.estimation import atc_threshold, confidence, decision_negative_entropy, modal_share, score
 from shiftproof.models import Normalize
-from shiftproof.runs import Cell, Inline, Json, Plan, Row, Store, drive
+from shiftproof.models.networks import CIFAR10_MEAN, CIFAR10_STD
+from shiftproof.models.networks.resnet import ResNet
+from shiftproof.models.networks.wide_resnet import WideResNet
+from shiftproof.runs import Cell, Json, Row
+from shiftproof.shifts import Chain, Shift, parse
 
-TRAIN_DOMAINS = ("clean", "contrast@3", "gaussian_blur@3")
-TEST_DOMAINS = (
-    *TRAIN_DOMAINS,
+CIFAR_TRAIN = ("clean", "contrast@3", "gaussian_blur@3")
+CIFAR_TEST = (
+    *CIFAR_TRAIN,
     "gaussian_noise@3",
     "fog@4",
     "jpeg_compression@4",
@@ -40,76 +46,124 @@ TEST_DOMAINS = (
     "elastic_transform@3",
     "frost@3",
 )
-NEIGHBORHOODS = ("randaugment", "translate", "erase", "flip_crop")
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-CONVERGED = 0.4
-"""Networks that learn less than this of their own training labels, some of them wrong, are left out."""
+DIGITS_TRAIN = ("mnist", "usps", "colour")
+DIGITS_TEST = (*DIGITS_TRAIN, "mnist fog@4", "usps gaussian_blur@2")
+COLOUR = Chain(steps=[Jitter(f"{name}_shift", low=-120, high=120) for name in ("red", "green", "blue")])
+"""Colour-shifted digits: every image gets a bias of its own in each channel, as in the space `mnist` of searches."""
+NEIGHBORHOODS = {"RandAug": "randaugment", "Translate": "translate", "Erase": "erase", "FC": "flip_crop"}
+CONVERGED = 0.7
+"""Networks that are right on less than this share of their own training images are left out."""
+JUDGED = 2000
+"""So many training images tell whether a network has converged."""
 
 
-def main() -> None:
-    """Train and measure what is missing of the pool, and print the scores of every measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--test", required=True)
-    parser.add_argument("--natural", help="another labelled .npz with the same classes: one more test domain")
-    parser.add_argument("--models", type=int, default=48)
-    parser.add_argument("--images", type=int, default=20_000, help="training images")
-    parser.add_argument("--test-images", type=int, default=2_000)
-    parser.add_argument("--views", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=30, help="the most a network is trained")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("estimate-pool"))
-    options = parser.parse_args()
-    bench = Bench(
-        options.train,
-        options.test,
-        options.natural,
-        options.images,
-        options.test_images,
-        options.views,
-        options.device,
-        options.seed,
-    )
-    cells = tuple(Cell("pool", **recipe(number, options.seed, options.epochs)) for number in range(options.models))
-    prints = {"train": load_data(options.train).fingerprint, "test": load_data(options.test).fingerprint,
-              "sizes": f"{options.images},{options.test_images},{options.views},{options.natural}"}  # fmt: skip
-    with Store(options.out, {"pool": "2"}) as store:
-        found = drive(Plan(cells, prints), store, bench, executor=Inline(), watch=_tell)
-    rows = [(result.cell, result.row) for result in found if result.row is not None]
-    kept = [(cell, row) for cell, row in rows if cast(float, row["training_accuracy"]) >= CONVERGED]
-    print(f"\n{len(kept)} of {len(cells)} networks, {len({cell['train'] for cell, _ in kept})} training domains")
-    _print(evaluate(record for cell, row in kept for record in _records(cell, row)))
+@dataclass(frozen=True)
+class Domains:
+    """The domains of a pool, by name, as files of images and labels."""
+
+    train: Mapping[str, str]
+    validation: Mapping[str, str]
+    test: Mapping[str, str]
+    architectures: tuple[str, ...]
+
+    def prints(self) -> dict[str, str]:
+        """Return what changes with any of their images."""
+        files = {f"{part} {name}": path for part in ("train", "test") for name, path in getattr(self, part).items()}
+        return {name: load_data(path).fingerprint for name, path in files.items()}
 
 
-def recipe(number: int, seed: int, epochs: int) -> dict[str, Json]:
-    """Return the settings of one network of the pool, drawn from the grid."""
+def cifar_domains(
+    train: str, test: str, natural: str | None, *, images: int, test_images: int, out: Path, device: str, seed: int
+) -> Domains:
+    """Make CIFAR-10's domains: shifts of the training and test images, and another set with the same classes."""
+    held_out = load_data(test).take(2 * test_images, seed=seed)
+    # One half validates, on the training domain; the other tests.
+    parts = {
+        "train": load_data(train).take(images, seed=seed),
+        "validation": held_out.subset(range(0, len(held_out), 2)),
+        "test": held_out.subset(range(1, len(held_out), 2)),
+    }
+    made = {
+        part: {
+            name: _written(data, None if name == "clean" else parse(name), out / f"{part}-{name}.npz", device)
+            for name in (CIFAR_TEST if part == "test" else CIFAR_TRAIN)
+        }
+        for part, data in parts.items()
+    }
+    if natural:
+        made["test"]["natural"] = natural
+    return Domains(**made, architectures=("plain", "normalised", "residual", "wide"))
+
+
+def digit_domains(
+    mnist: tuple[str, str], usps: str, *, images: int, test_images: int, out: Path, device: str, seed: int
+) -> Domains:
+    """Make the domains of digits, at 32 pixels and in colour: MNIST, USPS, and MNIST in random colours.
+
+    `mnist` are the files of training and test images, `usps` one file with `train_x`, `train_y`, `test_x`, `test_y`.
+    """
+    made: dict[str, dict[str, str]] = {}
+    for part in ("train", "validation", "test"):
+        made[part] = {}
+        for name in DIGITS_TEST if part == "test" else DIGITS_TRAIN:
+            source, _, shift = name.partition(" ")
+            at: dict[str, Any] = {"size": 32, "color": "rgb"}
+            if source == "usps":
+                whole = load_data(usps, split="train" if part == "train" else "test", **at)
+            else:
+                whole = load_data(mnist[part != "train"], **at)
+            data = whole.take(images if part == "train" else 2 * test_images, seed=seed)
+            if part != "train":
+                data = data.subset(range(part == "test", len(data), 2))
+            applied = COLOUR if source == "colour" else parse(shift) if shift else None
+            made[part][name] = _written(data, applied, out / f"{part}-{name.replace(' ', '-')}.npz", device)
+    return Domains(**made, architectures=("plain", "normalised"))
+
+
+def _written(data: ImageSet, shift: Shift | None, path: Path, device: str) -> str:
+    """Write a set under a shift as a file, unless it is there, and return its path."""
+    if not path.is_file():
+        images, labels = [], []
+        for batch in data.batches(1000, device=device):
+            made = batch.images if shift is None else shift(batch.images, batch.keys)
+            images.append((made * 255).round().to("cpu", torch.uint8).permute(0, 2, 3, 1).numpy())
+            labels.append(cast(Tensor, batch.labels).cpu().numpy())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, images=np.concatenate(images), labels=np.concatenate(labels))
+    return str(path)
+
+
+def recipe(number: int, domains: Domains, *, seed: int, epochs: int) -> dict[str, Json]:
+    """Return the settings of one network of the pool, drawn from the grid; domains and architectures take turns."""
     rng = np.random.default_rng([seed, number])
 
     def one(*choices: Any) -> Any:
         return choices[int(rng.integers(len(choices)))]
 
+    trains = tuple(domains.train)
+    optimizer, lr = one(("adam", 1e-3), ("adam", 3e-3), ("sgd", 0.05))
     return {
         "number": number,
-        "train": TRAIN_DOMAINS[number % len(TRAIN_DOMAINS)],
-        "architecture": ("plain", "normalised")[number // len(TRAIN_DOMAINS) % 2],
-        "depth": one(2, 3, 4),
-        "width": one(16, 32, 64),
-        "lr": one(5e-4, 1e-3, 3e-3),
-        "weight_decay": one(0.0, 1e-4, 1e-2),
-        "augmentation": one("none", "flip", "flip"),
-        "label_noise": one(0.0, 0.0, 0.2),
+        "train": trains[number % len(trains)],
+        "architecture": domains.architectures[number // len(trains) % len(domains.architectures)],
+        "depth": one(0, 1, 2),
+        "width": one(0, 1, 2),
+        "optimizer": optimizer,
+        "lr": lr,
+        "weight_decay": one(0.0, 1e-4, 5e-4),
+        "framing": one("", "pad_crop"),
+        "batch_size": one(128, 256),
         "epochs": one(max(1, epochs // 2), epochs),
         "seed": seed,
     }
 
 
-class Network(nn.Module):
+class ConvNet(nn.Module):
     """Blocks of a 3x3 convolution, batch normalisation (or none) and pooling, and a linear layer on their mean."""
 
     def __init__(self, *, depth: int, width: int, normalised: bool, classes: int) -> None:
         super().__init__()
-        layers: list[nn.Module] = [Normalize(MEAN, STD)]
+        layers: list[nn.Module] = [Normalize(CIFAR10_MEAN, CIFAR10_STD)]
         channels = 3
         for block in range(depth):
             out = width * 2 ** min(block, 2)
@@ -126,148 +180,171 @@ class Network(nn.Module):
         return logits
 
 
+def build(architecture: str, depth: int, width: int, classes: int) -> nn.Module:
+    """Return an untrained network of an architecture; depth and width are 0, 1 or 2."""
+    normalisation: dict[str, Any] = {"classes": classes, "mean": CIFAR10_MEAN, "std": CIFAR10_STD}
+    networks: Mapping[str, Callable[[], nn.Module]] = {
+        "plain": lambda: ConvNet(depth=3 + depth, width=16 << width, normalised=False, classes=classes),
+        "normalised": lambda: ConvNet(depth=3 + depth, width=16 << width, normalised=True, classes=classes),
+        "residual": lambda: ResNet(8 + 6 * depth, **normalisation),
+        "wide": lambda: WideResNet(10, 1 + width, **normalisation),
+    }
+    return networks[architecture]()
+
+
 @dataclass(frozen=True)
 class Bench:
-    """What a worker needs: the sets, and how many images and views are used."""
+    """What a worker needs: the domains, how many views, and when to stop."""
 
-    train: str
-    test: str
-    natural: str | None
-    images: int
-    test_images: int
+    domains: Domains
     views: int
     device: str
     seed: int
+    stop_at: float | None = None
 
     def __call__(self) -> Pool:
-        """Load the sets and shift them into their domains."""
+        """Load the sets."""
         return Pool(self)
 
 
+@dataclass
 class Pool:
     """A worker of `runs` that trains a network and measures it on every domain."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        held_out = load_data(bench.test)
-        self.train = _domains(load_data(bench.train).take(bench.images, seed=bench.seed), TRAIN_DOMAINS, bench)
-        every = held_out.take(2 * bench.test_images, seed=bench.seed)
-        # One half validates, on the training domain; the other tests.
-        self.validation = _domains(every.subset(range(0, len(every), 2)), TRAIN_DOMAINS, bench)
-        self.test = _domains(every.subset(range(1, len(every), 2)), TEST_DOMAINS, bench)
-        if bench.natural:
-            self.test |= {"natural": _domains(load_data(bench.natural), ("clean",), bench)["clean"]}
-        self.classes = int(max(labels.max() for _, labels in self.train.values())) + 1
+    bench: Bench
+    views: dict[tuple[str, str, int], Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        domains = self.bench.domains
+        self.train, self.validation, self.test = (
+            {name: load_data(path).in_memory() for name, path in part.items()}
+            for part in (domains.train, domains.validation, domains.test)
+        )
+        self.classes = 1 + max(int(cast(Tensor, data.labels).max()) for data in self.train.values())
 
     def measure(self, cell: Cell) -> Row:
         """Train the cell's network and return its accuracy and every measure by test domain."""
-        model, accuracy = self._trained(cell)
-        source = self._seen(model, self.validation[cast(str, cell["train"])], None)
+        check_time(self.bench.stop_at)
+        home = cast(str, cell["train"])
+        model = self._trained(cell, self.train[home])
+        judged = self._seen(model, "training images", self.train[home].take(JUDGED), None)
+        source = self._seen(model, "validation", self.validation[home], None)
         thresholds = {
             kind: atc_threshold(score(source.logits, kind), source.correct) for kind in ("confidence", "entropy")
         }
+        norms = {"spectral": -spectral_norm(model), "Frobenius": -frobenius_norm(model)}
         domains: dict[str, Json] = {}
-        for name, domain in self.test.items():
-            measures: dict[str, float] = {"spectral": -spectral_norm(model), "Frobenius": -frobenius_norm(model)}
-            found = source
-            for near in NEIGHBORHOODS:
-                found = self._seen(model, domain, near)
-                measures[f"NI-{near}"] = float(modal_share(found.shares).mean())
-                measures[f"NE-{near}"] = float(decision_negative_entropy(found.shares).mean())
+        for name, data in self.test.items():
+            measures, found = dict(norms), source
+            for short, near in NEIGHBORHOODS.items():
+                found = self._seen(model, name, data, near)
+                measures[f"NI-{short}"] = float(modal_share(found.shares).mean())
+                measures[f"NE-{short}"] = float(decision_negative_entropy(found.shares).mean())
             for kind, short in (("confidence", "MC"), ("entropy", "NE")):
                 measures[f"ATC-{short}"] = float((score(found.logits, kind) >= thresholds[kind]).mean())
             measures["average confidence"] = float(confidence(found.logits).mean())
             domains[name] = {"accuracy": found.accuracy, "measures": measures}
-        return {"training_accuracy": accuracy, "domains": domains}
+        return {"training_accuracy": judged.accuracy, "domains": domains}
 
-    def _trained(self, cell: Cell) -> tuple[nn.Module, float]:
-        images, labels = self.train[cast(str, cell["train"])]
-        rng = torch.Generator().manual_seed(1000 * cast(int, cell["seed"]) + cast(int, cell["number"]))
+    def _trained(self, cell: Cell, data: ImageSet) -> nn.Module:
+        settings: dict[str, Any] = {
+            name: cell[name] for name in ("optimizer", "lr", "weight_decay", "framing", "batch_size", "epochs")
+        }
+        seed = 1000 * cast(int, cell["seed"]) + cast(int, cell["number"])
         with torch.random.fork_rng():
-            torch.manual_seed(int(torch.randint(2**31, (), generator=rng)))
-            model: nn.Module = Network(
-                depth=cast(int, cell["depth"]),
-                width=cast(int, cell["width"]),
-                normalised=cell["architecture"] == "normalised",
-                classes=self.classes,
-            ).to(self.bench.device)
-        wrong = torch.rand(len(labels), generator=rng) < cast(float, cell["label_noise"])
-        drawn = torch.randint(self.classes, labels.shape, generator=rng)
-        noisy = torch.where(wrong.to(labels.device), drawn.to(labels.device), labels)
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=cast(float, cell["lr"]), weight_decay=cast(float, cell["weight_decay"])
+            torch.manual_seed(seed)
+            network = build(
+                cast(str, cell["architecture"]), cast(int, cell["depth"]), cast(int, cell["width"]), self.classes
+            )
+        trained = shiftproof.train(
+            network, data, seed=seed, schedule="cosine", warmup=0.5, device=self.bench.device, **settings
         )
-        right = 0
-        for _ in range(cast(int, cell["epochs"])):
-            right = 0
-            for places in torch.randperm(len(labels), generator=rng).split(128):  # type: ignore[no-untyped-call]
-                batch = images[places.to(images.device)]
-                if cell["augmentation"] == "flip":
-                    mirrored = (torch.rand(len(batch), generator=rng) < 0.5).to(batch.device)
-                    batch = torch.where(mirrored[:, None, None, None], batch.flip(3), batch)
-                out = model(batch)
-                target = noisy[places.to(noisy.device)]
-                loss = nn.functional.cross_entropy(out, target)
-                optimizer.zero_grad()
-                torch.autograd.backward(loss)
-                optimizer.step()
-                right += int((out.argmax(1) == target).sum())
-        return model.eval(), right / len(labels)
+        return trained.model
 
-    def _seen(self, model: nn.Module, domain: tuple[Tensor, Tensor], near: str | None) -> Evidence:
-        images, labels = domain
-        size = 1024 if self.bench.device != "cpu" else 256
-        found = observe(
+    def _seen(self, model: nn.Module, name: str, data: ImageSet, near: str | None) -> Evidence:
+        size = 2048 if self.bench.device != "cpu" else 256
+        return observe(
             model,
-            as_batches(images, keys=torch.arange(len(images)), batch_size=size, device=self.bench.device),
-            neighborhood=None if near is None else neighborhood(near),
+            data.batches(size, device=self.bench.device),
+            neighborhood=None if near is None else self._remembered(name, near),
             n=self.bench.views,
             seed=self.bench.seed,
             batch_size=size,
         )
-        return Evidence(found.logits, found.viewed, found.shares, found.view_entropy, labels=labels.cpu().numpy())
+
+    def _remembered(self, name: str, near: str) -> Neighborhood:
+        """Return a neighbourhood that makes the views of a domain once for all networks; views are bytes in images."""
+
+        def views(images: Tensor, keys: Tensor, n: int, seed: int) -> Tensor:
+            place = (name, near, int(keys[0]))
+            if place not in self.views:
+                self.views[place] = (neighborhood(near)(images, keys, n, seed) * 255).round().to(torch.uint8)
+            return self.views[place].float().div_(255)
+
+        return views
 
 
-def _domains(data: ImageSet, names: tuple[str, ...], bench: Bench) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return the images, on the device, and the labels of a set under each shift."""
-    batches = list(data.batches(1000, device=bench.device))
-    labels = torch.cat([batch.labels for batch in batches if batch.labels is not None])
-    made = {}
-    for name in names:
-        shift = None if name == "clean" else shifts.parse(name)
-        parts = [batch.images if shift is None else shift(batch.images, batch.keys) for batch in batches]
-        made[name] = (torch.cat(parts), labels)
-    return made
+def run_pool(
+    domains: Domains,
+    *,
+    models: int,
+    views: int,
+    epochs: int,
+    device: str,
+    seed: int,
+    out: Path,
+    workers: int = 1,
+    stop_at: float | None = None,
+    converged: float = CONVERGED,
+) -> list[tuple[Cell, Row]]:
+    """Train and measure what is missing of a pool, and return the cells and rows of the networks that converged."""
+    cells = [Cell("pool", **recipe(number, domains, seed=seed, epochs=epochs)) for number in range(models)]
+    bench = Bench(domains, views, device, seed, stop_at)
+    rows = train_pool(cells, bench, {**domains.prints(), "views": str(views)}, out=out, workers=workers)
+    return [(cell, row) for cell, row in rows if cast(float, row["training_accuracy"]) >= converged]
 
 
-def _records(cell: Cell, row: Row) -> Iterator[Record]:
-    for test, found in cast(dict[str, dict[str, Any]], row["domains"]).items():
-        for measure, value in found["measures"].items():
-            yield Record(
-                f"model-{cell['number']}",
-                cast(str, cell["architecture"]),
-                cast(str, cell["train"]),
-                test,
-                measure,
-                value,
-                found["accuracy"],
-            )
-
-
-def _tell(result: Any) -> None:
-    if result.error is not None:
-        print(f"model {result.cell['number']}: {result.error.splitlines()[-1]}", flush=True)
-        return
-    clean = result.row["domains"][result.cell["train"]]["accuracy"]
-    print(f"model {result.cell['number']}: {clean:.3f} on its domain, {result.seconds:.0f} s", flush=True)
-
-
-def _print(scores: tuple[Scores, ...]) -> None:
-    names = ("r_squared", "mae", "macro_tau", "micro_tau", "id_tau", "arch_tau")
-    print("| measure | R2 | MAE | macro tau | micro tau | ID tau | arch tau |\n|---|---|---|---|---|---|---|")
-    for one in sorted(scores, key=lambda found: -(found.macro_tau.mean if found.macro_tau else -1)):
-        cells = (getattr(one, name) for name in names)
-        print(f"| {one.measure} | {' | '.join('' if cell is None else str(cell) for cell in cells)} |")
+def main() -> None:
+    """Train and measure what is missing of the pool, and print the scores of every measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", choices=("cifar", "digits"))
+    parser.add_argument("--train", required=True, help="CIFAR-10's or MNIST's training images")
+    parser.add_argument("--test", required=True, help="CIFAR-10's or MNIST's test images")
+    parser.add_argument("--natural", help="another labelled .npz with the same classes: one more test domain")
+    parser.add_argument("--usps", help="for digits")
+    parser.add_argument("--models", type=int, default=48)
+    parser.add_argument("--images", type=int, default=20_000, help="training images")
+    parser.add_argument("--test-images", type=int, default=1_000)
+    parser.add_argument("--views", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=16, help="the most a network is trained")
+    parser.add_argument("--workers", type=int, default=1, help="networks at a time, a process each")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("estimate-pool"))
+    options = parser.parse_args()
+    sizes: dict[str, Any] = {
+        "images": options.images,
+        "test_images": options.test_images,
+        "out": options.out / "domains",
+        "device": options.device,
+        "seed": options.seed,
+    }
+    if options.set == "cifar":
+        domains = cifar_domains(options.train, options.test, options.natural, **sizes)
+    else:
+        domains = digit_domains((options.train, options.test), options.usps, **sizes)
+    rows = run_pool(
+        domains,
+        models=options.models,
+        views=options.views,
+        epochs=options.epochs,
+        device=options.device,
+        seed=options.seed,
+        out=options.out,
+        workers=options.workers,
+    )
+    print(f"\n{len(rows)} of {options.models} networks converged, {len(domains.train)} training domains")
+    print(as_table(evaluate(records(rows))))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,226 @@
+"""Schneider et al. 2020: what adapting the statistics of batch normalisation wins, and what distances foretell.
+
+    python -m benchmarks.reproduce.statistics_table --data data --part resnet20 --device cuda
+    python -m benchmarks.reproduce.statistics_table --data data --part grid --device cuda
+
+`resnet20` and `resnet56`: CIFAR-10's test images under the fifteen corruptions at five severities, without adaptation,
+with partial (batches of 8, a prior of 16) and with full adaptation (batches of 500, no prior), as in table 1; the error
+against the distance of statistics, and the regression on hold-out corruptions of table 11. `grid`: batch sizes against
+priors, as in table 12, with the prior of Proposition 1 beside the best one measured. `imagenet`: table 1 on a sample of
+ImageNet, with EfficientNet-Lite0 or whatever `models.py` in the data folder builds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from benchmarks.reproduce.record import Figures, options_of
+from shiftproof import load_data, load_model, shifts
+from shiftproof.audits.methods import compare_methods
+from shiftproof.measures import ErrorLine, mce, mean_distance, optimal_prior
+from shiftproof.models import collect_statistics, source_statistics
+
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "images": 40, "partial": 16, "corruptions": 2, "severities": (2, 5), "full": 20, "grid_images": 16,
+        "batches": (2, 8), "priors": (0, 8), "statistics": 40,
+    },
+    "sample": {
+        "images": 200, "partial": 96, "corruptions": 15, "severities": (3,), "full": 50, "grid_images": 64,
+        "batches": (8, 64), "priors": (0, 16, 256), "statistics": 100,
+    },
+    "short": {
+        "images": 10_000, "partial": 1_000, "corruptions": 15, "severities": (1, 2, 3, 4, 5), "full": 500,
+        "grid_images": 512, "batches": (1, 2, 8, 32, 128, 512), "priors": (0, 1, 4, 8, 16, 32, 64, 128, 256, 1024),
+        "statistics": 1_000,
+    },
+}  # fmt: skip
+PARTIAL, PARTIAL_PRIOR = 8, 16
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+GRID_SHIFTS = ("gaussian_noise@5", "motion_blur@5", "fog@5", "jpeg_compression@5")
+"""One corruption of each category, at the highest severity."""
+
+
+def main() -> None:
+    """Measure one part, or what is left of it, and write its figures."""
+    parts = {"choices": ("resnet20", "resnet56", "grid", "imagenet"), "default": "resnet20"}
+    options = options_of(__doc__, tuple(SIZES), part=parts)
+    size = SIZES[options.size]
+    figures = Figures(f"statistics-{options.part}", options, cuts(options.part, size))
+    if options.part == "grid":
+        grid(figures, size)
+    elif options.part == "imagenet":
+        model = load_model(str(options.data / "models.py:build"), device=options.device)
+        adaptation(figures, size, model, str(options.data / "imagenet-sample"), side=224)
+    else:
+        model = cifar_network(options.data, options.part, options.device)
+        adaptation(figures, size, model, str(options.data / "cifar10/test.npz"))
+        distances(figures, size, model, str(options.data / "cifar10/test.npz"))
+
+
+def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
+    """Say what is smaller than in the paper."""
+    if part == "grid":
+        return [f"{size['grid_images']} images under {len(GRID_SHIFTS)} corruptions at severity 5, ResNet-20"]
+    return [f"partial adaptation on {size['partial']:,} images", f"batches of {size['full']} for full adaptation"]
+
+
+def cifar_network(data: Path, name: str, device: str) -> nn.Module:
+    """Return a published CIFAR-10 network."""
+    model = load_model(
+        name, weights=data / "cifar10-resnets" / f"{name}.safetensors", mean=MEAN, std=STD, device=device
+    )
+    if not isinstance(model, nn.Module):
+        raise TypeError("a reference network is a module")
+    return model
+
+
+def adaptation(figures: Figures, size: Mapping[str, Any], model: Any, data: str, side: int | None = None) -> None:
+    """Write errors by corruption without, with partial and with full adaptation."""
+    options = figures.options
+    names = shifts.names("common")[: size["corruptions"]]
+    labels = [f"{name}@{severity:g}" for name in names for severity in size["severities"]]
+    ways: dict[str, dict[str, Any]] = {
+        "full": {"images": size["images"], "batch_size": size["full"], "options": {"prior": 0}},
+        "partial": {"images": size["partial"], "batch_size": PARTIAL, "options": {"prior": PARTIAL_PRIOR}},
+    }
+    out: dict[str, Any] = {}
+    for way, settings in ways.items():
+        if figures.late:
+            break
+        found = compare_methods(
+            model,
+            data,
+            shifts=labels,
+            methods=["bn"],
+            device=options.device,
+            seed=options.seed,
+            size=side,
+            out=options.runs / figures.name / way,
+            **settings,
+        )
+        for method, called in (("bn", way), ("source", "without" if way == "full" else "without, same images")):
+            errors = {
+                name: [1 - found.accuracies[method, f"{name}@{severity:g}"].value for severity in size["severities"]]
+                for name in names
+            }
+            out[called] = {"error": float(np.mean(list(errors.values()))), "errors": errors}
+        against = {} if side else {"baseline": out["without" if way == "full" else "without, same images"]["errors"]}
+        for called in (way, *(("without",) if side and way == "full" else ())):
+            out[called]["mce"] = mce(out[called]["errors"], **against)
+        figures.add("adaptation", out)
+
+
+def distances(figures: Figures, size: Mapping[str, Any], model: nn.Module, data: str) -> None:
+    """Write the distance of statistics under every corruption, and what lines through hold-out corruptions foretell."""
+    options = figures.options
+    names = (*shifts.names("common")[: size["corruptions"]], *shifts.names("holdout"))
+    labels = [f"{name}@{severity:g}" for name in names for severity in size["severities"]]
+    found = compare_methods(
+        model,
+        data,
+        shifts=labels,
+        methods=[],
+        images=size["images"],
+        batch_size=size["full"],
+        device=options.device,
+        seed=options.seed,
+        options={"prior": 0},
+        out=options.runs / figures.name / "full",
+    )
+    some, source = load_data(data).take(size["statistics"], seed=options.seed), source_statistics(model)
+    points: dict[str, list[list[float]]] = {}
+    for name in names:
+        for severity in size["severities"]:
+            shift = shifts.parse(f"{name}@{severity:g}")
+            shifted = [shift(batch.images, batch.keys) for batch in some.batches(500, device=options.device)]
+            distance = mean_distance(source, collect_statistics(model, shifted))
+            error = 1 - found.accuracies["source", shift.label].value
+            points.setdefault(name, []).append([distance, error])
+    common = [point for name in shifts.names("common") for point in points.get(name, [])]
+    line = ErrorLine.fit(*zip(*common, strict=True))
+    figures.add("distances", {"points": points, "r_squared": line.r_squared, "slope": line.slope})
+    figures.add("hold-out regression", _regression(points))
+
+
+def _regression(points: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, dict[str, float]]:
+    """Return, by category, the errors that a line through its hold-out corruption foretells, and how far it is off."""
+    out: dict[str, dict[str, float]] = {}
+    for held in shifts.names("holdout"):
+        category = shifts.facts(held)["category"]
+        line = ErrorLine.fit(*zip(*points[held], strict=True))
+        tested = [
+            point
+            for name, some in points.items()
+            if name not in shifts.names("holdout") and shifts.facts(name)["category"] == category
+            for point in some
+        ]
+        if tested:
+            distances, errors = (np.array(column) for column in zip(*tested, strict=True))
+            predicted = line.predict(distances)
+            out[category] = {
+                "true": float(errors.mean()),
+                "predicted": float(predicted.mean()),
+                "mean absolute difference": float(np.abs(predicted - errors).mean()),
+                "slope": line.slope,
+                "intercept": line.intercept,
+            }
+    return out
+
+
+def grid(figures: Figures, size: Mapping[str, Any]) -> None:
+    """Write the error by batch size and prior, and the best prior as measured and as Proposition 1 has it."""
+    options, data = figures.options, str(figures.options.data / "cifar10/test.npz")
+    model = cifar_network(options.data, "resnet20", options.device)
+    some, source = load_data(data).take(size["statistics"], seed=options.seed), source_statistics(model)
+    targets = []
+    for label in GRID_SHIFTS:
+        shift = shifts.parse(label)
+        shifted = [shift(batch.images, batch.keys) for batch in some.batches(500, device=options.device)]
+        targets.append(collect_statistics(model, shifted))
+    errors: dict[str, dict[str, float]] = {}
+    best: dict[str, Any] = {}
+    for n in sorted(size["batches"], reverse=True):  # large batches take least time
+        for prior in size["priors"]:
+            if figures.late:
+                return
+            found = compare_methods(
+                model,
+                data,
+                shifts=GRID_SHIFTS,
+                methods=["bn"],
+                images=size["grid_images"],
+                batch_size=n,
+                options={"prior": prior},
+                device=options.device,
+                seed=options.seed,
+                out=options.runs / figures.name,
+            )
+            value = {
+                method: float(np.mean([1 - found.accuracies[method, label].value for label in GRID_SHIFTS]))
+                for method in ("source", "bn")
+            }
+            errors.setdefault(str(n), {"source": value["source"]})[str(prior)] = value["bn"]
+        row = {int(prior): error for prior, error in errors[str(n)].items() if prior != "source"}
+        best[str(n)] = {
+            "measured": min(row, key=lambda prior: row[prior]),
+            "upper bound": _told(optimal_prior(source, *targets, n=n, bound="upper")),
+            "lower bound": _told(optimal_prior(source, *targets, n=n, bound="lower")),
+        }
+        figures.add("errors", errors)
+        figures.add("best prior", best)
+
+
+def _told(prior: float) -> float | str:
+    """Return a prior as JSON can hold it; an infinite one keeps the source statistics."""
+    return round(prior, 1) if math.isfinite(prior) else "infinite"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The papers' tables: the page says what the figures say, and every script runs from end to end at its tiny size."""
+
+import json
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import save_file
+
+from benchmarks.reproduce import page
+from benchmarks.reproduce.all import TABLES, scripts_of
+from shiftproof.data import load_data
+from shiftproof.models import build_network
+
+SCRIPTS = [(script.module, script.part) for scripts in TABLES.values() for script in scripts]
+
+
+def test_the_page_shows_the_figures():
+    text = page.PAGE.read_text()
+    assert page.filled(text) == text, "run python -m benchmarks.reproduce.page"
+
+
+def test_a_changed_figure_changes_the_page(tmp_path, monkeypatch):
+    found = json.loads((page.FIGURES / "estimation-cifar.json").read_text())
+    found["figures"]["scores"]["NI-RandAug"]["macro_tau"]["mean"] = 0.123456
+    (tmp_path / "estimation-cifar.json").write_text(json.dumps(found))
+    monkeypatch.setattr(page, "FIGURES", tmp_path)
+    assert "0.123" in page.TABLES["estimation-cifar"]()
+    assert page.TABLES["certificates"]() == page.MISSING
+
+
+@pytest.mark.parametrize("path", sorted(page.FIGURES.glob("*.json")), ids=lambda path: path.stem)
+def test_figures_say_where_they_come_from(path):
+    found = json.loads(path.read_text())
+    assert found["table"] == path.stem
+    assert {"seed", "commit", "device", "torch", "seconds", "cut", "figures"} <= found.keys()
+    assert found["size"] != "tiny"
+    assert found["seconds"] > 0
+    assert found["cut"]
+
+
+def test_a_part_of_a_table_can_be_named():
+    assert [script.name for script in scripts_of("estimation/digits")] == ["estimation_table-digits"]
+    assert len(scripts_of("certificates")) == 5
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Return a folder of small sets in the layout the scripts read, made of the demo's images."""
+    folder = tmp_path_factory.mktemp("data")
+    (batch,) = load_data("demo").take(240).batches(240)
+    images = (batch.images * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    grey, labels = images[:, 2:30, 2:30, 0], np.asarray(batch.labels)
+    for name, pixels in (("cifar10", images), ("mnist", grey)):
+        (folder / name).mkdir()
+        for part in ("train", "test"):
+            np.savez(folder / name / f"{part}.npz", images=pixels, labels=labels)
+    small = images[:, ::2, ::2, 0]
+    np.savez(folder / "usps.npz", train_x=small, train_y=labels, test_x=small, test_y=labels)
+    np.savez(folder / "imagenet-as-cifar10.npz", x=images[:40], y=labels[:40])
+    (folder / "cifar10-resnets").mkdir()
+    for name in ("resnet20", "resnet56"):
+        weights = {key: value for key, value in build_network(name).state_dict().items() if "normalize" not in key}
+        save_file(weights, folder / "cifar10-resnets" / f"{name}.safetensors")
+    for part, count in (("train", 4), ("test", 2)):
+        (folder / "camvid-small" / part).mkdir(parents=True)
+        (folder / "camvid-small" / f"{part}-labels").mkdir()
+        for place in range(count):
+            scene = Image.fromarray(images[place])
+            scene.save(folder / "camvid-small" / part / f"{place}.jpg")
+            Image.fromarray(images[place, :, :, 0] % 12).save(
+                folder / "camvid-small" / f"{part}-labels" / f"{place}.png"
+            )
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "part"), SCRIPTS)
+def test_every_script_runs(module, part, data, tmp_path, monkeypatch):
+    arguments = [
+        "script",
+        "--data",
+        str(data),
+        "--size",
+        "tiny",
+        "--runs",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "figures"),
+    ]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--device", "cpu", *(["--part", part] if part else [])])
+    import_module(f"benchmarks.reproduce.{module}").main()
+    (found,) = (tmp_path / "figures").glob("*.json")
+    assert json.loads(found.read_text())["figures"]
