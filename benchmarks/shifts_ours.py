@@ -7,6 +7,7 @@ import time
 import numpy as np
 import torch
 
+import shiftproof
 from shiftproof import shifts
 
 
@@ -15,13 +16,13 @@ def main() -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
         request = json.loads(line)
-        images = torch.from_numpy(np.load(request["images"])).permute(0, 3, 1, 2).float().div(255).contiguous()
+        images = torch.from_numpy(np.load(request["images"])).permute(0, 3, 1, 2).contiguous()
         keys = torch.arange(len(images))
         shift = shifts.corruption(request["name"], request["severity"], request["preset"])
         clock = time.process_time if request["clock"] == "cpu" else time.perf_counter
         done, start = 0, clock()
         while done == 0 or clock() - start < request["seconds"]:
-            shift(images, keys)
+            shiftproof.corrupt(images, shift, keys=keys)
             done += len(images)
         print(json.dumps({"images": done, "seconds": clock() - start}), flush=True)
 

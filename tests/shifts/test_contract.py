@@ -80,6 +80,19 @@ def test_same_bits_in_any_batch_and_order(text, device):
         assert torch.equal(shift(images[i : i + 1], keys[i : i + 1], seed=5), whole[i : i + 1])
 
 
+@EVERYWHERE
+@EVERY_ONCE
+def test_stored_images_come_out_as_the_same_levels(text, device):
+    images = photographs(device=device)
+    stored = (images * 255).round().to(torch.uint8)
+    before = stored.clone()
+    shift = shifts.parse(text)
+    made = shift.on_bytes(stored, KEYS, seed=2)
+    assert torch.equal(stored, before)
+    assert (made.shape, made.dtype, made.device) == (stored.shape, torch.uint8, stored.device)
+    assert torch.equal(made, (shift(stored.float() / 255, KEYS, seed=2) * 255).round().to(torch.uint8))
+
+
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_threads_do_not_change_the_bits_of_a_corruption(name):
     images, keys, threads = photographs(24, 64, 64), torch.arange(24), torch.get_num_threads()

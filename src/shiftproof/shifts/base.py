@@ -18,7 +18,7 @@ from torch import Tensor
 
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.levels import quantize_
+from shiftproof.shifts.levels import from_levels, quantize_, to_bytes
 
 SMALLEST_SIDE = 8
 LARGEST_SEVERITY = 5.0
@@ -70,13 +70,7 @@ class Shift(ABC):
     def __call__(self, images: Tensor, keys: Tensor | Sequence[int], *, seed: int = 0) -> Tensor:
         """Return shifted copies of float32 images in [0, 1], N x C x H x W, with values on the 256 levels of uint8."""
         check_layout(images)
-        keys = torch.as_tensor(keys, dtype=torch.int64)
-        if keys.shape != images.shape[:1]:
-            raise DataError(
-                "Every image needs a key.",
-                expected=f"{len(images)} keys, one per image",
-                came=f"keys of shape {tuple(keys.shape)}",
-            )
+        keys = check_keys(keys, images)
         if self.severity == 0 or len(images) == 0:
             check_values(images)
             return images.clone()
@@ -86,12 +80,40 @@ class Shift(ABC):
                 return quantize_(self._shifted(images, keys, seed)).contiguous()
             # From numpy, which asks for huge pages: the system takes long to find many small ones.
             shifted = torch.from_numpy(np.empty(images.shape, np.float32))
-            part = max(1, CACHED // (self.footprint * images[0].numel()))
+            part = self._part(images)
             for start in range(0, len(images), part):
                 some = slice(start, start + part)
                 check_values(images[some])  # brings them into the cache
                 quantize_(self._shifted(images[some], keys[some], seed), out=shifted[some])
             return shifted
+
+    def on_bytes(self, levels: Tensor, keys: Tensor | Sequence[int], *, seed: int = 0) -> Tensor:
+        """Return shifted copies of stored images, uint8 N x C x H x W: what a call gives for `levels / 255`, in bytes.
+
+        On a CPU this moves a quarter of the memory.
+        """
+        check_layout(levels, torch.uint8)
+        keys = check_keys(keys, levels)
+        if self.severity == 0 or len(levels) == 0:
+            return levels.clone()
+        with torch.no_grad():
+            size = len(levels) if levels.device.type != "cpu" else self._part(levels) * (4 if self.takes_bytes else 1)
+            made = torch.empty_like(levels, memory_format=torch.contiguous_format)
+            for start in range(0, len(levels), size):
+                some = slice(start, start + size)
+                images = levels[some] if self.takes_bytes else from_levels(levels[some])
+                shifted = self._shifted(images, keys[some], seed)
+                made[some] = to_bytes(shifted.clamp_(0.0, 1.0) if shifted.is_floating_point() else shifted)
+            return made
+
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether `transform` takes uint8 images too."""
+        return False
+
+    def _part(self, images: Tensor) -> int:
+        """Return how many images stay in a CPU's cache while they are shifted."""
+        return max(1, CACHED // (self.footprint * images[0].numel()))
 
     def _shifted(self, images: Tensor, keys: Tensor, seed: int) -> Tensor:
         """Draw and transform."""
@@ -118,16 +140,28 @@ def check_severity(name: str, severity: float) -> None:
         )
 
 
-def check_layout(images: Tensor) -> None:
-    """Refuse what is not a batch of float32 images with 1 or 3 channels and sides of at least 8 pixels."""
-    expected = _IMAGES
+def check_keys(keys: Tensor | Sequence[int], images: Tensor) -> Tensor:
+    """Return the keys of images as a tensor; refuse another number of them."""
+    keys = torch.as_tensor(keys, dtype=torch.int64)
+    if keys.shape != images.shape[:1]:
+        raise DataError(
+            "Every image needs a key.",
+            expected=f"{len(images)} keys, one per image",
+            came=f"keys of shape {tuple(keys.shape)}",
+        )
+    return keys
+
+
+def check_layout(images: Tensor, dtype: torch.dtype = torch.float32) -> None:
+    """Refuse what is not a batch of images of a dtype with 1 or 3 channels and sides of at least 8 pixels."""
+    expected = _IMAGES if dtype == torch.float32 else "a uint8 tensor N x C x H x W, C = 1 or 3"
     if not isinstance(images, Tensor):
         raise DataError("Shifts act on tensors.", expected=expected, came=type(images).__name__)
     came = f"{str(images.dtype).removeprefix('torch.')} tensor of shape {tuple(images.shape)}"
-    if images.dtype == torch.uint8:
+    if images.dtype == torch.uint8 != dtype:
         fix = "divide by 255: images.float() / 255, or use shiftproof.corrupt, which takes uint8"
         raise DataError("Images are 0..255 instead of 0..1.", expected=expected, came=came, instead=fix)
-    if images.ndim != 4 or images.dtype != torch.float32:
+    if images.ndim != 4 or images.dtype != dtype:
         raise DataError("This is not a batch of images.", expected=expected, came=came)
     if images.shape[1] not in (1, 3):
         fix = "drop an alpha channel with images[:, :3]; N x H x W x C arrays need images.permute(0, 3, 1, 2)"

@@ -17,7 +17,6 @@ from torch import Tensor
 from shiftproof.errors import DataError
 from shiftproof.shifts.base import SMALLEST_SIDE, Shift
 from shiftproof.shifts.catalogue import parse
-from shiftproof.shifts.levels import from_levels, to_bytes
 from shiftproof.shifts.text.base import TextShift, check_texts, text_keys
 
 Images = TypeVar("Images", bound="Image.Image | NDArray[Any] | Tensor | str | list[Any] | tuple[str, str]")
@@ -61,7 +60,8 @@ def corrupt(
     images, restore = _read(x)
     named = [keys] if isinstance(keys, int) else keys
     rows = content_keys(images) if named is None else torch.as_tensor(named, dtype=torch.int64)
-    shifted = chosen(images, rows, seed=seed)
+    shift_images = chosen.on_bytes if images.dtype == torch.uint8 else chosen
+    shifted = shift_images(images, rows, seed=seed)
     made: Images = restore(shifted) if chosen.severity else _copy(x)  # nothing is lost to float32 where nothing happens
     return made
 
@@ -104,14 +104,15 @@ def _corrupt_texts(x: Any, shift: TextShift, seed: int, keys: Any) -> Any:
 
 def content_keys(images: Tensor) -> Tensor:
     """Return a key for each image, [N] int64: 63 bits of BLAKE2 of its shape and its values at the nearest levels."""
-    levels = images.mul(255.0).round_().to(torch.uint8).cpu().numpy()
+    stored = images if images.dtype == torch.uint8 else images.mul(255.0).round_().to(torch.uint8)
+    levels = stored.cpu().numpy()
     shape = repr(levels.shape[1:]).encode()
     digests = [hashlib.blake2b(shape + level.tobytes(), digest_size=8).digest() for level in levels]
     return torch.tensor([int.from_bytes(digest, "little") >> 1 for digest in digests], dtype=torch.int64)
 
 
 def _read(x: Any) -> tuple[Tensor, Restore]:
-    """Return images as float32 N x C x H x W, and what makes the kind of thing that came of such images."""
+    """Return images as uint8 or float32 N x C x H x W, and what makes the kind of thing that came of such images."""
     if isinstance(x, Image.Image):
         return _read_pillow(x)
     if isinstance(x, np.ndarray):
@@ -170,15 +171,22 @@ def _read_tensor(tensor: Tensor) -> tuple[Tensor, Restore]:
     if tensor.ndim not in (2, 3, 4) or (tensor.ndim > 2 and tensor.shape[-3] not in (1, 3)):
         raise _wrong_shape(tuple(tensor.shape), "tensor")
     batch = tensor.detach()[(None,) * (4 - tensor.ndim)]
+
+    def back(shifted: Tensor) -> Tensor:
+        made = shifted.view(tensor.shape)
+        if tensor.is_contiguous() and made.dtype == tensor.dtype:
+            return made
+        return torch.empty_like(tensor).copy_(made)  # its layout and dtype too
+
     if tensor.dtype == torch.uint8:
-        return from_levels(batch), lambda shifted: torch.empty_like(tensor).copy_(to_bytes(shifted).view(tensor.shape))
+        return batch, back
     if tensor.numel():
         low, high = (bound.item() for bound in torch.aminmax(batch))
         if not (low >= 0.0 and high <= 1.0):  # also catches NaN
             came = "NaN" if math.isnan(low) else f"{low:.4g} to {high:.4g}"
             fix = "values of 0..255 go in as uint8; corrupt images before they are normalised"
             raise DataError("Image values leave [0, 1].", expected=_VALUES, came=f"values {came}", instead=fix)
-    return batch.float(), lambda shifted: torch.empty_like(tensor).copy_(shifted.view(tensor.shape))
+    return batch.float(), back
 
 
 def _wrong_type(expected: str, came: str) -> DataError:

@@ -66,6 +66,11 @@ class Corruption(Shift):
         recipe: Recipe = make(**dict(self.options))
         return recipe
 
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether the recipe is one of levels, which takes stored images as they are."""
+        return bool(getattr(self.recipe, "takes_bytes", False))
+
     def parameters(self, height: int, width: int) -> Parameters:
         """Return the numbers this severity stands for at an image size."""
         row = tables.table(self.family)[self.name]

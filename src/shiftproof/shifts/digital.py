@@ -74,6 +74,8 @@ class Contrast:
 class Pixelate:
     """Shrink with a box filter and enlarge to visible squares, to the last bit as Pillow's BOX resampling does."""
 
+    takes_bytes = True
+
     def sample(self, rng: Keyed, shape: Shape, p: Parameters) -> None:
         """Draw nothing."""
 
@@ -89,15 +91,15 @@ class JpegCompression:
     On the CPU by Pillow's encoder; elsewhere by the same maths in tensors, see `jpeg.compress_tensor`.
     """
 
+    takes_bytes = True
+
     def sample(self, rng: Keyed, shape: Shape, p: Parameters) -> None:
         """Draw nothing."""
 
     def apply(self, images: Tensor, drawn: None, p: Parameters) -> Tensor:
         """Compress the uint8 levels."""
-        quality = round(p.quality)
-        if images.device.type == "cpu":
-            return jpeg.compress_pillow(images, quality)
-        return jpeg.compress_tensor(to_bytes(images), quality)
+        compress = jpeg.compress_pillow if images.device.type == "cpu" else jpeg.compress_tensor
+        return compress(to_bytes(images), round(p.quality))
 
 
 class Distortion(NamedTuple):

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import io
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
 from shiftproof.keyed import over_threads
 from shiftproof.shifts import kernels
-from shiftproof.shifts.levels import SLACK
 
 # The tables of T.81, Annex K, at quality 50.
 _LUMA = (
@@ -48,48 +45,26 @@ _TO_RGB = ((0, 91881), (-22554, -46802), (116130, 0))
 _HALF = 1 << (_FIXED - 1)
 
 
-def compress_pillow(images: Tensor, quality: int) -> Tensor:
-    """Return images in [0, 1] on the CPU, N x C x H x W, as Pillow's JPEG encoder and decoder leave them: int32 levels.
+def compress_pillow(levels: Tensor, quality: int) -> Tensor:
+    """Return uint8 images on the CPU, N x C x H x W, as Pillow's JPEG encoder and decoder leave them.
 
-    Images are spread over threads, as many as torch uses: the codec runs without the interpreter lock. Each goes all
-    the way at once, in numpy, whose calls cost least, so that it stays in the cache.
+    Images are spread over threads, as many as torch uses: the codec runs without the interpreter lock.
     """
-    count, channels, height, width = images.shape
-    size = width, height
-    # Pillow holds three channels in four bytes a pixel: packed so, an image goes in without a copy and out by one.
-    mode, layout = ("L", "L") if channels == 1 else ("RGB", "RGBX")
-    given, levels = images.contiguous().numpy(), np.empty(images.shape, np.int32)
+    count, channels, height, width = levels.shape
+    size, mode = (width, height), "L" if channels == 1 else "RGB"
+    planes, decoded = levels.contiguous().numpy(), np.empty(levels.shape, np.uint8)
 
     def work(row: int) -> None:
         file = io.BytesIO()
-        Image.frombuffer(layout, size, _packed(given[row]), "raw", layout, 0, 1).save(file, "JPEG", quality=quality)
+        bands = [Image.frombuffer("L", size, plane, "raw", "L", 0, 1) for plane in planes[row]]
+        Image.merge(mode, bands).save(file, "JPEG", quality=quality)
         # What the file says is known, so it is not opened as one but decoded at once.
         image = Image.frombytes(mode, size, file.getvalue(), "jpeg", mode, "")
-        _unpack(image.tobytes("raw", layout), levels[row])
+        for plane, band in zip(decoded[row], mode, strict=True):
+            plane[:] = np.frombuffer(image.tobytes("raw", band), np.uint8).reshape(plane.shape)
 
     over_threads(work, count, cost=height * width)
-    return torch.from_numpy(levels)
-
-
-def _packed(image: NDArray[np.float32]) -> NDArray[Any]:
-    """Return the levels of an image [C, H, W], a pixel each: one channel as uint8, three as int32, red lowest."""
-    levels = np.multiply(image, np.float32(255.0))
-    np.floor(np.add(levels, np.float32(SLACK), out=levels), out=levels)
-    pixels: NDArray[Any] = levels[0]
-    for channel in range(1, len(levels)):  # 24 bits, which float32 holds
-        pixels += np.multiply(levels[channel], np.float32(256**channel), out=levels[channel])
-    return pixels.astype(np.uint8 if len(levels) == 1 else np.int32)
-
-
-def _unpack(pixels: bytes, levels: NDArray[np.int32]) -> None:
-    """Write pixels as Pillow holds them into levels [C, H, W]."""
-    if len(levels) == 1:
-        levels[0] = np.frombuffer(pixels, np.uint8).reshape(levels.shape[1:])
-        return
-    packed = np.frombuffer(pixels, "<i4").reshape(levels.shape[1:])
-    for channel in range(3):
-        np.right_shift(packed, 8 * channel, out=levels[channel])
-    np.bitwise_and(levels, 255, out=levels)
+    return torch.from_numpy(decoded)
 
 
 def compress_tensor(levels: Tensor, quality: int) -> Tensor:

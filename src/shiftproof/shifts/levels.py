@@ -34,7 +34,9 @@ def to_levels(images: Tensor) -> Tensor:
 
 
 def to_bytes(images: Tensor) -> Tensor:
-    """Return the levels of images in [0, 1] as uint8."""
+    """Return the levels of images in [0, 1] as uint8; those that are uint8 already as they are."""
+    if images.dtype == torch.uint8:
+        return images
     if kernels.usable(images) and images.is_contiguous():
         from shiftproof.shifts.kernels import levels
 
