@@ -8,6 +8,7 @@ import torch
 from shiftproof.adapters import METHODS
 from shiftproof.adapters.norms import BatchStatistics, RunningStatistics, SourceStatistics
 from shiftproof.adapters.recording import Recorded, recordable
+from shiftproof.errors import ConfigurationError
 from tests.adapters.networks import convolutional, small, stream
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -18,6 +19,11 @@ def test_a_policy_that_gathers_is_not_recorded():
     assert recordable(SourceStatistics())
     assert not recordable(RunningStatistics())
     assert small("bn", statistics="cumulative", graph=True).recorded is None
+
+
+def test_it_is_yes_or_no():
+    with pytest.raises(ConfigurationError, match="graph=True"):
+        small("tent", graph="yes")
 
 
 def test_a_cpu_runs_as_ever():

@@ -152,6 +152,8 @@ class Method:
         if o.amp not in (None, "bfloat16"):
             # float16 would need its gradients scaled
             raise ConfigurationError("There is no such precision.", expected="None or bfloat16", came=repr(o.amp))
+        if not isinstance(o.graph, bool):
+            raise ConfigurationError("Passes are recorded or not.", expected="graph=True or False", came=repr(o.graph))
         if not isinstance(o.window, int) or isinstance(o.window, bool) or o.window < 0:
             raise ConfigurationError("A window is a number of images.", expected="0 or more", came=repr(o.window))
         if o.window and self.own_memory:

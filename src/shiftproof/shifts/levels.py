@@ -7,7 +7,7 @@ from torch import Tensor
 
 from shiftproof.shifts import kernels
 
-SLACK = 2.0**-12
+_SLACK = 2.0**-12
 """Added before truncation: level k held as the float32 nearest to k / 255 must stay k. Far below what can be seen."""
 
 
@@ -23,14 +23,14 @@ def quantize_(images: Tensor, out: Tensor | None = None) -> Tensor:
     if out is None and kernels.usable(images) and images.is_contiguous():
         from shiftproof.shifts.kernels import levels
 
-        return levels.quantize_(images, SLACK)
-    images.clamp_(0.0, 1.0).mul_(255.0).add_(SLACK).floor_()
+        return levels.quantize_(images, _SLACK)
+    images.clamp_(0.0, 1.0).mul_(255.0).add_(_SLACK).floor_()
     return torch.div(images, 255.0, out=images if out is None else out)
 
 
 def to_levels(images: Tensor) -> Tensor:
     """Return the levels 0..255 of images in [0, 1], as whole float32 numbers, truncated as `quantize` truncates."""
-    return images.mul(255.0).add_(SLACK).floor_()
+    return images.mul(255.0).add_(_SLACK).floor_()
 
 
 def to_bytes(images: Tensor) -> Tensor:
@@ -40,9 +40,9 @@ def to_bytes(images: Tensor) -> Tensor:
     if kernels.usable(images) and images.is_contiguous():
         from shiftproof.shifts.kernels import levels
 
-        return levels.to_bytes(images, SLACK)
+        return levels.to_bytes(images, _SLACK)
     # Straight to uint8, torch converts one number at a time.
-    return images.mul(255.0).add_(SLACK).to(torch.int16).to(torch.uint8)
+    return images.mul(255.0).add_(_SLACK).to(torch.int16).to(torch.uint8)
 
 
 def from_levels(levels: Tensor) -> Tensor:
