@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.adapters import Adapter, Guard, Reset, adapt, each_shift, every, never
-from shiftproof.adapters.guard import narrowing, regret, worse_than_anchor
+from shiftproof.adapters.guard import mirrored, narrowing, regret, worse_than_anchor
 from shiftproof.adapters.resets import parse
 from shiftproof.errors import ConfigurationError
 from tests.adapters.networks import convolutional, stream
@@ -83,10 +83,44 @@ def test_own_policies_see_every_batch() -> None:
 
 
 def test_regret_is_the_expected_loss_of_accuracy() -> None:
-    anchor = torch.tensor([[0.8, 0.2], [0.5, 0.5], [0.3, 0.7]]).log()
-    same, other = anchor, torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-    assert regret(anchor, same) == pytest.approx(0)
-    assert regret(anchor, other) == pytest.approx(1 - (0.2 + 0.5 + 0.7) / (0.8 + 0.5 + 0.7))
+    judge = torch.tensor([[0.8, 0.2], [0.5, 0.5], [0.3, 0.7]]).log()
+    second = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    assert regret(judge, judge, judge) == pytest.approx(0)
+    assert regret(judge, judge, second) == pytest.approx(1 - (0.2 + 0.5 + 0.7) / (0.8 + 0.5 + 0.7))
+    assert regret(judge, second, judge) == pytest.approx(1 - (0.8 + 0.5 + 0.7) / (0.2 + 0.5 + 0.7))  # better: below 0
+    sure = torch.tensor([[200.0, 0.0]])
+    assert math.isfinite(regret(sure, -sure, -sure))
+
+
+def test_another_view_tells_better_from_worse_where_the_anchor_itself_cannot() -> None:
+    """Answers with independent errors: the anchor and its other view are right on 60 %, others on 80 % and on 40 %."""
+    random = torch.Generator().manual_seed(0)
+    truth = torch.randint(0, 5, (4000,), generator=random)
+
+    def right_on(share: float) -> Tensor:
+        wrong = (truth + torch.randint(1, 5, truth.shape, generator=random)) % 5
+        kept = torch.rand(truth.shape, generator=random) < share
+        return 3 * nn.functional.one_hot(torch.where(kept, truth, wrong), 5).float()
+
+    anchor, view, better, worse = (right_on(share) for share in (0.6, 0.6, 0.8, 0.4))
+    assert regret(view, anchor, better) < 0 < regret(view, anchor, worse)
+    assert 0 < regret(anchor, anchor, better) < regret(anchor, anchor, worse)
+
+
+def test_the_view_is_one_s_own_choice() -> None:
+    adapter = tent(None)
+    batch, seen = stream(1)[0], []
+
+    def view(images: Tensor) -> Tensor:
+        seen.append(images)
+        return images
+
+    answer = adapter(batch)
+    own, anchor = worse_than_anchor(adapter, batch, answer, view), adapter.anchor(batch)
+    assert len(seen) == 1
+    assert own == max(regret(anchor, anchor, answer), narrowing(anchor, answer))
+    assert torch.equal(mirrored(batch), batch.flip(-1))
+    assert torch.equal(mirrored(batch[:, 0, 0]), batch[:, 0, 0])
 
 
 def test_narrowing_is_lost_diversity_whatever_the_confidence() -> None:

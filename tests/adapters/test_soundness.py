@@ -63,3 +63,17 @@ def test_not_finite_gradients_are_not_followed() -> None:
     adapter.descend([torch.full_like(parameter, math.inf) for parameter in adapter.trained.values()])
     assert adapter.skipped == 1
     assert_same(everything(adapter), known, but=("counts", "shape"))
+
+
+def test_gradients_that_hold_channels_last_are_followed_alike() -> None:
+    """Fused optimisers, which CUDA devices have, read gradients in the order of memory of the parameters."""
+    learnt = []
+    for order in (torch.contiguous_format, torch.channels_last):
+        adapter = adapt(convolutional(), "cotta", lr=0.1)
+        adapter.optimizer = torch.optim.SGD(list(adapter.trained.values()), lr=0.1, fused=True)
+        generator = torch.Generator().manual_seed(0)
+        gradients = [torch.randn(parameter.shape, generator=generator) for parameter in adapter.trained.values()]
+        adapter.descend([each.to(memory_format=order) if each.ndim == 4 else each for each in gradients])
+        assert adapter.updates == 1
+        learnt.append(adapter.trained)
+    torch.testing.assert_close(learnt[1], learnt[0])

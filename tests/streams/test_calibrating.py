@@ -92,7 +92,7 @@ def test_processes_give_the_same_calibration(tmp_path):
 
 def test_it_survives_a_file(model, data, tmp_path):
     found = calibrate(model, data, out=tmp_path, shifts=NAMES, **OPTIONS)
-    assert Calibration.load(tmp_path / FILE) == found
+    assert Calibration.load(str(tmp_path / FILE)) == found
     assert json.loads((tmp_path / FILE).read_text())["notes"] == list(found.notes)
 
 

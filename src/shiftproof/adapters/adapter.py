@@ -149,7 +149,7 @@ class Adapter(nn.Module):
             raise RuntimeError(f"method {self.method.name!r} has no optimiser")
         made = self.soundness.usable([gradient for gradient in gradients if gradient is not None])
         for parameter, gradient in zip(self.trained.values(), gradients, strict=True):
-            parameter.grad = gradient
+            parameter.grad = _laid_out_as(parameter, gradient)
         if self.optimizer.param_groups[0].get("fused"):
             # The device itself decides whether to step: asking it would leave it idle.
             self.optimizer.found_inf = 1.0 - made.float()  # type: ignore[attr-defined]
@@ -319,6 +319,16 @@ def _distinct(named: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
     """Name a parameter that several layers share once."""
     first = {id(parameter): name for name, parameter in reversed(list(named.items()))}
     return {name: parameter for name, parameter in named.items() if first[id(parameter)] == name}
+
+
+def _laid_out_as(parameter: nn.Parameter, gradient: Tensor | None) -> Tensor | None:
+    """Return a gradient in its parameter's order of memory, which fused optimisers take for granted.
+
+    Images that hold channels last give a convolution's weights gradients that do.
+    """
+    if gradient is None or gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
 
 
 def _copy_tensors(module: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any]) -> None:

@@ -120,7 +120,7 @@ class Calibration:
         if target is not None and accuracy_at(target, clean=self.clean, classes=self.classes) != self.target:
             raise DataError("This calibration is for another target.", expected=f"{target}", came=f"{self.target:.3g}")
 
-    def save(self, path: FilePath) -> None:
+    def save(self, path: str | FilePath) -> None:
         """Write it to a JSON file."""
         content: dict[str, Any] = {
             "shiftproof": __version__,
@@ -129,13 +129,13 @@ class Calibration:
             "notes": self.notes,
         }
         lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
-        write_atomically(path, "{\n" + ",\n".join(lines) + "\n}\n")
+        write_atomically(FilePath(path), "{\n" + ",\n".join(lines) + "\n}\n")
 
     @classmethod
-    def load(cls, path: FilePath) -> Self:
+    def load(cls, path: str | FilePath) -> Self:
         """Read it from a JSON file."""
         try:
-            content = read_json(path)
+            content = read_json(FilePath(path))
             content |= {name: kind(content[name]) for name, kind in PLAIN.items()}
             content["noises"] = tuple(map(str, content["noises"]))
             for name in BY_PAIR:
