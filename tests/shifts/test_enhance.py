@@ -15,7 +15,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from shiftproof.shifts import enhance
-from shiftproof.shifts.operation import apply
+from shiftproof.shifts.operation import apply_
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -93,7 +93,7 @@ def photographs() -> list[Pixels]:
 def test_equals_pillow_with_a_level_of_its_own_for_every_image(name: str, channels: int) -> None:
     pairs = [(pixels, level) for pixels in synthetic(channels) for level in LEVELS[name]]
     batch = torch.cat([to_levels(pixels) for pixels, _ in pairs])
-    result = apply(name, batch, torch.tensor([level for _, level in pairs], dtype=torch.float64))
+    result = apply_(name, batch, torch.tensor([level for _, level in pairs], dtype=torch.float64))
     for (pixels, level), levels in zip(pairs, result, strict=True):
         assert np.array_equal(to_pixels(levels), with_pillow(name, pixels, level)), level
 
@@ -103,7 +103,7 @@ def test_equals_pillow_on_photographs(name: str, photographs: list[Pixels]) -> N
     for pixels in photographs:
         for image in (pixels, np.asarray(Image.fromarray(pixels).convert("L"))):
             level = LEVELS[name][len(LEVELS[name]) // 2]
-            (result,) = apply(name, to_levels(image), torch.tensor([level], dtype=torch.float64))
+            (result,) = apply_(name, to_levels(image), torch.tensor([level], dtype=torch.float64))
             assert np.array_equal(to_pixels(result), with_pillow(name, image, level))
 
 
@@ -116,13 +116,13 @@ pictures = st.one_of(
 
 @given(pixels=pictures, factor=st.floats(-3, 5), name=st.sampled_from(["brightness", "color", "contrast", "sharpness"]))
 def test_blends_equal_pillow_for_any_factor(pixels: Pixels, factor: float, name: str) -> None:
-    (result,) = apply(name, to_levels(pixels), torch.tensor([factor], dtype=torch.float64))
+    (result,) = apply_(name, to_levels(pixels), torch.tensor([factor], dtype=torch.float64))
     assert np.array_equal(to_pixels(result), with_pillow(name, pixels, factor))
 
 
 @given(pixels=pictures, cutoff=st.floats(0, 100))
 def test_histogram_operations_equal_pillow(pixels: Pixels, cutoff: float) -> None:
-    (stretched,) = enhance.autocontrast(to_levels(pixels), torch.tensor([cutoff], dtype=torch.float64))
+    (stretched,) = enhance.autocontrast_(to_levels(pixels), torch.tensor([cutoff], dtype=torch.float64))
     assert np.array_equal(to_pixels(stretched), with_pillow("autocontrast", pixels, cutoff))
     (flat,) = enhance.equalize(to_levels(pixels))
     assert np.array_equal(to_pixels(flat), with_pillow("equalize", pixels, 0.0))
@@ -143,7 +143,7 @@ def test_every_colour_turns_grey_like_pillow() -> None:
     assert np.array_equal(to_pixels(grey), np.asarray(Image.fromarray(colours).convert("L")))
 
 
-@pytest.mark.parametrize("function", [enhance.luma, enhance.invert, enhance.equalize, enhance.grayscale])
+@pytest.mark.parametrize("function", [enhance.luma, enhance.invert_, enhance.equalize, enhance.grayscale])
 def test_channels_last_images_are_the_same_images(function: Callable[[Tensor], Tensor]) -> None:
     levels = to_levels(synthetic(3)[0])
     assert torch.equal(function(levels.contiguous(memory_format=torch.channels_last)), function(levels))

@@ -20,7 +20,7 @@ from shiftproof.registry import unknown
 from shiftproof.shifts import Chain, Shift, parse
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.levels import to_levels
-from shiftproof.shifts.operation import apply
+from shiftproof.shifts.operation import apply_
 
 Inputs: TypeAlias = Tensor | list[Any]
 """A batch of what a model classifies: images [N, C, H, W] in [0, 1], or texts, or pairs of texts."""
@@ -54,7 +54,7 @@ class Jitter(Shift):
 
     def transform(self, images: Tensor, drawn: Tensor) -> Tensor:
         """Apply the operation, each image at its own level."""
-        return apply(self.name, to_levels(images), drawn).div_(255.0)
+        return apply_(self.name, to_levels(images), drawn).div_(255.0)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from shiftproof.keyed import Keyed
 from shiftproof.shifts import Operation, Shift
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.levels import from_levels, quantize_, to_levels
-from shiftproof.shifts.operation import apply
+from shiftproof.shifts.operation import apply_
 
 MEMORY = 2**28
 """Bytes of intermediate images that are kept by default."""
@@ -70,7 +70,7 @@ class Applier:
         self.applied += 1
         if isinstance(step, Operation):
             level = torch.full((len(levels),), step.level or 0.0, dtype=torch.float64, device=levels.device)
-            return apply(step.name, levels, level, step.fill)
+            return apply_(step.name, levels, level, step.fill)
         # As a chain draws: each step from a generator of its own, named by its place.
         rng = Keyed(self.seed, self.keys[start:stop], device=levels.device).fork("chain").fork(f"{place}/{step.name}")
         drawn = step.draw(rng, Shape(*levels.shape[1:]))

@@ -2,7 +2,8 @@
 
 Every function takes *levels*: images N x C x H x W of the whole numbers 0..255 held in float32, C = 1 (Pillow's mode L)
 or 3 (RGB), and returns levels. `factor`, `cutoff` and the like are float64 tensors [N], one value per image, so that
-the images of one batch can be treated differently.
+the images of one batch can be treated differently. Where a name ends in `_` the result takes the place of the levels
+given, which are lost: memory bounds these operations.
 
 Float32 is exact here: sums of levels stay under 2**24, and where Pillow itself computes in C floats (`Image.blend`) the
 same operations are made in the same order. Results are therefore independent of batch size and of device.
@@ -17,23 +18,23 @@ LEVELS = 256
 _LUMA = (19595.0, 38470.0, 7471.0)  # ITU-R 601-2 in units of 1 / 65536
 
 
-def brightness(levels: Tensor, factor: Tensor) -> Tensor:
+def brightness_(levels: Tensor, factor: Tensor) -> Tensor:
     """Blend with black: 0 is black, 1 the image, more is brighter."""
-    return _settle_(levels * _column(factor))
+    return _settle_(levels.mul_(_column(factor)))
 
 
-def color(levels: Tensor, factor: Tensor) -> Tensor:
+def color_(levels: Tensor, factor: Tensor) -> Tensor:
     """Blend with the grey version of the image: 0 is grey, 1 the image, more is more colourful."""
-    return _blend(luma(levels), levels, factor)
+    return levels if levels.shape[1] == 1 else _blend_(levels, luma(levels), factor)
 
 
-def contrast(levels: Tensor, factor: Tensor) -> Tensor:
+def contrast_(levels: Tensor, factor: Tensor) -> Tensor:
     """Blend with the mean grey level of the image: 0 is flat grey, 1 the image, more is more contrast."""
     grey = luma(levels)
     # Row sums are whole numbers that float32 holds exactly; their sum needs float64.
     total = grey.sum(dim=3).double().sum(dim=(1, 2))
     mean = (total / grey[0].numel() + 0.5).floor()
-    return _blend(_column(mean), levels, factor)
+    return _blend_(levels, _column(mean), factor)
 
 
 def sharpness(levels: Tensor, factor: Tensor) -> Tensor:
@@ -59,24 +60,24 @@ def sharpness(levels: Tensor, factor: Tensor) -> Tensor:
     return sharp
 
 
-def autocontrast(levels: Tensor, cutoff: Tensor) -> Tensor:
+def autocontrast_(levels: Tensor, cutoff: Tensor) -> Tensor:
     """Stretch each channel to 0..255 after leaving out `cutoff` percent of its pixels at either end."""
-    bins = _bins(levels)
     pixels = levels[0, 0].numel()
-    cut = (cutoff * pixels).div(100.0, rounding_mode="floor").long()
-    cut = cut[:, None, None].repeat(1, levels.shape[1], 1)
-    if cut.device.type == "cpu" and not bool(cut.any()):  # small images and cutoffs: no pixel is left out
-        low, high = (bound(levels, dim=(2, 3))[..., None].long() for bound in (torch.amin, torch.amax))
+    cut = (cutoff * pixels).div_(100.0, rounding_mode="floor").long()
+    if cut.device.type == "cpu" and not cut.any():  # small images and cutoffs: no pixel is left out
+        low, high = (bound(levels, dim=(2, 3), keepdim=True).double() for bound in (torch.amin, torch.amax))
     else:
-        through = histogram(levels, bins).cumsum(dim=2)
-        low = torch.searchsorted(through, cut, right=True)
-        high = torch.searchsorted(through, pixels - cut)
+        # The level of the first pixel kept, and of the last, in order of their levels.
+        wanted = torch.stack([cut + 1, pixels - cut], dim=1)[:, None].repeat(1, levels.shape[1], 1)
+        found = torch.searchsorted(histogram(levels).cumsum(dim=2), wanted)
+        low, high = found.double()[..., None, None].unbind(2)
     # A true division: a number over a tensor would be the number times its rounded reciprocal.
-    span = (high - low).double()
-    scale = torch.where(low < high, torch.full_like(span, 255.0) / span, 1.0)
-    offset = torch.where(low < high, -low * scale, 0.0)
-    ramp = torch.arange(LEVELS, device=levels.device, dtype=torch.float64)
-    return _look_up(_settle_((ramp * scale).add_(offset)), bins, levels)
+    scale = torch.full_like(low, 255.0).div_(high - low)
+    empty = low >= high
+    offset = (-low * scale).masked_fill_(empty, 0.0)
+    # Pillow's doubles, product and sum rounded one after the other: many results are whole numbers, or just below.
+    stretched = levels.double().mul_(scale.masked_fill_(empty, 1.0)).add_(offset)
+    return levels.copy_(stretched.floor_()).clamp_(0.0, 255.0)
 
 
 def equalize(levels: Tensor) -> Tensor:
@@ -99,15 +100,15 @@ def solarize(levels: Tensor, threshold: Tensor) -> Tensor:
     return torch.where(levels < _column(threshold), levels, inverted, out=inverted)
 
 
-def posterize(levels: Tensor, bits: Tensor) -> Tensor:
+def posterize_(levels: Tensor, bits: Tensor) -> Tensor:
     """Keep the highest `bits` bits, 1..8, of every level."""
     step = _column(1 << (8 - bits).long())
-    return (levels / step).floor_().mul_(step)
+    return levels.div_(step).floor_().mul_(step)
 
 
-def invert(levels: Tensor) -> Tensor:
+def invert_(levels: Tensor) -> Tensor:
     """Return the negative."""
-    return 255.0 - levels
+    return levels.neg_().add_(255.0)
 
 
 def grayscale(levels: Tensor) -> Tensor:
@@ -115,19 +116,19 @@ def grayscale(levels: Tensor) -> Tensor:
     return luma(levels).expand_as(levels).contiguous()
 
 
-def red_shift(levels: Tensor, amount: Tensor) -> Tensor:
+def red_shift_(levels: Tensor, amount: Tensor) -> Tensor:
     """Add a whole number of levels to the red channel, saturating."""
-    return _shift_channel(levels, amount, 0)
+    return _shift_channel_(levels, amount, 0)
 
 
-def green_shift(levels: Tensor, amount: Tensor) -> Tensor:
+def green_shift_(levels: Tensor, amount: Tensor) -> Tensor:
     """Add a whole number of levels to the green channel, saturating."""
-    return _shift_channel(levels, amount, 1)
+    return _shift_channel_(levels, amount, 1)
 
 
-def blue_shift(levels: Tensor, amount: Tensor) -> Tensor:
+def blue_shift_(levels: Tensor, amount: Tensor) -> Tensor:
     """Add a whole number of levels to the blue channel, saturating."""
-    return _shift_channel(levels, amount, 2)
+    return _shift_channel_(levels, amount, 2)
 
 
 def luma(levels: Tensor) -> Tensor:
@@ -151,12 +152,12 @@ def histogram(levels: Tensor, bins: Tensor | None = None) -> Tensor:
     return counts.index_add_(0, bins, one.expand_as(bins)).view(images, channels, LEVELS).long()
 
 
-def _blend(degenerate: Tensor, levels: Tensor, factor: Tensor) -> Tensor:
+def _blend_(levels: Tensor, degenerate: Tensor, factor: Tensor) -> Tensor:
     """Return degenerate + factor * (levels - degenerate), in the order of Pillow's `Image.blend`.
 
     Product and sum are rounded one after the other; `lerp` and `addcmul` may round once, which changes levels.
     """
-    return _settle_(torch.sub(levels, degenerate).mul_(_column(factor)).add_(degenerate))
+    return _settle_(levels.sub_(degenerate).mul_(_column(factor)).add_(degenerate))
 
 
 def _settle_(values: Tensor) -> Tensor:
@@ -169,15 +170,11 @@ def _column(values: Tensor) -> Tensor:
     return values.to(torch.float32)[:, None, None, None]
 
 
-def _shift_channel(levels: Tensor, amount: Tensor, channel: int) -> Tensor:
+def _shift_channel_(levels: Tensor, amount: Tensor, channel: int) -> Tensor:
     if levels.shape[1] == 1:  # as Pillow would: to RGB, shift, back to L
-        return luma(_shift_channel(levels.expand(-1, 3, -1, -1), amount, channel))
-    shifted = torch.empty_like(levels, memory_format=torch.contiguous_format)
-    for place in range(3):
-        if place != channel:
-            shifted[:, place] = levels[:, place]
-    torch.add(levels[:, channel], _column(amount)[:, 0], out=shifted[:, channel]).clamp_(0.0, 255.0)
-    return shifted
+        return luma(_shift_channel_(levels.repeat(1, 3, 1, 1), amount, channel))
+    levels[:, channel].add_(_column(amount)[:, 0]).clamp_(0.0, 255.0)
+    return levels
 
 
 def _bins(levels: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Operations at a level: `contrast=0.8` and `grayscale`, as against corruptions at a severity, `contrast@3`.
 
-An operation's level is in its own units (a factor, a threshold, degrees). `apply` and `apply_each_` are the maths on
+An operation's level is in its own units (a factor, a threshold, degrees). `apply_` and `apply_each_` are the maths on
 levels (whole numbers 0..255 in float32), for search and augmentation policies, where the images of a batch have
 different operations; `Operation` is one operation at one level as a shift.
 """
@@ -63,19 +63,19 @@ def _moves(function: Callable[..., Tensor], takes: str, low: float, high: float)
 
 ENHANCE = MappingProxyType(
     {
-        "autocontrast": Kind(enhance.autocontrast, "percent of pixels to leave out at either end, 0 to 100", 0, 100),
-        "brightness": _factor(enhance.brightness),
-        "color": _factor(enhance.color),
-        "contrast": _factor(enhance.contrast),
+        "autocontrast": Kind(enhance.autocontrast_, "percent of pixels to leave out at either end, 0 to 100", 0, 100),
+        "brightness": _factor(enhance.brightness_),
+        "color": _factor(enhance.color_),
+        "contrast": _factor(enhance.contrast_),
         "sharpness": _factor(enhance.sharpness),
         "solarize": Kind(enhance.solarize, "the level from which to invert, 0 to 256", 0, 256),
-        "posterize": Kind(enhance.posterize, "the number of bits to keep, 1 to 8", 1, 8, whole=True),
+        "posterize": Kind(enhance.posterize_, "the number of bits to keep, 1 to 8", 1, 8, whole=True),
         "equalize": Kind(enhance.equalize),
-        "invert": Kind(enhance.invert),
+        "invert": Kind(enhance.invert_),
         "grayscale": Kind(enhance.grayscale),
-        "red_shift": _channel(enhance.red_shift),
-        "green_shift": _channel(enhance.green_shift),
-        "blue_shift": _channel(enhance.blue_shift),
+        "red_shift": _channel(enhance.red_shift_),
+        "green_shift": _channel(enhance.green_shift_),
+        "blue_shift": _channel(enhance.blue_shift_),
     }
 )
 """Operations on the levels, as in Pillow."""
@@ -125,7 +125,7 @@ class Operation(Shift):
     def transform(self, images: Tensor, drawn: None) -> Tensor:
         """Apply the operation to the levels of the images."""
         level = torch.full(images.shape[:1], self.level or 0.0, dtype=torch.float64, device=images.device)
-        return apply(self.name, to_levels(images), level, self.fill).div_(255.0)
+        return apply_(self.name, to_levels(images), level, self.fill).div_(255.0)
 
 
 def operation(name: str, level: float | None = None, *, fill: Fill = "black") -> Operation:
@@ -164,8 +164,8 @@ def operation_set(name: str) -> tuple[Operation, ...]:
     return tuple(operation(each, level) for each, row in sets[name].items() for level in _levels(row))
 
 
-def apply(name: str, levels: Tensor, level: Tensor, fill: Fill = "black") -> Tensor:
-    """Apply one operation to every image, each at its own level, [N] float64; levels in, new levels out."""
+def apply_(name: str, levels: Tensor, level: Tensor, fill: Fill = "black") -> Tensor:
+    """Apply one operation to every image, each at its own level, [N] float64; the levels given are lost."""
     kind = KINDS[name]
     if kind.takes is None:
         return kind.function(levels)
@@ -184,7 +184,7 @@ def apply_each_(names: Sequence[str], levels: Tensor, which: Tensor, level: Tens
     for name, start, end in zip(names, [0, *ends], ends, strict=False):
         if start < end and name != "identity":
             rows = order[start:end]
-            levels.index_copy_(0, rows, apply(name, levels.index_select(0, rows), level[start:end], fill))
+            levels.index_copy_(0, rows, apply_(name, levels.index_select(0, rows), level[start:end], fill))
     return levels
 
 
