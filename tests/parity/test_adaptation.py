@@ -1,4 +1,4 @@
-"""Trajectories of the released implementations, in float64: our logits over the whole stream, to 1e-6."""
+"""Trajectories of the released implementations: our logits along the whole stream, to 1e-6 in float64, 1e-2 in float32."""
 
 from __future__ import annotations
 
@@ -89,7 +89,5 @@ def test_logits_follow_the_original(case: str, dtype: torch.dtype, batches: int,
     if name == "lame":
         got = got.exp()
     difference = (got - expected.reshape(got.shape)).abs().max().item()
-    # Plain PyTorch in float32 drifts as far from float64 over the whole stream: 0.013 for Tent, with logits up to 36.
-    rounding = 1e-2 if batches < 24 else max(1e-2, 1e-3 * expected.abs().max().item())
-    assert difference < (1e-6 if dtype == torch.float64 else rounding), difference
+    assert difference < (1e-6 if dtype == torch.float64 else 1e-2), difference
     assert math.isfinite(difference)

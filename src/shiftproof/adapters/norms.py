@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from shiftproof.models.moments import batch_norm, moments
+
 Variance = Literal["biased", "unbiased"]
 
 
@@ -88,7 +90,7 @@ class AdaptiveBatchNorm(nn.Module):
         """Normalise with the biased statistics of this very input."""
         if x.numel() == x.shape[1]:  # one value per channel, which PyTorch refuses
             return self.with_statistics(x, *batch_statistics(x))
-        return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
+        return batch_norm(x, self.weight, self.bias, self.eps)
 
     def with_statistics(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """Normalise with given statistics, [C] each, letting gradients through them."""
@@ -108,12 +110,8 @@ class AdaptiveBatchNorm(nn.Module):
 
 def batch_statistics(x: Tensor, variance: Variance = "biased") -> tuple[Tensor, Tensor]:
     """Return the mean and variance of an input over all dimensions but the second, [C] each, float32 or wider."""
-    if x.dtype in (torch.bfloat16, torch.float16):
-        x = x.float()
-    others = [dim for dim in range(x.ndim) if dim != 1]
     several = x.numel() > x.shape[1]
-    var, mean = torch.var_mean(x, others, correction=1 if variance == "unbiased" and several else 0)
-    return mean, var
+    return moments(x, correction=1 if variance == "unbiased" and several else 0)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from torch.utils.hooks import RemovableHandle
 
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.measures.normalization import LayerStatistics
+from shiftproof.models.moments import moments
 from shiftproof.models.outputs import logits
 
 
@@ -72,9 +73,7 @@ class _Inputs:
 
     def add(self, x: Tensor) -> None:
         """Take in an input [N, C, ...]."""
-        # At least in float32: half precision has neither the range nor the digits for a variance.
-        x = x.to(torch.promote_types(x.dtype, torch.float32))
-        var, mean = torch.var_mean(x, [dim for dim in range(x.ndim) if dim != 1], correction=0)
+        mean, var = moments(x)
         added = x.numel() // x.shape[1]
         self.calls += 1
         self.count += added

@@ -1,0 +1,56 @@
+"""Mean and variance per channel, and batch normalisation with them, to the last digits of float32 on a CPU.
+
+There PyTorch's `var_mean` updates one number after the other, and its training-mode `batch_norm` of images that hold
+channels last sums tens of thousands of numbers into one float32: with 64 images of 32 x 32 the first takes fifteen
+times as long as two sums, and the second is off in the third digit. Means are summed in cascades and are exact enough.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def moments(x: Tensor, *, correction: int = 0) -> tuple[Tensor, Tensor]:
+    """Return the mean and variance of an input [N, C, ...] over all dimensions but the second, [C] each.
+
+    Half precision has neither the range nor the digits for a variance: of such an input they are float32.
+    """
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    others = [dim for dim in range(x.ndim) if dim != 1]
+    if x.device.type != "cpu":
+        var, mean = torch.var_mean(x, others, correction=correction)
+        return mean, var
+    count = x.numel() // x.shape[1]
+    mean = x.mean(others, keepdim=True)
+    var = (x - mean).square().sum(others) / (count - correction)
+    return mean.flatten(), var
+
+
+def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """Normalise an input [N, C, ...] with its own mean and biased variance, letting gradients through them."""
+    if x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
+        made: Tensor = _BatchNorm.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
+        return made
+    return F.batch_norm(x, None, None, weight, bias, training=True, eps=eps)
+
+
+class _BatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+        mean, var = moments(x)
+        ctx.save_for_backward(x, weight, mean, (var + eps).rsqrt())
+        ctx.eps = eps
+        return F.batch_norm(x, mean, var, weight, bias, training=False, eps=eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, scale = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:3]
+        back = torch.ops.aten.native_batch_norm_backward
+        return *back(gradient, x, weight, None, None, mean, scale, True, ctx.eps, wanted), None

@@ -1,0 +1,55 @@
+"""Means and variances to the last digits of float32, whatever the order of memory, and gradients through them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from shiftproof.models.moments import batch_norm, moments
+
+
+def activations(*shape: int, order: torch.memory_format = torch.contiguous_format) -> Tensor:
+    """Return what might enter a batch norm: half of it zero, a mean of its own."""
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(0)).relu() * 3 + 0.5
+    return drawn.contiguous(memory_format=order)
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_batch_norm_keeps_the_digits_of_float32(order: torch.memory_format) -> None:
+    """PyTorch's own is off by a thousandth where channels come last."""
+    x = activations(64, 16, 32, 32, order=order)
+    weight, bias = torch.linspace(0.5, 1.5, 16), torch.linspace(-1, 1, 16)
+    exact = F.batch_norm(x.double(), None, None, weight.double(), bias.double(), training=True)
+    assert (batch_norm(x, weight, bias, 1e-5) - exact).abs().max() < 5e-6
+    mean, var = moments(x)
+    torch.testing.assert_close(mean.double(), x.double().mean((0, 2, 3)), rtol=1e-6, atol=0)
+    torch.testing.assert_close(var.double(), x.double().var((0, 2, 3), correction=0), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (4, 3, 5), (4, 3, 5, 2), (2, 3, 2, 2, 2)])
+@pytest.mark.parametrize("correction", [0, 1])
+def test_moments_are_those_of_pytorch(shape: tuple[int, ...], correction: int) -> None:
+    x = activations(*shape).double()
+    others = [dim for dim in range(x.ndim) if dim != 1]
+    var, mean = torch.var_mean(x, others, correction=correction)
+    found = moments(x, correction=correction)
+    torch.testing.assert_close(found, (mean, var))
+    assert moments(x.half())[1].dtype == torch.float32
+
+
+def test_gradients_are_those_of_pytorch() -> None:
+    x, weight, bias = (activations(*shape).double().requires_grad_() for shape in ((4, 3, 5, 2), (3,), (3,)))
+    assert torch.autograd.gradcheck(lambda *given: batch_norm(*given, 1e-5), (x, weight, bias))
+    assert torch.autograd.gradcheck(lambda given: batch_norm(given, None, None, 1e-5), (x,))
+    (of_bias,) = torch.autograd.grad(batch_norm(x.detach(), weight, bias, 1e-5).square().sum(), (bias,))
+    (expected,) = torch.autograd.grad(
+        F.batch_norm(x.detach(), None, None, weight, bias, training=True).square().sum(), (bias,)
+    )
+    torch.testing.assert_close(of_bias, expected)
+
+
+def test_half_precision_stays_pytorch_s_own() -> None:
+    x = activations(8, 3, 4, 4).bfloat16()
+    assert torch.equal(batch_norm(x, None, None, 1e-5), F.batch_norm(x, None, None, training=True))
