@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import gradcheck
 
 from shiftproof.models.moments import batch_norm, moments
 
@@ -41,8 +42,8 @@ def test_moments_are_those_of_pytorch(shape: tuple[int, ...], correction: int) -
 
 def test_gradients_are_those_of_pytorch() -> None:
     x, weight, bias = (activations(*shape).double().requires_grad_() for shape in ((4, 3, 5, 2), (3,), (3,)))
-    assert torch.autograd.gradcheck(lambda *given: batch_norm(*given, 1e-5), (x, weight, bias))
-    assert torch.autograd.gradcheck(lambda given: batch_norm(given, None, None, 1e-5), (x,))
+    assert gradcheck(lambda x, weight, bias: batch_norm(x, weight, bias, 1e-5), (x, weight, bias))
+    assert gradcheck(lambda x: batch_norm(x, None, None, 1e-5), (x,))
     (of_bias,) = torch.autograd.grad(batch_norm(x.detach(), weight, bias, 1e-5).square().sum(), (bias,))
     (expected,) = torch.autograd.grad(
         F.batch_norm(x.detach(), None, None, weight, bias, training=True).square().sum(), (bias,)

@@ -1,4 +1,4 @@
-"""Trajectories of the released implementations: our logits along the whole stream, to 1e-6 in float64, 1e-2 in float32."""
+"""Trajectories of the released implementations: our logits along all of it to 1e-6 in float64, to 1e-2 in float32."""
 
 from __future__ import annotations
 
