@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.shifts import corruption
+from shiftproof.shifts import corruption, names
 from shiftproof.shifts.augment import RandAugment
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.chain import Chain
@@ -49,6 +49,14 @@ def test_deterministic_steps_are_applied_in_turn() -> None:
     for step in steps:
         expected = step(expected, range(4))
     assert torch.equal(Chain(steps)(images, range(4)), expected)
+
+
+def test_any_corruption_can_follow_any_other() -> None:
+    """Some return images in another order of memory than they were given."""
+    images = random_images(2, 3, 16, 16)
+    for first, second in itertools.product(names("common"), repeat=2):
+        chain = Chain([corruption(first, 2), corruption(second, 2)])
+        assert chain(images, range(2)).shape == images.shape, chain.label
 
 
 def test_tuples_of_a_published_set_equal_pillow() -> None:

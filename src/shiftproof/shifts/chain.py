@@ -55,5 +55,5 @@ class Chain(Shift):
         """Apply the steps; the caller settles the last one on levels as it does for any shift."""
         for step, quantities in zip(self.steps, drawn, strict=True):
             if step.severity:
-                images = quantize_(step.transform(images, quantities))
+                images = quantize_(step.transform(images.contiguous(), quantities))
         return images
