@@ -112,3 +112,33 @@ def test_every_step_goes_through_the_tuple_of_its_own(data, space):
     for batch, before, genes in zip(feed.batches(0, 5), plain, tuples, strict=True):
         chain = feed.recipe.tuples.chain(genes)
         assert torch.equal(batch.images[0], chain(before.images[0], before.keys, seed=feed._seed(0, "tuple")))
+
+
+@pytest.mark.parametrize("space", ["cifar", "corruptions"])
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_batch_can_have_several_tuples(data, space, count):
+    """Equal parts of a batch go through tuples of their own, in however many processes the batch is made."""
+    chosen = recipe("rda", space=space, length=3, per_batch=count)
+    assert chosen.tuples is not None
+    settings = Settings(batch_size=8, epochs=2, framing="")
+    feeds = [
+        Feed(data, chosen, settings, device=torch.device("cpu"), team=team)
+        for team in (None, *(Team(rank, 4) for rank in range(4)))
+    ]
+    tuples = chosen.tuples.at(range(5), (), seed=0)
+    assert len(set(tuples)) == 5 * count
+    plain = list(make(data, "erm", framing="").batches(0, 5))
+    for step, (batch, *shares) in enumerate(zip(*(feed.batches(0, 5) for feed in feeds), strict=True)):
+        assert torch.equal(torch.cat([share.images for share in shares], 1), batch.images)
+        for part in range(count):
+            chain = chosen.tuples.chain(tuples[count * step + part])
+            some = slice(part * 8 // count, (part + 1) * 8 // count)
+            before, keys = plain[step].images[0, some], plain[step].keys[some]
+            assert torch.equal(batch.images[0, some], chain(before, keys, seed=feeds[0]._seed(0, "tuple")))
+
+
+def test_batches_that_tuples_cannot_share_are_refused(data):
+    with pytest.raises(ConfigurationError, match="equal parts"):
+        Feed(data, recipe("rda", per_batch=3), Settings(batch_size=8), device=torch.device("cpu"))
+    with pytest.raises(ConfigurationError, match="per_batch"):
+        recipe("rda", per_batch=0)

@@ -64,6 +64,7 @@ class Feed:
                 expected=f"a batch size that {self.team.size} processes can share",
                 came=str(self.batch),
             )
+        self.parts = _parts(self.batch, self.team, 1 if recipe.tuples is None else recipe.tuples.per_batch)
         self.steps_per_epoch = len(data) // self.batch
         self.framing = parse(settings.framing) if settings.framing else None
         self.augment = None if recipe.augment is None else parse(recipe.augment)
@@ -121,20 +122,23 @@ class Feed:
     def _transformed(
         self, views: Tensor, keys: Tensor, step: int, epoch: int, found: Sequence[tuple[int, ...]]
     ) -> Tensor:
-        """Send each step of a block through the tuple of operations that is its own, where the recipe has any."""
+        """Send each part of each step of a block through the tuple of operations that is its own, if any."""
         tuples = self.recipe.tuples
         if tuples is None:
             return views
         share = self.batch // self.team.size
         steps = range(step, step + len(keys) // share)
-        chains = [tuples.chain(genes) for genes in tuples.at(steps, found, seed=self.settings.seed)]
+        drawn = tuples.at(steps, found, seed=self.settings.seed)
+        firsts = range(0, len(drawn), tuples.per_batch)
+        chains = [tuples.chain(drawn[first + part]) for first in firsts for part in self.parts]
         operations = [[each for each in chain.steps if isinstance(each, Operation)] for chain in chains]
         fills = {each.fill for some in operations for each in some}
         others = sum(len(chain.steps) for chain in chains) - sum(map(len, operations))
         if others == 0 and len(fills) <= 1:
             return from_levels(apply_in_turn_(to_levels(views[0]), operations))[None]
         seed = self._seed(epoch, "tuple")
-        parts = zip(chains, torch.split(views[0], share), torch.split(keys, share), strict=True)
+        each = share // len(self.parts)
+        parts = zip(chains, torch.split(views[0], each), torch.split(keys, each), strict=True)
         made = [shifted(chain, some, names, seed) if chain.steps else some for chain, some, names in parts]
         return torch.cat(made)[None]
 
@@ -151,6 +155,20 @@ class Feed:
         if self.recipe.noise == "half":
             drawn.mul_((rng.fork("half").uniform() < 0.5).view(count, 1, 1, 1, 1, 1))
         return drawn.movedim(0, 2)
+
+
+def _parts(batch: int, team: Team, count: int) -> range:
+    """Return which of the `count` equal parts of a batch this process has, all its images or a share of one part."""
+    share = batch // team.size
+    size = batch // count
+    if batch % count or (share % size and size % share):
+        raise ConfigurationError(
+            "The batch cannot be cut into equal parts.",
+            expected=f"a batch size that {count} tuples and {team.size} processes can share",
+            came=f"{batch} images",
+        )
+    first = team.rank * share // size
+    return range(first, first + max(1, share // size))
 
 
 def shifted(shift: Shift, images: Tensor, keys: Tensor, seed: int) -> Tensor:

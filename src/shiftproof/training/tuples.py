@@ -23,11 +23,14 @@ from shiftproof.shifts import Chain
 
 @dataclass(frozen=True)
 class Tuples:
-    """Which tuples of `length` operations a network is trained on, one per batch, and how they are found.
+    """Which tuples of `length` operations a network is trained on, one or more per batch, and how they are found.
 
     Without a `searcher`, every batch gets a tuple drawn uniformly from the space (rda). With one, training begins with
     the identity alone; every `every` epochs (fractions are allowed) `images` of the training set are searched for a
     tuple with `budget` evaluations, which joins the set, until there are `most` (algorithm 3).
+
+    The paper has one tuple per batch. Batch normalisation takes much of it out again, with the statistics of the batch;
+    with several `per_batch`, each for an equal part of it, it cannot.
     """
 
     searcher: Literal["random", "evolution"] | None = None
@@ -37,12 +40,14 @@ class Tuples:
     images: int = 2000
     budget: int = 100
     most: int = 100
+    per_batch: int = 1
 
     def __post_init__(self) -> None:
-        if self.length < 1 or self.every <= 0 or self.images < 1 or self.budget < 1 or self.most < 0:
+        least = min(self.length, self.images, self.budget, self.per_batch)
+        if least < 1 or self.every <= 0 or self.most < 0:
             raise ConfigurationError(
                 "The search for tuples cannot have these settings.",
-                expected="length, images and budget of 1 or more, every > 0 epochs",
+                expected="length, images, budget and per_batch of 1 or more, every > 0 epochs",
                 came=str(self),
             )
 
@@ -58,10 +63,11 @@ class Tuples:
         return list(range(gap, steps, gap))[: self.most]
 
     def at(self, steps: range, found: Sequence[Genes], *, seed: int) -> list[Genes]:
-        """Return the tuples of steps: uniform over the space, or over the identity and what was found."""
+        """Return the tuples of steps, `per_batch` each: uniform over the space, or over the identity and the found."""
+        numbers = range(steps.start * self.per_batch, steps.stop * self.per_batch)
         if self.searcher is None:
-            return draw_tuples(_space(self.space), self.length, steps, seed=seed, stream="rda")
-        which = Keyed(seed, list(steps)).fork("train/tuple").integers(0, len(found) + 1)
+            return draw_tuples(_space(self.space), self.length, numbers, seed=seed, stream="rda")
+        which = Keyed(seed, list(numbers)).fork("train/tuple").integers(0, len(found) + 1)
         return [() if place == 0 else found[place - 1] for place in which.tolist()]
 
     def chain(self, genes: Genes) -> Chain:
