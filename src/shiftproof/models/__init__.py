@@ -9,6 +9,7 @@ from shiftproof.models.devices import choose_device
 from shiftproof.models.identity import fingerprint
 from shiftproof.models.loading import FORMS, load_model
 from shiftproof.models.memory import BatchFitter
+from shiftproof.models.named import card
 from shiftproof.models.networks import NETWORKS, build_network
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of, logits
@@ -24,6 +25,7 @@ __all__ = [
     "Normalize",
     "StatisticsTap",
     "build_network",
+    "card",
     "choose_device",
     "collect_statistics",
     "device_of",

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.blackbox import BlackBox, Model
 from shiftproof.models.huggingface import is_huggingface_folder, load_huggingface
+from shiftproof.models.named import cards, weights_of
 from shiftproof.models.networks import NETWORKS, build_network
 from shiftproof.models.networks.text_cnn import NAME as TEXT_CNN
 from shiftproof.models.networks.text_cnn import TextCNN
@@ -27,6 +28,7 @@ from shiftproof.runs.files import read_json
 
 FORMS: Mapping[str, str] = {
     "demo": "the embedded CIFAR-10 ResNet-20",
+    **{name: card["summary"] for name, card in cards().items()},
     **dict.fromkeys(NETWORKS, "a reference network, with weights= a safetensors file or a state dict"),
     "file.py:build": "what build() in a Python file returns",
     "torchvision:NAME": "a pretrained torchvision classifier, such as torchvision:resnet50",
@@ -73,7 +75,7 @@ def load_model(
     text, device = str(spec), device or "cpu"
     if text in NETWORKS:
         return _finished(_reference(text, weights, normalize), device)
-    if text == "demo" or text.startswith(("torchvision:", "timm:")):
+    if text == "demo" or text in cards() or text.startswith(("torchvision:", "timm:")):
         if normalize is not None:
             raise ConfigurationError(
                 f"Model {text!r} has its own normalisation.", instead="leave out mean and std: they are inside it"
@@ -95,7 +97,12 @@ def _pretrained(spec: str, weights: str | Path | None) -> nn.Module:
         return load_torchvision(name, weights=None if weights is None else str(weights))
     if weights is not None:
         raise _no_weights(repr(spec))
-    return load_timm(name) if hub == "timm" else _demo()
+    if hub == "timm":
+        return load_timm(name)
+    if spec == "demo":
+        return _demo()
+    with as_file(weights_of(spec)) as path:
+        return _reference(cards()[spec]["network"], path, None)
 
 
 def _built(spec: str, weights: str | Path | None) -> Model:
