@@ -65,6 +65,8 @@ class Domains:
     validation: Mapping[str, str]
     test: Mapping[str, str]
     architectures: tuple[str, ...]
+    widths: tuple[int, ...]
+    """Channels of first layers."""
 
     def prints(self) -> dict[str, str]:
         """Return what changes with any of their images."""
@@ -92,7 +94,7 @@ def cifar_domains(
     }
     if natural:
         made["test"]["natural"] = natural
-    return Domains(**made, architectures=("plain", "normalised", "residual", "wide"))
+    return Domains(**made, architectures=("plain", "normalised", "residual", "wide"), widths=(32, 48, 64))
 
 
 def digit_domains(
@@ -117,7 +119,7 @@ def digit_domains(
                 data = data.subset(range(part == "test", len(data), 2))
             applied = COLOUR if source == "colour" else parse(shift) if shift else None
             made[part][name] = _written(data, applied, out / f"{part}-{name.replace(' ', '-')}.npz", device)
-    return Domains(**made, architectures=("plain", "normalised"))
+    return Domains(**made, architectures=("plain", "normalised"), widths=(16, 32, 64))
 
 
 def _written(data: ImageSet, shift: Shift | None, path: Path, device: str) -> str:
@@ -147,7 +149,7 @@ def recipe(number: int, domains: Domains, *, seed: int, epochs: int) -> dict[str
         "train": trains[number % len(trains)],
         "architecture": domains.architectures[number // len(trains) % len(domains.architectures)],
         "depth": one(0, 1, 2),
-        "width": one(0, 1, 2),
+        "width": one(*domains.widths),
         "optimizer": optimizer,
         "lr": lr,
         "weight_decay": one(0.0, 1e-4, 5e-4),
@@ -181,13 +183,13 @@ class ConvNet(nn.Module):
 
 
 def build(architecture: str, depth: int, width: int, classes: int) -> nn.Module:
-    """Return an untrained network of an architecture; depth and width are 0, 1 or 2."""
+    """Return an untrained network of an architecture; depth is 0, 1 or 2, and width the channels of a first layer."""
     normalisation: dict[str, Any] = {"classes": classes, "mean": CIFAR10_MEAN, "std": CIFAR10_STD}
     networks: Mapping[str, Callable[[], nn.Module]] = {
-        "plain": lambda: ConvNet(depth=3 + depth, width=16 << width, normalised=False, classes=classes),
-        "normalised": lambda: ConvNet(depth=3 + depth, width=16 << width, normalised=True, classes=classes),
+        "plain": lambda: ConvNet(depth=3 + depth, width=width, normalised=False, classes=classes),
+        "normalised": lambda: ConvNet(depth=3 + depth, width=width, normalised=True, classes=classes),
         "residual": lambda: ResNet(8 + 6 * depth, **normalisation),
-        "wide": lambda: WideResNet(10, 1 + width, **normalisation),
+        "wide": lambda: WideResNet(10, width // 16, **normalisation),
     }
     return networks[architecture]()
 

@@ -1,6 +1,8 @@
 """The papers' tables: the page says what the figures say, and every script runs from end to end at its tiny size."""
 
+import argparse
 import json
+import re
 import sys
 from importlib import import_module
 
@@ -11,6 +13,9 @@ from safetensors.torch import save_file
 
 from benchmarks.reproduce import page
 from benchmarks.reproduce.all import TABLES, scripts_of
+from benchmarks.reproduce.heat_maps import drawing
+from benchmarks.reproduce.long_stream import taken
+from benchmarks.reproduce.record import Figures
 from shiftproof.data import load_data
 from shiftproof.models import build_network
 
@@ -20,6 +25,23 @@ SCRIPTS = [(script.module, script.part) for scripts in TABLES.values() for scrip
 def test_the_page_shows_the_figures():
     text = page.PAGE.read_text()
     assert page.filled(text) == text, "run python -m benchmarks.reproduce.page"
+    assert page.heat_maps() == page.PICTURE.read_text(), "run python -m benchmarks.reproduce.page"
+
+
+def test_a_heat_map_shows_every_wave_and_its_opposite():
+    waves = [[0, 0, 0.1], [0, 2, 0.2], [2, 0, 0.3], [2, 2, 0.4], [-2, 2, 0.5]]
+    cells = re.findall(r'<rect x="(\d+)" y="(\d+)" width="51" height="51"', drawing({"one": waves}, "radii"))
+    assert len(cells) == len(set(cells)) == 9
+    fast = drawing({"one": [[0, 16, 0.1], [8, 16, 0.2], [16, 8, 0.3], [0, 8, 0.4]]}, "radii")
+    assert fast.count('width="30" height="30"') == 2 + 4 + 4 + 2
+
+
+def test_long_runs_are_taken_over_with_their_cost():
+    row = {"method": "source", "images": 640, "seconds_per_batch": 0.5, "accuracy": 0.3}
+    run = {"length": 640, "batch_size": 64, "seed": 43, "target": "medium", "lr_scale": 1.0, "rows": [row]}
+    found = taken([run, {**run, "lr_scale": 10.0}])
+    assert found["figures"] == {"1": [row], "10": [row]}
+    assert found["seconds"] == 10.0
 
 
 def test_a_changed_figure_changes_the_page(tmp_path, monkeypatch):
@@ -31,7 +53,9 @@ def test_a_changed_figure_changes_the_page(tmp_path, monkeypatch):
     assert page.TABLES["certificates"]() == page.MISSING
 
 
-@pytest.mark.parametrize("path", sorted(page.FIGURES.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(page.FIGURES.rglob("*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
 def test_figures_say_where_they_come_from(path):
     found = json.loads(path.read_text())
     assert found["table"] == path.stem
@@ -39,6 +63,20 @@ def test_figures_say_where_they_come_from(path):
     assert found["size"] != "tiny"
     assert found["seconds"] > 0
     assert found["cut"]
+
+
+def test_a_run_that_goes_on_keeps_its_figures_and_its_time(tmp_path):
+    options = argparse.Namespace(out=tmp_path, size="tiny", seed=0, commit="abc", device="cpu", minutes=None)
+    first = Figures("table", options, ["everything"])
+    first.began -= 100
+    first.add("one", 1)
+    second = Figures("table", options, ["everything"])
+    second.add("two", 2)
+    found = json.loads(second.path.read_text())
+    assert found["figures"] == {"one": 1, "two": 2}
+    assert found["seconds"] >= 100
+    other = Figures("table", argparse.Namespace(**{**vars(options), "seed": 1}), ["everything"])
+    assert (other.parts, other.before) == ({}, 0.0)
 
 
 def test_a_part_of_a_table_can_be_named():
@@ -64,6 +102,11 @@ def data(tmp_path_factory):
     for name in ("resnet20", "resnet56"):
         weights = {key: value for key, value in build_network(name).state_dict().items() if "normalize" not in key}
         save_file(weights, folder / "cifar10-resnets" / f"{name}.safetensors")
+    builders = (f"def {name}(): return build_network('convnet')" for name in ("resnet50", "efficientnet_lite0"))
+    (folder / "models.py").write_text("\n".join(["from shiftproof.models import build_network", *builders]) + "\n")
+    for place in range(40):
+        (folder / "imagenet-sample" / str(labels[place])).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(images[place]).save(folder / "imagenet-sample" / str(labels[place]) / f"{place}.png")
     for part, count in (("train", 4), ("test", 2)):
         (folder / "camvid-small" / part).mkdir(parents=True)
         (folder / "camvid-small" / f"{part}-labels").mkdir()

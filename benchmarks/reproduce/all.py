@@ -37,12 +37,20 @@ RECIPES = ("esda", "rsda", "rda", "erm")
 SMOOTHED = ("fouriermix+hcr", "fouriermix+jsd", "augmix+jsd", "gaussian+jsd", "gaussian")
 TABLES: dict[str, tuple[Script, ...]] = {
     "certificates": tuple(Script("certificates_table", recipe) for recipe in SMOOTHED),
-    "statistics": tuple(Script("statistics_table", part) for part in ("resnet56", "resnet20", "grid")),
+    "statistics": tuple(
+        Script("statistics_table", part)
+        for part in ("imagenet-resnet50", "imagenet-efficientnet_lite0", "resnet56", "resnet20", "grid", "single")
+    ),
     "worst-case": (
         *(Script("worst_case_table", f"{task}-{recipe}") for task in ("cifar", "mnist") for recipe in RECIPES),
+        *(Script("worst_case_table", f"cifar-{recipe}-mixed") for recipe in RECIPES[:-1]),
         *(Script("segmentation_table", recipe) for recipe in RECIPES),
     ),
-    "streams": (Script("streams_table", share=3),),
+    "streams": (
+        Script("streams_table", "imagenet", share=6),
+        Script("streams_table", "margins", share=3),
+        Script("streams_table", "cifar", share=3),
+    ),
     "estimation": (Script("estimation_table", "cifar", share=6), Script("estimation_table", "digits")),
 }
 """Table -> the scripts that make it, the longest first."""

@@ -26,11 +26,12 @@ SIZES: dict[str, dict[str, Any]] = {
         "severity": 3, "corruptions": 2, "waves": {"take": 2, "n": 100, "step": 16, "alphas": (1.0,)},
     },
     "short": {
-        "model": "resnet20", "train": 15_000, "epochs": 15, "images": 500, "n": 10_000, "shifted": 100,
+        "model": "resnet20", "train": 50_000, "epochs": 40, "images": 500, "n": 10_000, "shifted": 200,
         "shifted_n": 1_000, "severity": 3, "corruptions": 15,
-        "waves": {"take": 32, "n": 300, "step": 4, "alphas": (0.5, 1.0, 2.0)},
+        "waves": {"take": 48, "n": 300, "step": 2, "alphas": (0.5, 1.0, 2.0)},
     },
 }  # fmt: skip
+TRAINING: dict[str, Any] = {"batch_size": 512, "lr": 0.2, "warmup": 0.5, "schedule": "cosine"}
 
 
 def main() -> None:
@@ -53,10 +54,10 @@ def main() -> None:
         sigma=SIGMA,
         images=size["train"],
         epochs=size["epochs"],
-        schedule="cosine",
         device=options.device,
         seed=options.seed,
         out=out / "model",
+        **TRAINING,
     )
     figures.add("training", {"recipe": options.part, "loss": trained.loss, "steps": trained.to_row()["steps"]})
     test = str(options.data / "cifar10/test.npz")
@@ -65,7 +66,8 @@ def main() -> None:
     def radius(shift: str | None, take: int, n: int) -> dict[str, Any]:
         folder = out / "certificates" / (shift or "clean").replace("/", "_")
         row = shiftproof.certify(str(out / "model"), test, shift=shift, take=take, n=n, out=folder, **common).to_row()
-        return {name: row[name] for name in ("acr", "acr_low", "acr_high", "certified_accuracy", "images", "samples")}
+        told = ("acr", "acr_low", "acr_high", "certified_accuracy", "images", "samples")
+        return {"n": n, **{name: row[name] for name in told}}
 
     figures.add("clean", radius(None, size["images"], size["n"]))
     for family in ("common", "bar"):

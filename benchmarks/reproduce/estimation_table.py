@@ -18,7 +18,7 @@ from shiftproof.estimators.protocol import Record, evaluate
 
 SIZES = {
     "tiny": {"models": 6, "images": 200, "test_images": 40, "views": 1, "epochs": 1},
-    "short": {"models": 108, "images": 20_000, "test_images": 1_500, "views": 10, "epochs": 24},
+    "short": {"models": 96, "images": 20_000, "test_images": 1_500, "views": 10, "epochs": 32},
 }
 DIGITS = {"models": 36, "images": 10_000, "epochs": 8}
 """What differs for digits, at the size `short`."""

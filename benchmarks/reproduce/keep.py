@@ -57,7 +57,9 @@ def card_of(run: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     measured: dict[str, Any] = {}
     if "clean" in found:
         clean = found["clean"]
-        measured["clean"] = {name: clean[name] for name in ("acr", "certified_accuracy", "images") if name in clean}
+        measured["clean"] = {
+            name: clean[name] for name in ("acr", "certified_accuracy", "images", "n") if name in clean
+        }
     for family, told in (("common", "mACR on CIFAR-10-C"), ("bar", "mACR on CIFAR-10-C-bar")):
         if family in found:
             measured[told] = round(found[family]["macr"], 4)

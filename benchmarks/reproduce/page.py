@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reproduce import papers
+from benchmarks.reproduce.heat_maps import drawing
+from shiftproof.models.named import cards
 from shiftproof.runs import write_atomically
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 PAGE = HERE.parents[1] / "docs" / "reproduction.md"
+PICTURE = PAGE.parent / "_static" / "certified-waves.svg"
 MISSING = "Not run."
 
 
@@ -31,10 +34,12 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     text = PAGE.read_text()
-    made = filled(text)
+    made, picture = filled(text), heat_maps()
     if options.check:
-        return int(made != text)
+        return int(made != text or (picture or "") != (PICTURE.read_text() if PICTURE.is_file() else ""))
     write_atomically(PAGE, made)
+    if picture is not None:
+        write_atomically(PICTURE, picture)
     return 0
 
 
@@ -83,15 +88,18 @@ def adaptation() -> str:
     for part, name in (
         ("resnet20", "ResNet-20, CIFAR-10-C"),
         ("resnet56", "ResNet-56, CIFAR-10-C"),
-        ("imagenet", "EfficientNet-Lite0, ImageNet-C"),
+        ("imagenet-efficientnet_lite0", "EfficientNet-Lite0, ImageNet-C"),
+        ("imagenet-resnet50", "ResNet-50, ImageNet-C"),
     ):
-        ways = figures(f"statistics-{part}").get("adaptation", {})
-        if ways:
-            errors = [shown(ways.get(way, {}).get("error"), 1, 100) for way in ("without", "partial", "full")]
-            ratios = [shown(ways.get(way, {}).get("mce"), 1) for way in ("partial", "full")]
-            rows.append([name, *errors, *ratios])
+        found = figures(f"statistics-{part}").get("adaptation", {})
+        if found:
+            ways = [found.get(way, {}) for way in ("without", "partial", "full")]
+            errors = [shown(way.get("error"), 1, 100) for way in ways]
+            itself = {} if part.startswith("imagenet") else {"mce": 100.0}  # what the ratio is to
+            rows.append([name, *errors, *(shown(way.get("mce"), 1) for way in ({**ways[0], **itself}, *ways[1:]))])
     rows.append(["paper: ResNet-50, ImageNet-C", *papers.ADAPTATION])
-    return markdown(["network", "error, %, without", "partial", "full", "mCE, partial", "mCE, full"], rows)
+    head = ["network", "error, %, without", "partial", "full", "mCE, without", "partial", "full"]
+    return markdown(head, rows)
 
 
 def regression() -> str:
@@ -122,9 +130,12 @@ def linearity() -> str:
 
 def grid() -> str:
     """Table 12 of paper 000."""
-    found = figures("statistics-grid")
-    if not found:
+    parts = [figures(f"statistics-{part}") for part in ("single", "grid")]
+    if not any(parts):
         return MISSING
+    found = {
+        name: {n: row for part in parts for n, row in part.get(name, {}).items()} for name in ("errors", "best prior")
+    }
     errors = dict(sorted(found["errors"].items(), key=lambda item: int(item[0])))
     priors = [name for name in next(iter(errors.values())) if name != "source"]
     rows = []
@@ -168,8 +179,40 @@ def ccc() -> str:
         fell = row["collapsed_after"]
         return [shown(row["accuracy"], 1, 100), "" if fell is None else f"{fell:,}"]
 
-    rows = [[name, *told(row), *told(tenfold.get(name)), shown(papers.CCC.get(name), 1)] for name, row in usual.items()]
-    head = ["method", "accuracy, %", "collapsed after", "at ten times the rate", "collapsed after", "paper, CCC-Easy"]
+    rows = [
+        [name, *told(row), *told(tenfold.get(name)), shown(papers.CCC_MEDIUM.get(name), 1)]
+        for name, row in usual.items()
+    ]
+    head = ["method", "accuracy, %", "collapsed after", "at ten times the rate", "collapsed after", "paper, CCC-Medium"]
+    return markdown(head, rows)
+
+
+def imagenet() -> str:
+    """Table 2 of paper 001, with ResNet-50."""
+    found = figures("streams-imagenet")
+
+    def told(row: Mapping[str, Any]) -> list[str]:
+        return [shown(row.get(name), 1, 100) for name in ("accuracy", "last tenth")]
+
+    rows = [
+        [
+            name,
+            *told(row),
+            shown(papers.CIN_C.get(name), 1),
+            *told(found.get("ccc", {}).get(name, {})),
+            shown(papers.CCC_EASY.get(name), 1),
+        ]
+        for name, row in found.get("methods", {}).items()
+    ]
+    head = [
+        "method",
+        "CIN-C, accuracy, %",
+        "over the last tenth",
+        "paper",
+        "CCC",
+        "over the last tenth",
+        "paper, CCC-Easy",
+    ]
     return markdown(head, rows)
 
 
@@ -180,9 +223,9 @@ def resets() -> str:
     return markdown(["steps between resets", "accuracy, % (paper)"], rows)
 
 
-def margins() -> str:
+def margins(table: str = "streams-margins") -> str:
     """Table 3 of paper 001."""
-    found = figures("streams").get("margins", {})
+    found = figures(table).get("margins", {})
     values = sorted({name.split()[1] for name in found})
     rows = [
         [
@@ -224,19 +267,46 @@ def waves() -> str:
     return markdown(["recipe", "clean", "low waves", "mid", "high"], rows)
 
 
+def heat_maps() -> str | None:
+    """Return the heat maps of paper 002 as a picture; None where none was measured."""
+    found = {
+        recipe: figures(f"certificates-{recipe.replace('+', '-')}").get("spectrum") for recipe in papers.CERTIFICATES
+    }
+    maps = {recipe: spectrum["waves"] for recipe, spectrum in found.items() if spectrum}
+    title = "Average certified radius under a wave of L2 norm 4, by cycles across and down; no cycles in the middle"
+    return drawing(maps, title) if maps else None
+
+
+def named() -> str:
+    """Return the networks that come with the package."""
+    rows = [
+        [
+            f"`{name}`",
+            found["training"]["recipe"],
+            shown(found["measured"]["clean"]["acr"]),
+            f"{found['measured']['clean']['images']}, {found['measured']['clean']['n']:,}",
+            shown(found["measured"].get("mACR on CIFAR-10-C")),
+            shown(found["measured"].get("mACR on CIFAR-10-C-bar")),
+        ]
+        for name, found in cards().items()
+    ]
+    return markdown(["name", "recipe", "clean ACR", "images, n", "mACR, C", "mACR, C-bar"], rows)
+
+
 def worst_case(
     task: str, paper: Mapping[str, Mapping[str, float]], tests: Mapping[str, Callable[[Any], float | None]]
 ) -> str:
     """Tables 1, 3, 4 and 5 of paper 003: a row per test, a column per recipe."""
-    recipes = ("erm", "rda", "rsda", "esda")
+    recipes = ("erm", "rda", "rsda", "esda", "rda-mixed", "rsda-mixed", "esda-mixed")
     found = {recipe: figures(f"worst-case-{task}-{recipe}") for recipe in recipes}
-    if not any(found.values()):
+    found = {recipe: some for recipe, some in found.items() if some}
+    if not found:
         return MISSING
     rows = [
-        [test, *(beside(read(found[recipe]), paper.get(test, {}).get(recipe)) for recipe in recipes)]
+        [test, *(beside(read(some), paper.get(test, {}).get(recipe)) for recipe, some in found.items())]
         for test, read in tests.items()
     ]
-    return markdown(["test", *recipes], rows)
+    return markdown(["test", *(recipe.replace("-", ", ") for recipe in found)], rows)
 
 
 def _searched(name: str, value: str = "worst") -> Callable[[Any], float | None]:
@@ -295,9 +365,10 @@ def estimation(part: str, paper: Mapping[str, Sequence[float | None]]) -> str:
 def costs() -> str:
     """Return what every figure cost, with what was cut."""
     rows = []
-    for path in sorted(FIGURES.glob("*.json")):
+    for path in sorted(FIGURES.rglob("*.json")):
         found = json.loads(path.read_text())
-        cells = [f"`{path.stem}`", found["device"], f"{found['seconds'] / 60:.1f}", str(found["seed"]), found["commit"]]
+        name = path.relative_to(FIGURES).with_suffix("").as_posix()
+        cells = [f"`{name}`", found["device"], f"{found['seconds'] / 60:.1f}", str(found["seed"]), found["commit"]]
         rows.append([*cells, "; ".join(found["cut"])])
     return markdown(["figures", "device", "minutes", "seed", "commit", "cut"], rows)
 
@@ -309,10 +380,13 @@ TABLES: dict[str, Callable[[], str]] = {
     "grid": grid,
     "streams": streams,
     "ccc": ccc,
+    "imagenet": imagenet,
     "resets": resets,
     "margins": margins,
+    "margins-cin-c": lambda: margins("streams-margins-cin-c"),
     "certificates": certificates,
     "waves": waves,
+    "named": named,
     "mnist": mnist,
     "cifar": cifar,
     "camvid": camvid,

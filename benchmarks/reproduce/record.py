@@ -1,8 +1,9 @@
 """What the scripts of this folder share: their options, their deadline, and the JSON file each leaves.
 
 Data are in one folder: `cifar10/train.npz` and `cifar10/test.npz`, `mnist/train.npz` and `mnist/test.npz` (images and
-labels), `usps.npz`, `imagenet-as-cifar10.npz`, `cifar10-resnets/resnet20.safetensors` and `resnet56.safetensors`. A
-script that finds a set missing says which table it leaves out.
+labels), `usps.npz`, `imagenet-as-cifar10.npz`, `cifar10-resnets/resnet20.safetensors` and `resnet56.safetensors`,
+`camvid-small/`, `imagenet-sample/` (a folder for each class), and `models.py`, whose functions `resnet50()` and
+`efficientnet_lite0()` return ImageNet networks of your own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +51,31 @@ class Figures:
     """What was made smaller than in the paper, in words."""
     parts: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.time)
+    before: float = field(init=False)
+    """Seconds of earlier calls of the same run, which this one goes on with."""
+
+    def __post_init__(self) -> None:
+        found = json.loads(self.path.read_text()) if self.path.is_file() else {}
+        same = found and all(found[name] == value for name, value in self.facts.items())
+        self.before = found["seconds"] if same else 0.0
+        self.parts = {**(found["figures"] if same else {}), **self.parts}
 
     @property
     def path(self) -> Path:
         """Where the figures go."""
         return Path(self.options.out) / f"{self.name}.json"
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What the figures are of."""
+        return {
+            "table": self.name,
+            "size": self.options.size,
+            "seed": self.options.seed,
+            "commit": self.options.commit or commit(),
+            "device": device_name(self.options.device),
+            "torch": torch.__version__,
+        }
 
     @property
     def stop_at(self) -> float | None:
@@ -68,18 +90,10 @@ class Figures:
     def add(self, part: str, value: Any) -> None:
         """Add a part of the table, and write the file."""
         self.parts[part] = value
-        facts = {
-            "table": self.name,
-            "size": self.options.size,
-            "seed": self.options.seed,
-            "commit": self.options.commit or commit(),
-            "device": device_name(self.options.device),
-            "torch": torch.__version__,
-            "seconds": round(time.time() - self.began, 1),
-            "cut": self.cut,
-        }
-        write_atomically(self.path, json.dumps({**facts, "figures": self.parts}, indent=1, allow_nan=False) + "\n")
-        print(f"{self.name}: {part} after {facts['seconds']} s", flush=True)
+        seconds = round(self.before + time.time() - self.began, 1)
+        content = {**self.facts, "seconds": seconds, "cut": self.cut, "figures": self.parts}
+        write_atomically(self.path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        print(f"{self.name}: {part} after {seconds} s", flush=True)
 
 
 def commit() -> str:

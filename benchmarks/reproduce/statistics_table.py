@@ -6,8 +6,9 @@
 `resnet20` and `resnet56`: CIFAR-10's test images under the fifteen corruptions at five severities, without adaptation,
 with partial (batches of 8, a prior of 16) and with full adaptation (batches of 500, no prior), as in table 1; the error
 against the distance of statistics, and the regression on hold-out corruptions of table 11. `grid`: batch sizes against
-priors, as in table 12, with the prior of Proposition 1 beside the best one measured. `imagenet`: table 1 on a sample of
-ImageNet, with EfficientNet-Lite0 or whatever `models.py` in the data folder builds.
+priors, as in table 12, with the prior of Proposition 1 beside the best one measured; `single` is its row of single
+images, which takes longest. `imagenet-resnet50` and `imagenet-efficientnet_lite0`: table 1 on a sample of ImageNet,
+with what the functions of that name in the data folder's `models.py` build.
 """
 
 from __future__ import annotations
@@ -29,35 +30,41 @@ from shiftproof.models import collect_statistics, source_statistics
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "images": 40, "partial": 16, "corruptions": 2, "severities": (2, 5), "full": 20, "grid_images": 16,
-        "batches": (2, 8), "priors": (0, 8), "statistics": 40,
+        "batches": (2, 8), "priors": (0, 8), "statistics": 40, "single_images": 4,
     },
     "sample": {
         "images": 200, "partial": 96, "corruptions": 15, "severities": (3,), "full": 50, "grid_images": 64,
-        "batches": (8, 64), "priors": (0, 16, 256), "statistics": 100,
+        "batches": (8, 64), "priors": (0, 16, 256), "statistics": 100, "single_images": 32,
     },
     "short": {
         "images": 10_000, "partial": 1_000, "corruptions": 15, "severities": (1, 2, 3, 4, 5), "full": 500,
-        "grid_images": 512, "batches": (1, 2, 8, 32, 128, 512), "priors": (0, 1, 4, 8, 16, 32, 64, 128, 256, 1024),
-        "statistics": 1_000,
+        "grid_images": 512, "batches": (2, 8, 32, 128, 512), "priors": (0, 1, 4, 8, 16, 32, 64, 128, 256, 1024),
+        "statistics": 1_000, "single_images": 256,
     },
 }  # fmt: skip
 PARTIAL, PARTIAL_PRIOR = 8, 16
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GRID_SHIFTS = ("gaussian_noise@5", "motion_blur@5", "fog@5", "jpeg_compression@5")
 """One corruption of each category, at the highest severity."""
+IMAGENET = "imagenet-"
+IMAGENET_SIDE = 224
+PARTS = ("resnet20", "resnet56", "grid", "single", "imagenet-resnet50", "imagenet-efficientnet_lite0")
 
 
 def main() -> None:
     """Measure one part, or what is left of it, and write its figures."""
-    parts = {"choices": ("resnet20", "resnet56", "grid", "imagenet"), "default": "resnet20"}
-    options = options_of(__doc__, tuple(SIZES), part=parts)
+    options = options_of(__doc__, tuple(SIZES), part={"choices": PARTS, "default": PARTS[0]})
     size = SIZES[options.size]
     figures = Figures(f"statistics-{options.part}", options, cuts(options.part, size))
     if options.part == "grid":
-        grid(figures, size)
-    elif options.part == "imagenet":
-        model = load_model(str(options.data / "models.py:build"), device=options.device)
-        adaptation(figures, size, model, str(options.data / "imagenet-sample"), side=224)
+        grid(figures, size, size["batches"], size["grid_images"])
+    elif options.part == "single":
+        grid(figures, size, (1,), size["single_images"])
+    elif options.part.startswith(IMAGENET):
+        data, network = str(options.data / "imagenet-sample"), options.part.removeprefix(IMAGENET)
+        model = load_model(f"{options.data / 'models.py'}:{network}", device=options.device)
+        sample = {**size, "images": min(size["images"], len(load_data(data))), "partial": size["partial"] // 2}
+        adaptation(figures, sample, model, data, side=IMAGENET_SIDE)
     else:
         model = cifar_network(options.data, options.part, options.device)
         adaptation(figures, size, model, str(options.data / "cifar10/test.npz"))
@@ -66,8 +73,15 @@ def main() -> None:
 
 def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
     """Say what is smaller than in the paper."""
-    if part == "grid":
-        return [f"{size['grid_images']} images under {len(GRID_SHIFTS)} corruptions at severity 5, ResNet-20"]
+    if part in ("grid", "single"):
+        images = size["grid_images" if part == "grid" else "single_images"]
+        return [f"{images} images under {len(GRID_SHIFTS)} corruptions at severity 5, ResNet-20"]
+    if part.startswith(IMAGENET):
+        return [
+            "1,000 images, one per class (paper: 50,000)",
+            f"partial adaptation on {size['partial'] // 2:,} images; batches of {size['full']} for full adaptation",
+            "weights as published, those of convolutions and linear layers rounded to half precision",
+        ]
     return [f"partial adaptation on {size['partial']:,} images", f"batches of {size['full']} for full adaptation"]
 
 
@@ -174,7 +188,7 @@ def _regression(points: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, di
     return out
 
 
-def grid(figures: Figures, size: Mapping[str, Any]) -> None:
+def grid(figures: Figures, size: Mapping[str, Any], batches: Sequence[int], images: int) -> None:
     """Write the error by batch size and prior, and the best prior as measured and as Proposition 1 has it."""
     options, data = figures.options, str(figures.options.data / "cifar10/test.npz")
     model = cifar_network(options.data, "resnet20", options.device)
@@ -186,7 +200,7 @@ def grid(figures: Figures, size: Mapping[str, Any]) -> None:
         targets.append(collect_statistics(model, shifted))
     errors: dict[str, dict[str, float]] = {}
     best: dict[str, Any] = {}
-    for n in sorted(size["batches"], reverse=True):  # large batches take least time
+    for n in sorted(batches, reverse=True):  # large batches take least time
         for prior in size["priors"]:
             if figures.late:
                 return
@@ -195,7 +209,7 @@ def grid(figures: Figures, size: Mapping[str, Any]) -> None:
                 data,
                 shifts=GRID_SHIFTS,
                 methods=["bn"],
-                images=size["grid_images"],
+                images=images,
                 batch_size=n,
                 options={"prior": prior},
                 device=options.device,

@@ -1,10 +1,13 @@
 """Press et al. 2023, tables 1 to 3: who lasts along a stream of corruptions, how often to reset, and which margin.
 
-    python -m benchmarks.reproduce.streams_table --data data --workers 8 --device cuda
+    python -m benchmarks.reproduce.streams_table --data data --part cifar --workers 8 --device cuda
+    python -m benchmarks.reproduce.streams_table --data data --part imagenet --workers 8 --device cuda
 
-`methods`: CIN-C, the fifteen corruptions at severity 5 one after another, with every method; `tenfold`: with those that
-learn, at ten times the learning rate. `resets`: ETA that goes back every k steps, on the hold-out corruptions.
-`margins`: EATA and RDumb at other entropy margins E0. CCC, a million images long, is `benchmarks/endurance.py`.
+`cifar`: CIN-C, the fifteen corruptions at severity 5 one after another, with every method (`methods`), and with those
+that learn at ten times the learning rate (`tenfold`); ETA that goes back every k steps, on the hold-out corruptions
+(`resets`). `margins`: EATA and RDumb at other entropy margins E0, along CCC. `imagenet`: CIN-C and a short CCC with
+ResNet-50 on a sample of ImageNet. CCC on CIFAR-10, a million images long, is `benchmarks/endurance.py`, whose
+calibration `margins` takes from the data folder, `ccc-calibration.json`; without one it makes its own.
 """
 
 from __future__ import annotations
@@ -16,64 +19,109 @@ from typing import Any, cast
 
 from benchmarks.pool import check_time
 from benchmarks.reproduce.record import Figures, options_of
-from benchmarks.reproduce.statistics_table import cifar_network
+from benchmarks.reproduce.statistics_table import IMAGENET_SIDE, cifar_network
 from shiftproof.adapters import adapt, method
 from shiftproof.data import ImageSet, load_data
 from shiftproof.models import load_model
-from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Row, Store, drive
-from shiftproof.streams import Concatenated, Trace, evaluate
+from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Result, Row, Store, drive
+from shiftproof.streams import Calibration, Ccc, Concatenated, Stream, Trace, calibrate, evaluate
 
-METHODS = ("source", "bn", "tent", "rpl", "slr", "cpl", "eta", "eata", "rdumb", "guard", "cotta", "sar", "roid")
+PARTS = ("cifar", "margins", "imagenet")
+METHODS = ("source", "bn", "tent", "rpl", "slr", "cpl", "cotta", "eta", "eata", "rdumb", "guard", "sar", "roid")
 TENFOLD = ("tent", "rpl", "slr", "cpl", "eta", "eata", "rdumb", "guard")
 RESETS = (125, 250, 500, 1000, "never")
 MARGINS = (0.1, 0.3, 0.4, 0.5, 0.7)
-SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"images": 256, "speed": 128, "methods": ("source", "bn", "rdumb", "guard"), "resets": (2, 4)},
-    "short": {"images": 75_000, "speed": 5_000, "methods": METHODS, "resets": RESETS},
-}
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "tiny": {
+        "cifar": {"images": 256, "speed": 128, "methods": ("source", "bn", "cotta", "guard"), "resets": (2, 4)},
+        "margins": {"images": 256, "speed": 128, "margins": MARGINS[:1], "calibration": (100, 0.1)},
+        "imagenet": {
+            "images": 32, "speed": 16, "methods": ("source", "bn", "cotta"), "ccc": 32, "ccc_speed": 32,
+            "calibration": (8, 0.3),
+        },
+    },
+    "short": {
+        "cifar": {"images": 75_000, "speed": 5_000, "methods": METHODS, "resets": RESETS},
+        "margins": {"images": 200_000, "speed": 1_000, "margins": MARGINS, "calibration": (5_000, 0.01)},
+        "imagenet": {
+            "images": 15_000, "speed": 1_000, "methods": METHODS, "ccc": 16_000, "ccc_speed": 250,
+            "calibration": (500, 0.02),
+        },
+    },
+}  # fmt: skip
+"""Lengths of streams and of stretches under one shift; images a place is calibrated on, and to which standard error."""
 BATCH, WINDOW, SHOWN = 64, 2_000, 60
+CCC, CCC_SEED = "ccc", 43
+STEADY = 0.05
+"""How far paths calibrated on few images may stray from the target."""
 
 
 def main() -> None:
-    """Run the streams that are missing, and write the figures."""
-    options = options_of(__doc__, tuple(SIZES))
-    size = SIZES[options.size]
-    cut = [
-        "CIFAR-10 at 32 pixels with a ResNet-20, not ImageNet with a ResNet-50",
-        f"one order of the corruptions, {size['images']:,} images (paper: ten orders of 750,000)",
-        "margins on CIN-C rather than on CCC",
+    """Run the streams that are missing, and write the figures as they come."""
+    options = options_of(__doc__, tuple(SIZES), part={"choices": PARTS, "default": PARTS[0]})
+    size = SIZES[options.size][options.part]
+    figures = Figures("streams" if options.part == "cifar" else f"streams-{options.part}", options, cuts(options, size))
+    out = options.runs / figures.name
+    bench = Bench(options.part, options.data, options.device, options.seed, out, figures.stop_at)
+    executor: Executor = Inline() if options.workers == 1 else Processes(options.workers)
+    planned = cells(options.part, size)
+    for kind in dict.fromkeys(cast(str, cell["stream"]) for cell in planned):
+        if figures.late:
+            return
+        if kind == CCC:
+            calibrated(bench, size, options.workers)
+        with Store(out, {"streams": "2"}) as store:
+            plan = Plan(tuple(cell for cell in planned if cell["stream"] == kind), {"data": bench.images().fingerprint})
+            results = drive(plan, store, bench, executor=executor, watch=lambda _, __, result: told(figures, result))
+        for result in results:
+            told(figures, result)
+
+
+def cuts(options: Any, size: Mapping[str, Any]) -> list[str]:
+    """Say what is smaller than in the paper."""
+    if options.part == "cifar":
+        return [
+            "CIFAR-10 at 32 pixels with a ResNet-20, not ImageNet with a ResNet-50",
+            f"one order of the corruptions, {size['images']:,} images (paper: ten orders of 750,000)",
+        ]
+    if options.part == "margins":
+        return [
+            "CIFAR-10 at 32 pixels with a ResNet-20 (the demo), not ImageNet with a ResNet-50",
+            f"{size['images']:,} images of CCC, one run (paper: 7.5 million, nine runs)",
+        ]
+    return [
+        "1,000 images of ImageNet, one per class (paper: 50,000)",
+        f"CIN-C: one order of the corruptions, {size['images']:,} images (paper: ten orders of 750,000)",
+        f"CCC: {size['ccc']:,} images in steps of {size['ccc_speed']:,}, one run, calibrated on "
+        f"{size['calibration'][0]} images a place (paper: 7.5 million in steps of 1,000 to 5,000, nine runs)",
+        "weights of convolutions and linear layers rounded to half precision",
     ]
-    figures = Figures("streams", options, cut)
+
+
+def cells(part: str, size: Mapping[str, Any]) -> tuple[Cell, ...]:
+    """Return one cell for every run of a method along a stream."""
+    if part == "margins":
+        return tuple(
+            _cell("margins", f"{name} {margin}", name, size, stream=CCC, options={"entropy_margin": margin})
+            for margin in size["margins"]
+            for name in ("eata", "rdumb")
+        )
     plain = [_cell("methods", name, name, size) for name in size["methods"]]
+    if part == "imagenet":
+        long = {"images": size["ccc"], "speed": size["ccc_speed"]}
+        return (*plain, *(_cell("ccc", name, name, long, stream=CCC) for name in size["methods"]))
     resets = [_cell("resets", str(k), "eta", size, shifts=["holdout"], options={"reset": k}) for k in size["resets"]]
     faster = [
         _cell("tenfold", name, name, size, options={"lr": 10 * _rate(name)})
         for name in TENFOLD
         if name in size["methods"]
     ]
-    margins = [
-        _cell("margins", f"{name} {margin}", name, size, options={"entropy_margin": margin})
-        for margin in (MARGINS if options.size != "tiny" else MARGINS[:1])
-        for name in ("eata", "rdumb")
-    ]
-    bench = Bench(options.data, options.device, options.seed, options.runs / "streams", figures.stop_at)
-    executor: Executor = Inline() if options.workers == 1 else Processes(options.workers)
-    cells = (*plain, *resets, *margins, *faster)
-    with Store(options.runs / "streams", {"streams": "1"}) as store:
-        plan = Plan(cells, {"data": bench.images().fingerprint})
-        results = drive(plan, store, bench, executor=executor)
-    for part in ("methods", "resets", "tenfold", "margins"):
-        rows = {
-            cast(str, result.cell["name"]): result.row
-            for result in results
-            if result.cell["part"] == part and result.row
-        }
-        figures.add(part, rows)
+    return (*plain, *resets, *faster)
 
 
 def _cell(part: str, name: str, of: str, size: Mapping[str, Any], **more: Any) -> Cell:
     """Return one method's run along a stream."""
-    settings: dict[str, Json] = {"shifts": ["common"], "options": {}, **more}
+    settings: dict[str, Json] = {"stream": "cin-c", "shifts": ["common"], "options": {}, **more}
     return Cell("stream", part=part, name=name, method=of, images=size["images"], speed=size["speed"], **settings)
 
 
@@ -82,10 +130,26 @@ def _rate(name: str) -> float:
     return float(method("eta" if name == "guard" else name).options("cifar", "paper", {})["lr"])
 
 
+def told(figures: Figures, result: Result | None) -> None:
+    """Write the row of a run, or say why there is none."""
+    if result is None:
+        return
+    part, name = cast(str, result.cell["part"]), cast(str, result.cell["name"])
+    if result.row is None:
+        print(f"{part} {name} gave no figure: {result.error}", flush=True)
+    elif name not in figures.parts.setdefault(part, {}):
+        order = [
+            cell["name"] for cell in cells(figures.options.part, SIZES[figures.options.size][figures.options.part])
+        ]
+        rows = {**figures.parts[part], name: result.row}
+        figures.add(part, dict(sorted(rows.items(), key=lambda item: order.index(item[0]))))
+
+
 @dataclass(frozen=True)
 class Bench:
     """What a worker needs."""
 
+    part: str
     data: Path
     device: str
     seed: int
@@ -96,9 +160,52 @@ class Bench:
         """Return what runs streams in this process."""
         return Streams(self)
 
+    @property
+    def imagenet(self) -> bool:
+        """Whether the images are ImageNet's."""
+        return self.part == "imagenet"
+
+    @property
+    def calibration_file(self) -> Path:
+        """Where the calibration of CCC is, or is to be: a long run's own, or one made here."""
+        given = self.data / "ccc-calibration.json"
+        return given if self.part == "margins" and given.is_file() else self.out / "calibration" / "calibration.json"
+
     def images(self) -> ImageSet:
-        """Return the test images."""
+        """Return the images of the streams."""
+        if self.imagenet:
+            return load_data(self.data / "imagenet-sample", size=IMAGENET_SIDE)
         return load_data(self.data / "cifar10/test.npz")
+
+    def model(self) -> Any:
+        """Return the network that adapts; that of the long CCC run is the demo."""
+        if self.imagenet:
+            return load_model(f"{self.data / 'models.py'}:resnet50", device=self.device)
+        if self.part == "cifar" and (self.data / "cifar10-resnets").is_dir():
+            return cifar_network(self.data, "resnet20", self.device)
+        return load_model("demo", device=self.device)
+
+
+def calibrated(bench: Bench, size: Mapping[str, Any], workers: int) -> None:
+    """Calibrate the CCC stream of a part, unless its calibration is there."""
+    if bench.calibration_file.is_file():
+        return
+    images, precision = size["calibration"]
+    calibrate(
+        f"{bench.data / 'models.py'}:resnet50" if bench.imagenet else "demo",
+        str(bench.data / ("imagenet-sample" if bench.imagenet else "cifar10/test.npz")),
+        out=bench.calibration_file.parent,
+        length=size.get("ccc", size["images"]),
+        speed=size.get("ccc_speed", size["speed"]),
+        seed=CCC_SEED,
+        images=images,
+        precision=precision,
+        steady=STEADY if bench.imagenet else None,
+        device=bench.device,
+        executor="inline" if workers == 1 else "processes",
+        workers=None if workers == 1 else workers,
+        data_options={"size": IMAGENET_SIDE} if bench.imagenet else None,
+    )
 
 
 @dataclass
@@ -110,28 +217,17 @@ class Streams:
     model: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        self.images = self.bench.images()
-        found = (self.bench.data / "cifar10-resnets").is_dir()
-        device = self.bench.device
-        self.model = cifar_network(self.bench.data, "resnet20", device) if found else load_model("demo", device=device)
+        self.images, self.model = self.bench.images(), self.bench.model()
 
     def measure(self, cell: Cell) -> Row:
         """Return the accuracy along the stream, over its last tenth, and a drawing's worth of points."""
         check_time(self.bench.stop_at)
-        stream = Concatenated(
-            self.images,
-            shifts=cast("list[str]", cell["shifts"]),
-            length=cast(int, cell["images"]),
-            speed=min(cast(int, cell["speed"]), len(self.images)),
-            batch_size=BATCH,
-            seed=self.bench.seed,
-            device=self.bench.device,
-        )
         name, options = cast(str, cell["method"]), dict(cast("dict[str, Any]", cell["options"]))
         if name == "guard":
             name, options = "eta", {**options, "reset": "guard"}
-        adapter = adapt(self.model, name, preset="cifar", **options)
-        trace = evaluate(adapter, stream, out=self.bench.out / f"{cell['part']}-{cell['name']}".replace(" ", "-"))
+        adapter = adapt(self.model, name, preset="imagenet" if self.bench.imagenet else "cifar", **options)
+        out = self.bench.out / f"{cell['part']}-{cell['name']}".replace(" ", "-")
+        trace = evaluate(adapter, self._stream(cell), out=out)
         ends, rolling = trace.rolling(min(WINDOW, sum(trace.images) // 2))
         every = max(1, len(ends) // SHOWN)
         return {
@@ -140,6 +236,16 @@ class Streams:
             "resets": trace.resets,
             "trace": [[end, round(value, 4)] for end, value in zip(ends[::every], rolling[::every], strict=True)],
         }
+
+    def _stream(self, cell: Cell) -> Stream:
+        length, speed = cast(int, cell["images"]), cast(int, cell["speed"])
+        common: dict[str, Any] = {"length": length, "batch_size": BATCH, "device": self.bench.device}
+        if cell["stream"] == CCC:
+            calibration = Calibration.load(self.bench.calibration_file)
+            return Ccc(self.images, calibration=calibration, speed=speed, seed=CCC_SEED, **common)
+        shifts = cast("list[str]", cell["shifts"])
+        speed = min(speed, len(self.images))
+        return Concatenated(self.images, shifts=shifts, speed=speed, seed=self.bench.seed, **common)
 
 
 def _last(trace: Trace) -> float:
