@@ -51,6 +51,17 @@ def test_does_not_depend_on_mode_gradients_or_memory_layout() -> None:
     assert fingerprint(network().to(memory_format=torch.channels_last)) == expected  # type: ignore[call-overload]
 
 
+def test_does_not_depend_on_how_a_version_of_pytorch_prints_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 2.11 batch norms did not say whether they have a bias, 2.13's do."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4))
+    expected = fingerprint(model)
+    for bias in ("", ", bias=True"):
+        text = f"4, eps=1e-05, momentum=0.1, affine=True{bias}, track_running_stats=True"
+        monkeypatch.setattr(nn.BatchNorm2d, "extra_repr", lambda self, text=text: text)
+        assert fingerprint(model) == expected
+    assert fingerprint(nn.Linear(3, 2, bias=False)) != fingerprint(nn.Linear(3, 2))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_is_the_same_on_another_device() -> None:
     assert fingerprint(network().cuda()) == fingerprint(network())

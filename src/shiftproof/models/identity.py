@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -24,6 +25,7 @@ from shiftproof.models.blackbox import BlackBox
 from shiftproof.models.python_file import MODULE_PREFIX
 
 _UNSTATED = frozenset({"training", "device"})  # where and how a module runs, not what it computes
+_BIAS = re.compile(r", bias=(True|False)\b")
 
 
 def fingerprint(model: Callable[..., Any]) -> str:
@@ -90,7 +92,8 @@ class _Hasher:
                 self._object(value)
 
     def _module(self, module: nn.Module) -> None:
-        self._add("module", repr(module))
+        # Versions of PyTorch differ in which layers say that they have a bias; their parameters tell it anyway.
+        self._add("module", _BIAS.sub("", repr(module)))
         buffers = module.named_buffers(remove_duplicate=False)
         for name, tensor in chain(module.named_parameters(remove_duplicate=False), buffers):
             self._add("weights", name)
