@@ -21,9 +21,13 @@ def activations(*shape: int, order: torch.memory_format = torch.contiguous_forma
 def test_batch_norm_keeps_the_digits_of_float32(order: torch.memory_format) -> None:
     """PyTorch's own is off by a thousandth where channels come last."""
     x = activations(64, 16, 32, 32, order=order)
-    weight, bias = torch.linspace(0.5, 1.5, 16), torch.linspace(-1, 1, 16)
+    weight, bias = torch.linspace(0.5, 1.5, 16).requires_grad_(), torch.linspace(-1, 1, 16)
     exact = F.batch_norm(x.double(), None, None, weight.double(), bias.double(), training=True)
     assert (batch_norm(x, weight, bias, 1e-5) - exact).abs().max() < 5e-6
+    with torch.no_grad():  # a prediction of a layer that learns is what it learns from
+        assert (batch_norm(x, weight, bias, 1e-5) - exact).abs().max() < 5e-6
+        plain = F.batch_norm(x, None, None, weight, bias, training=True)
+        assert torch.equal(batch_norm(x, weight.detach(), bias, 1e-5), plain)
     mean, var = moments(x)
     torch.testing.assert_close(mean.double(), x.double().mean((0, 2, 3)), rtol=1e-6, atol=0)
     torch.testing.assert_close(var.double(), x.double().var((0, 2, 3), correction=0), rtol=1e-6, atol=0)

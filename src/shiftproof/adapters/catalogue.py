@@ -9,6 +9,7 @@ from torch import nn
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
+from shiftproof.models.allocation import ease_allocation
 from shiftproof.registry import Registry
 
 _OWN = {
@@ -53,6 +54,7 @@ def adapt(
     """
     chosen = method(name)
     check_model(model, chosen, [each for _, each in METHODS.load_all()])
+    ease_allocation()
     return Adapter(model, chosen, chosen.options(preset, variant, options))
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.models.allocation import ease_allocation
 from shiftproof.models.blackbox import BlackBox, Model
 from shiftproof.models.huggingface import is_huggingface_folder, load_huggingface
 from shiftproof.models.named import cards, weights_of
@@ -272,6 +273,7 @@ def _finished(model: Model, device: Device, normalize: Normalize | None = None) 
             return model
         return BlackBox(_Chain(normalize, model), name=model.name, device=model.device)
     where = device_of(model) if device is None else device
+    ease_allocation()
     if normalize is not None:
         model = nn.Sequential(normalize, model)
     with suppress(NotImplementedError):  # a torch.export program has no modes: it computes what was exported

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
+from shiftproof.models.allocation import ease_allocation
 from shiftproof.shifts import Operation, Shift
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.levels import from_levels, quantize_, to_levels
@@ -33,7 +33,7 @@ class Applier:
         self._kept: OrderedDict[tuple[int, int, tuple[str, ...]], Tensor] = OrderedDict()
         self._held = 0
         if images.device.type == "cpu":
-            _ease_allocation()
+            ease_allocation()
         self.applied = 0
         """How many steps have been applied, for what reuse saves."""
 
@@ -87,15 +87,6 @@ class Applier:
 
 def _applier(images: Tensor, keys: Tensor, seed: int, memory: int) -> Applier:
     return Applier(images, keys, seed=seed, memory=memory)
-
-
-@cache
-def _ease_allocation() -> None:
-    """Let the C library keep freed memory: it returns blocks larger than any freed before, and asks for them again.
-
-    Every step makes tensors of a few megabytes; having them mapped anew takes a quarter of a tuple's time.
-    """
-    torch.ones(31 * 2**18)  # 31 MiB, just under the largest block it will learn to keep
 
 
 def _bytes(levels: Tensor) -> Tensor:
