@@ -3,7 +3,7 @@
     python benchmarks/shifts.py --device cpu --peer /path/to/peer/bin/python
     python benchmarks/shifts.py --device cuda
 
-On a CPU both use all cores, in one process per core as the workers of a data loader do: ours on float32 batches, the
+On a CPU both use all cores, in one process per core as the workers of a data loader do: ours on batches of uint8, the
 peer (`imagecorruptions` 1.1.2, see shifts_peer.py) on one uint8 image at a time. Rounds of the two alternate, and the
 best round of each counts, so that other load on the machine hits neither alone. Where there is much of it,
 `--clock cpu` compares processor time.
