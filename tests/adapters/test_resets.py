@@ -204,7 +204,7 @@ def test_guard_leaves_methods_that_do_not_learn_alone() -> None:
 
 
 def test_senseless_guards_are_refused() -> None:
-    for options in ({"interval": 0}, {"patience": 0}, {"smoothing": 0.0}, {"low": 0.9}):
+    for options in ({"interval": 0}, {"interval": 2.5}, {"patience": 0}, {"smoothing": 0.0}, {"low": 0.9}):
         with pytest.raises(ConfigurationError, match="cannot work"):
             Guard(**options)
 

@@ -77,11 +77,12 @@ class Guard(Reset):
     patience: int = 2
 
     def __post_init__(self) -> None:
-        sound = self.interval >= 1 and self.patience >= 1 and 0 < self.smoothing <= 1 and self.low <= self.high
+        counts = all(isinstance(count, int) and count >= 1 for count in (self.interval, self.patience))
+        sound = counts and 0 < self.smoothing <= 1 and self.low <= self.high
         if not sound:
             raise ConfigurationError(
                 "This guard cannot work.",
-                expected="interval and patience of 1 or more, smoothing in (0, 1], low no higher than high",
+                expected="interval and patience whole and 1 or more, smoothing in (0, 1], low no higher than high",
                 came=f"{self.interval}, {self.patience}, {self.smoothing:g}, {self.low:g}, {self.high:g}",
             )
 
