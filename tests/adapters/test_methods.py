@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from shiftproof import shifts
-from shiftproof.adapters import adapt, losses, views
+from shiftproof.adapters import adapt, cotta, losses, views
 from shiftproof.adapters.deyo import shuffle_patches
 from shiftproof.adapters.lame import laplacian_smoothing
 from shiftproof.adapters.rotta import Bank, Entry
@@ -98,6 +98,18 @@ def test_cotta_averages_views_when_the_anchor_is_unsure() -> None:
     seen = [plain(views.view(views.jitter, images, adapter, number)).detach() for number in range(3)]
     torch.testing.assert_close(logits, torch.stack(seen).mean(0))
     torch.testing.assert_close(adapter(images).exp(), torch.stack(seen).softmax(2).mean(0))
+
+
+def test_views_of_cotta_go_through_together_as_they_do_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, images = convolutional(), stream(1)[0].double()
+    answers = {}
+    for at_once in (1, 2, 5):
+        monkeypatch.setattr(cotta, "together", lambda images, at_once=at_once: at_once)
+        adapter = adapt(copy.deepcopy(model).double(), "cotta", confidence=1.1, views=5)
+        answers[at_once] = adapter(images), adapter(images)
+    for at_once in (2, 5):
+        for one, other in zip(answers[1], answers[at_once], strict=True):
+            assert torch.allclose(one, other, rtol=0, atol=1e-9)
 
 
 def test_cotta_restores_a_random_share_keyed_by_step() -> None:

@@ -10,11 +10,17 @@ from torch import Tensor
 
 from shiftproof.adapters import losses, views
 from shiftproof.adapters.method import Method, Options, Parts
+from shiftproof.adapters.norms import PartStatistics
 from shiftproof.adapters.parts import all_parameters, optimizer
 from shiftproof.adapters.teacher import follow, predict, teacher
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
+
+BUSY = 2**23
+"""Numbers in the images of one pass over several views, which are 42 views of 64 images of CIFAR, or one of ImageNet's.
+
+A CPU is busy with one view, and its caches hold no more."""
 
 
 def _cotta(o: Options) -> Parts:
@@ -32,20 +38,31 @@ def _cotta(o: Options) -> Parts:
 
     def averaged(adapter: Adapter, images: Tensor, known: dict[str, Tensor]) -> Tensor:
         """Return the logits of the mean answer to many views."""
-        answers = [adapter.run(views.view(augment, images, adapter, number), known) for number in range(o.views)]
+        at_once, answers = together(images), []
+        for first in range(0, o.views, at_once):
+            numbers = range(first, min(first + at_once, o.views))
+            with adapter.normalising(PartStatistics(len(numbers))):
+                answers.append(adapter.run(views.several(augment, images, adapter, numbers), known))
+        stacked = torch.cat(answers).view(o.views, len(images), -1)
         if o.average == "logits":
-            return torch.stack(answers).mean(0)
-        return torch.stack(answers).log_softmax(2).logsumexp(0) - math.log(o.views)
+            return stacked.mean(0)
+        return stacked.log_softmax(2).logsumexp(0) - math.log(o.views)
 
     return Parts(trains=all_parameters, learn=learn, predict=predict, optimizer=optimizer(o))
+
+
+def together(images: Tensor) -> int:
+    """Return how many views of a batch go through the network at once: on a GPU, as many as keep it busy."""
+    return max(1, BUSY // images.numel()) if images.is_cuda else 1
 
 
 def restore(adapter: Adapter, share: float) -> None:
     """Put a random share of every trained parameter's elements back to the start."""
     with torch.no_grad():
-        for name, parameter in adapter.trained.items():
-            chosen = adapter.rng(f"restore/{name}", 1).uniform(shape=parameter.shape)[0] < share
-            parameter.copy_(torch.where(chosen, adapter.starts[name], parameter))
+        sizes = [parameter.numel() for parameter in adapter.trained.values()]
+        chosen = adapter.rng("restore", 1).uniform(shape=(sum(sizes),))[0] < share
+        for (name, parameter), part in zip(adapter.trained.items(), torch.split(chosen, sizes), strict=True):
+            parameter.copy_(torch.where(part.view_as(parameter), adapter.starts[name], parameter))
 
 
 COTTA = Method(

@@ -160,6 +160,27 @@ class BatchStatistics:
 
 
 @dataclass(frozen=True)
+class PartStatistics:
+    """Normalise each of several equal parts of a batch with its own statistics, as if it had come by itself."""
+
+    parts: int
+
+    def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
+        """Make the channels of every part channels of their own."""
+        weight, bias = (None if given is None else given.repeat(self.parts) for given in (norm.weight, norm.bias))
+        made = batch_norm(self._side_by_side(x), weight, bias, norm.eps)
+        return made.view(len(made), self.parts, *x.shape[1:]).transpose(0, 1).flatten(0, 1)
+
+    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return those of every part, one after another, [parts * C] each."""
+        return batch_statistics(self._side_by_side(x))
+
+    def _side_by_side(self, x: Tensor) -> Tensor:
+        """Return [N / parts, parts * C, ...] of [N, C, ...]."""
+        return x.reshape(self.parts, -1, *x.shape[1:]).transpose(0, 1).flatten(1, 2)
+
+
+@dataclass(frozen=True)
 class RunningStatistics:
     """Normalise with target statistics gathered over the stream so far, this batch included.
 

@@ -35,11 +35,17 @@ def parse(augment: str | Augment) -> Augment:
 
 def view(augment: Augment, images: Tensor, adapter: Adapter, number: int = 0) -> Tensor:
     """Return a view of the images, [N, C, H, W], that depends on (seed, step, number, place in the batch) alone."""
+    return several(augment, images, adapter, range(number, number + 1))
+
+
+def several(augment: Augment, images: Tensor, adapter: Adapter, numbers: range) -> Tensor:
+    """Return the views of these numbers, one after another, [len(numbers) * N, C, H, W]."""
     if not bool(images.isfinite().all()):
         raise NotFiniteError
-    keys = torch.arange(len(images)) + (adapter.steps * _MANY + number) * _MANY
+    places = torch.arange(len(images))
+    keys = torch.cat([places + (adapter.steps * _MANY + number) * _MANY for number in numbers])
     given = images.float() if isinstance(augment, shifts.Shift) else images
-    return augment(given, keys, seed=adapter.options.seed).to(images.dtype)
+    return augment(given.repeat(len(numbers), 1, 1, 1), keys, seed=adapter.options.seed).to(images.dtype)
 
 
 def jitter(images: Tensor, keys: Tensor, *, seed: int = 0) -> Tensor:
