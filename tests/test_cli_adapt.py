@@ -8,13 +8,13 @@ from tests.test_cli import shiftproof
 
 
 def test_compares_methods_under_shifts_and_resumes(tmp_path):
-    given = ("--shift", "contrast@5", "--method", "bn,lame", "--images", "16", "--out", tmp_path)
+    given = ("--shift", "contrast@5", "--method", "bn,lame,guard", "--images", "16", "--out", tmp_path)
     first = shiftproof("adapt", *given)
     assert first.returncode == 0, first.stderr
-    for word in ("contrast@5", "source", "bn", "lame", "points won", "time per batch"):
+    for word in ("contrast@5", "source", "bn", "lame", "guard", "points won", "time per batch"):
         assert word in first.stdout
     written = json.loads((tmp_path / "methods.json").read_text())
-    assert {row["method"] for row in written["rows"]} == {"source", "bn", "lame"}
+    assert {row["method"] for row in written["rows"]} == {"source", "bn", "lame", "guard"}
     again = shiftproof("adapt", *given)
     assert again.stdout == first.stdout  # nothing was measured anew, times included
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftproof.adapters import METHODS, Adapter, adapt
+from shiftproof.adapters import METHODS, Adapter, Guard, adapt
 
 SIDE = 16
 
@@ -81,6 +81,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "eata": {"entropy_margin": 2.0, "similarity": 1.0},
     "eta": {"entropy_margin": 2.0, "similarity": 1.0},
     "rdumb": {"entropy_margin": 2.0, "similarity": 1.0, "reset": 3},
+    "guard": {"entropy_margin": 2.0, "similarity": 1.0, "reset": Guard(interval=1)},
     "sar": {"entropy_margin": 2.0},
     "deyo": {"entropy_margin": 2.0, "drop": -1.0},
 }

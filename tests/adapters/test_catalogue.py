@@ -34,6 +34,7 @@ def test_rows_for_the_listing() -> None:
     assert list(rows) == list(METHODS)
     assert rows["rdumb"].paper == "Press et al. 2023"
     assert "reset=every(1000)" in rows["rdumb"].defaults
+    assert "reset=guard" in rows["guard"].defaults
     assert rows["source"].needs == "outputs alone"
     assert rows["t3a"].needs.startswith("features")
     assert "gradients" in rows["tent"].needs

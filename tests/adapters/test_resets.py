@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shiftproof.adapters import Adapter, Guard, Reset, adapt, each_shift, every, never
+from shiftproof.adapters import Adapter, Guard, Reset, adapt, each_shift, every, method, never
 from shiftproof.adapters.guard import mirrored, narrowing, regret, worse_than_anchor
+from shiftproof.adapters.method import PRESETS
 from shiftproof.adapters.resets import parse
 from shiftproof.errors import ConfigurationError
-from tests.adapters.networks import convolutional, stream
+from tests.adapters.networks import assert_same, convolutional, everything, stream
 
 
 def tent(reset: Any, **options: Any) -> Adapter:
@@ -201,6 +202,23 @@ def test_guard_leaves_methods_that_do_not_learn_alone() -> None:
 
     adapter = adapt(convolutional(), "bn", reset=Guard(signal=never_called, interval=1))
     assert resets_at(adapter, stream(3)) == []
+
+
+def test_the_method_guard_is_eta_with_a_guard_bit_for_bit() -> None:
+    for preset in (None, *PRESETS):
+        expected = method("eta").options(preset, "paper", {"reset": "guard"})
+        assert method("guard").options(preset, "paper", {}) == expected
+    model = convolutional()
+    head = model[-1]
+    assert isinstance(head, nn.Linear)
+    head.weight.data.mul_(30)  # sure of itself, so that there is something to learn from
+    fast: dict[str, Any] = {"lr": 2.0, "similarity": 1.0}
+    guarded, eta = adapt(model, "guard", **fast), adapt(model, "eta", reset="guard", **fast)
+    for batch in stream(24, size=16):
+        assert torch.equal(guarded(batch), eta(batch))
+    assert guarded.updates > 20
+    assert guarded.resets > 0
+    assert_same(everything(guarded), everything(eta), but=("method",))
 
 
 def test_senseless_guards_are_refused() -> None:

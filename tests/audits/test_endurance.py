@@ -63,13 +63,10 @@ def test_two_processes_give_the_same_traces(tmp_path):
     assert [found.right for found in one.traces.values()] == [found.right for found in two.traces.values()]
 
 
-def test_learning_rates_scale_and_guard_is_eta_that_goes_back(tmp_path):
+def test_learning_rates_scale():
     model = load_model("demo")
     plain, fast = (make_adapter(model, "tent", preset="cifar", lr_scale=scale) for scale in (1.0, 10.0))
     assert fast.options.lr == pytest.approx(10 * plain.options.lr)
-    guard = make_adapter(model, "guard", preset="cifar")
-    assert guard.method.name == "eta"
-    assert guard.options.reset == "guard"
     assert "lr" not in make_adapter(model, "bn", preset="cifar", lr_scale=10.0).options
 
 
@@ -100,6 +97,11 @@ def test_the_section_measures_every_method_on_one_stream():
     assert view.numbers["endurance.bn"] == pytest.approx((rows[1]["right"] - rows[0]["right"]) / 400)
 
 
+def test_longer_streams_are_also_for_the_guard():
+    scope = Scope(make_settings(budget="standard", methods=["bn"], images=40), images=40, side=32)
+    assert [cell["method"] for cell in section("endurance").plan(scope)] == ["source", "bn", "guard"]
+
+
 def test_a_black_box_gets_a_note():
     cell = Cell("endurance", method="tent", images=64, speed=64, shifts=["fog", "contrast"], seed=0)
     subject = Subject(BlackBox(lambda images: images.mean((2, 3))), load_data("demo").take(40), "cpu", 64)
@@ -123,6 +125,8 @@ def test_the_verdict_names_who_falls_and_who_stays():
     assert said.level == "watch"
     assert view.numbers["endurance.collapsed"] == 1
     assert view.numbers["endurance.rdumb"] == pytest.approx(0.08)
+    (action,) = view.actions
+    assert action.code == 'adapted = shiftproof.adapt(model, "rdumb")'
     steady = section("endurance").view([result("source", *[50] * 100), result("rdumb", *[58] * 100)])
     assert steady.verdict[0].level == "plain"
 

@@ -22,6 +22,7 @@ _OWN = {
     "eta": "shiftproof.adapters.entropy:ETA",
     "eata": "shiftproof.adapters.entropy:EATA",
     "rdumb": "shiftproof.adapters.entropy:RDUMB",
+    "guard": "shiftproof.adapters.entropy:GUARD",
     "sar": "shiftproof.adapters.sharpness:SAR",
     "roid": "shiftproof.adapters.roid:ROID",
     "cmf": "shiftproof.adapters.roid:CMF",

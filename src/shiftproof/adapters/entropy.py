@@ -1,4 +1,4 @@
-"""Entropy minimisation and its relatives: Tent, RPL, CPL, SLR, ETA, EATA and RDumb."""
+"""Entropy minimisation and its relatives: Tent, RPL, CPL, SLR, ETA, EATA, RDumb and the guarded ETA."""
 
 from __future__ import annotations
 
@@ -130,5 +130,13 @@ RDUMB = Method(
     parts=_eta,
     min_batch=2,
     defaults={**ETA.defaults, "reset": every(1000)},
+    presets=ETA.presets,
+)
+GUARD = Method(
+    name="guard",
+    paper="none: ETA (Niu et al. 2022) with a way back of our own",
+    parts=_eta,
+    min_batch=2,
+    defaults={**ETA.defaults, "reset": "guard"},
     presets=ETA.presets,
 )

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 METHODS = ("source", "bn", "tent", "eta", "eata", "rdumb", "guard")
-GUARD = "guard"
-"""ETA that goes back when its answers seem worse than those of its start."""
 SMALL_SIDE = 64
 FILE = "endurance.json"
 
@@ -53,7 +51,7 @@ class Endurance:
 
 
 def make_adapter(model: Model, method: str, *, preset: str, lr_scale: float = 1.0) -> Any:
-    """Return a fresh adapter of a method, `guard` among them; a black box can only be itself, the method `source`."""
+    """Return a fresh adapter of a method; a black box can only be itself, the method `source`."""
     from torch import nn
 
     from shiftproof.adapters import adapt
@@ -63,11 +61,9 @@ def make_adapter(model: Model, method: str, *, preset: str, lr_scale: float = 1.
         if method == "source":
             return model
         raise ModelError("The model is a black box: it has no layers that can adapt.")
-    name, options = ("eta", {"reset": "guard"}) if method == GUARD else (method, {})
-    defaults = find(name).options(preset, "paper", {})
-    if lr_scale != 1.0 and "lr" in defaults:
-        options["lr"] = defaults["lr"] * lr_scale
-    return adapt(model, name, preset=preset, **options)
+    defaults = find(method).options(preset, "paper", {})
+    scaled = {"lr": defaults.lr * lr_scale} if lr_scale != 1.0 and "lr" in defaults else {}
+    return adapt(model, method, preset=preset, **scaled)
 
 
 def endure(
@@ -100,17 +96,17 @@ def endure(
 
     `stream` is a name in `streams.STREAMS`; CCC keeps the source model at the accuracy `target` (a number, or `easy`,
     `medium` or `hard`) by a `calibration`, a file, or made in `out` where there is none, on up to
-    `calibration_images` images a place to a standard error of `precision`. `methods` are names of `adapters.METHODS`,
-    and `guard`; the source model is always among them. `lr_scale` multiplies learning rates. `workers` methods run at a
-    time, in a process each. Every method has a run directory in `out`: the same call goes on where it was killed.
-    Writes `endurance.json`.
+    `calibration_images` images a place to a standard error of `precision`. `methods` are names of `adapters.METHODS`;
+    the source model is always among them. `lr_scale` multiplies learning rates. `workers` methods run at a time, in a
+    process each. Every method has a run directory in `out`: the same call goes on where it was killed. Writes
+    `endurance.json`.
     """
     from shiftproof.adapters import METHODS as KNOWN
 
     names = tuple(dict.fromkeys(("source", *methods)))
     for name in names:
-        if name not in KNOWN and name != GUARD:
-            raise unknown("method of adaptation", name, [*KNOWN, GUARD])
+        if name not in KNOWN:
+            raise unknown("method of adaptation", name, KNOWN)
     if stream not in STREAMS:
         raise unknown("stream", stream, STREAMS)
     if images < 1 or workers < 1 or lr_scale <= 0:

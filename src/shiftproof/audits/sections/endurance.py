@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from shiftproof.audits.endurance import GUARD, SMALL_SIDE, make_adapter
+from shiftproof.audits.endurance import SMALL_SIDE, make_adapter
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Scope, Section, Subject, Work
 from shiftproof.audits.sections.measuring import rows
@@ -19,6 +19,8 @@ from shiftproof.streams import Trace, evaluate, make_stream
 
 SIZES: Mapping[str, int] = {"quick": 1_024, "standard": 10_000, "full": 50_000}
 """Images of the stream, by budget; a fourth of them where images are large."""
+LONG_ONLY: Mapping[str, tuple[str, ...]] = {"quick": (), "standard": ("guard",), "full": ("guard",)}
+"""Methods that join those of the audit, by budget: a short stream does not tell them from others."""
 BATCH, SPARSE_BATCH = 64, 16
 SEVERITY = 3.0
 STEPS = 100
@@ -41,7 +43,7 @@ class Endurance(Section):
         settings = scope.settings
         most = SIZES[settings.budget] // (1 if scope.side <= SMALL_SIDE else 4)
         images = min(scope.scaled(most, 128), 10 * scope.images)
-        methods = ("source", *settings.methods, *(() if settings.budget == "quick" else (GUARD,)))
+        methods = ("source", *settings.methods, *LONG_ONLY[settings.budget])
         smaller = {"batch": SPARSE_BATCH} if settings.sparse else {}
         for method in dict.fromkeys(methods):
             yield Cell(
@@ -149,13 +151,12 @@ def _actions(gains: Mapping[str, float], falls: Mapping[str, int | None]) -> tup
     if not fallen or not lasting:
         return ()
     best = max(lasting, key=lambda name: gains[name])
-    name, options = ("eta", ', reset="guard"') if best == GUARD else (best, "")
     return (
         Action(
             f"Over long streams adapt with {best}, not with {listed(fallen)}",
             f"Along the stream {best} stays {100 * gains[best]:.1f} points above the unadapted model; "
             f"{listed(fallen)} fell below it.",
-            f'adapted = shiftproof.adapt(model, "{name}"{options})',
+            f'adapted = shiftproof.adapt(model, "{best}")',
             gain=100 * gains[best],
             on="along the stream",
         ),
