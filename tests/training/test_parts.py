@@ -1,5 +1,6 @@
 """Recipes, settings, schedules and averages."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -48,6 +49,10 @@ def test_options_go_where_they_belong():
         recipe("augmix+hcr", direction="up")
     with pytest.raises(ConfigurationError, match="two copies"):
         recipe("gaussian+jsd", copies=1)
+    for value in (2.5, math.inf, math.nan, "2.5", None):
+        with pytest.raises(ConfigurationError, match="a whole number"):
+            recipe("rda", per_batch=value)
+    assert recipe("rda", per_batch=2.0) == recipe("rda", per_batch=2)
     assert ThreeWay(weight=3).weight == 3
 
 

@@ -5,7 +5,7 @@ Written `augmentation` or `augmentation+loss`: `fouriermix+hcr`, `augmix`, `gaus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_type_hints
@@ -110,12 +110,21 @@ def _replaced(part: Part, name: str, value: Any) -> Part:
     """Return an objective or tuples with another value, read by the type of its field where it came as text."""
     kind = get_type_hints(type(part))[name]
     try:
-        read = kind(value) if kind in (int, float) else value
+        read = _READERS[kind](value) if kind in _READERS else value
     except (TypeError, ValueError):
         expected = "a whole number" if kind is int else "a number"
         raise ConfigurationError(f"Cannot read the option {name!r}.", expected=expected, came=repr(value)) from None
     return replace(part, **{name: read})
 
+
+def _whole(value: Any) -> int:
+    """Return a whole number, given as one or as text; `int` alone would cut 2.5 to 2."""
+    if not isinstance(value, str) and value % 1:
+        raise ValueError("not a whole number")
+    return int(value)
+
+
+_READERS: Mapping[Any, Callable[[Any], Any]] = {int: _whole, float: float}
 
 _AUGMENTED = {
     "autoaugment": ("auto_augment", "Cubuk et al. 2019", ("jsd",)),
