@@ -1,25 +1,15 @@
 """The examples of auditing run, and the notebook is whole."""
 
 import importlib
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+from tests.examples import EXAMPLES, example
+
 NOTEBOOK = json.loads((EXAMPLES / "audit.ipynb").read_text("utf-8"))
 CODE = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
-
-
-def example(name):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_a_model_of_ones_own_on_arrays_of_ones_own(tmp_path):

@@ -1,21 +1,10 @@
 """Real black boxes: the examples run, and what they find is there."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def example(name):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.examples import example
 
 
 def test_a_haar_cascade_loses_faces_under_the_worst_tuple(tmp_path):
