@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
-from benchmarks.reproduce import page
+from benchmarks.reproduce import markdown, page, tables
 from benchmarks.reproduce.all import TABLES, scripts_of
 from benchmarks.reproduce.heat_maps import drawing
 from benchmarks.reproduce.long_stream import taken
@@ -23,9 +23,9 @@ SCRIPTS = [(script.module, script.part) for scripts in TABLES.values() for scrip
 
 
 def test_the_page_shows_the_figures():
-    text = page.PAGE.read_text()
-    assert page.filled(text) == text, "run python -m benchmarks.reproduce.page"
-    assert page.heat_maps() == page.PICTURE.read_text(), "run python -m benchmarks.reproduce.page"
+    text, files = page.PAGE.read_text(), page.read()
+    assert page.filled(text, files) == text, "run python -m benchmarks.reproduce.page"
+    assert page.heat_maps(files) == page.PICTURE.read_text(), "run python -m benchmarks.reproduce.page"
 
 
 def test_a_heat_map_shows_every_wave_and_its_opposite():
@@ -44,13 +44,13 @@ def test_long_runs_are_taken_over_with_their_cost():
     assert found["seconds"] == 10.0
 
 
-def test_a_changed_figure_changes_the_page(tmp_path, monkeypatch):
+def test_a_changed_figure_changes_the_page(tmp_path):
     found = json.loads((page.FIGURES / "estimation-cifar.json").read_text())
     found["figures"]["scores"]["NI-RandAug"]["macro_tau"]["mean"] = 0.123456
     (tmp_path / "estimation-cifar.json").write_text(json.dumps(found))
-    monkeypatch.setattr(page, "FIGURES", tmp_path)
-    assert "0.123" in page.TABLES["estimation-cifar"]()
-    assert page.TABLES["certificates"]() == page.MISSING
+    files = page.read(tmp_path)
+    assert "0.123" in tables.TABLES["estimation-cifar"](files)
+    assert tables.TABLES["certificates"](files) == markdown.MISSING
 
 
 @pytest.mark.parametrize(

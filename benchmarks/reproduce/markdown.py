@@ -1,0 +1,23 @@
+"""Tables in Markdown: numbers, ours beside the papers', and rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+MISSING = "Not run."
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown, its first column to the left and the others to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) if len(lines) > 2 else MISSING
+
+
+def shown(value: float | None, digits: int = 3, scale: float = 1) -> str:
+    """Return a number, or nothing for one that there is not."""
+    return "" if value is None else f"{scale * value:.{digits}f}"
+
+
+def beside(ours: float | None, paper: float | None, digits: int = 3, scale: float = 1) -> str:
+    """Return our number with the paper's in brackets."""
+    return f"{shown(ours, digits, scale)} ({shown(paper, digits)})" if paper is not None else shown(ours, digits, scale)
