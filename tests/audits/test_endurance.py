@@ -63,6 +63,18 @@ def test_two_processes_give_the_same_traces(tmp_path):
     assert [found.right for found in one.traces.values()] == [found.right for found in two.traces.values()]
 
 
+@pytest.mark.slow
+def test_a_method_that_fails_in_its_process_gives_its_reason(tmp_path):
+    (tmp_path / "plain.py").write_text(
+        "import torch\n\n\ndef plain():\n    torch.manual_seed(0)\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))\n"
+    )
+    model = f"{tmp_path / 'plain.py'}:plain"
+    found = endure(model, "demo", out=tmp_path / "out", methods=["bn", "t3a"], workers=2, **RUN)
+    assert list(found.traces) == ["source", "t3a"]
+    assert "bn" in found.reasons["bn"]
+
+
 def test_learning_rates_scale():
     model = load_model("demo")
     plain, fast = (make_adapter(model, "tent", preset="cifar", lr_scale=scale) for scale in (1.0, 10.0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import Model, choose_device, fingerprint, load_model
 from shiftproof.registry import unknown
-from shiftproof.runs import Json, Watch, write_atomically
+from shiftproof.runs import Cell, Json, Processes, Row, Watch, write_atomically
 from shiftproof.streams import STREAMS, Calibration, Stream, Trace, calibrate, evaluate, make_stream
 from shiftproof.streams.calibrating import IMAGES, PRECISION
 from shiftproof.streams.targets import Target, read_target
@@ -152,7 +151,7 @@ def endure(
 
 @dataclass(frozen=True)
 class _Contest:
-    """Everything needed to make the stream and a method's adapter again, in this process or another."""
+    """Everything needed to make the stream and a method's adapter, here or as the worker of another process."""
 
     model: Any
     data: Any
@@ -171,6 +170,14 @@ class _Contest:
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was made."""
         return {**self.__dict__, "made": {}}
+
+    def __call__(self) -> _Contest:
+        """Return what runs methods in this process."""
+        return self
+
+    def measure(self, cell: Cell) -> Row:
+        """Run a method, or what is left of its run."""
+        return self.trace(str(cell["method"])).to_row()
 
     def subject(self) -> Model:
         """Return the model, loaded once."""
@@ -205,30 +212,21 @@ def _run(
 ) -> tuple[dict[str, Trace], dict[str, str]]:
     """Run the methods, one after another or so many at a time; a method the model cannot have gives its reason."""
     contest.stream()  # what is wrong with it is told before any process starts
+    if workers > 1:
+        cells = [Cell("endurance", method=name) for name in names]
+        with Processes(min(workers, len(names)), contest.device).open(contest) as crew:
+            for number, _ in enumerate(crew.run(cells), 1):
+                if watch is not None:
+                    watch(number, len(names), None)
+        watch = None
+    # What is done is only read; what failed in its process fails here, in its own words, once the others are safe.
     traces: dict[str, Trace] = {}
     reasons: dict[str, str] = {}
-    if workers == 1:
-        for number, name in enumerate(names):
-            try:
-                traces[name] = contest.trace(name, _part(watch, number, len(names)))
-            except ModelError as error:
-                reasons[name] = error.headline
-        return traces, reasons
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        min(workers, len(names)), mp_context=spawn, initializer=_share_cores, initargs=(workers,)
-    ) as pool:
-        running = {name: pool.submit(contest.trace, name) for name in names}
-        for number, (name, future) in enumerate(running.items(), 1):
-            try:
-                traces[name] = future.result()
-            except ModelError as error:
-                reasons[name] = error.headline
-            if watch is not None:
-                watch(number, len(names), None)
+    for number, name in enumerate(names):
+        try:
+            traces[name] = contest.trace(name, _part(watch, number, len(names)))
+        except ModelError as error:
+            reasons[name] = error.headline
     return traces, reasons
 
 
@@ -237,12 +235,6 @@ def _part(watch: Watch | None, number: int, parts: int) -> Watch | None:
     if watch is None:
         return None
     return lambda done, total, result: watch(number * total + done, parts * total, result)
-
-
-def _share_cores(workers: int) -> None:
-    import torch
-
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
 
 
 def show(result: Endurance, console: Console | None = None) -> None:
