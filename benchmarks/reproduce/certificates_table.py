@@ -26,7 +26,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "severity": 3, "corruptions": 2, "waves": {"take": 2, "n": 100, "step": 16, "alphas": (1.0,)},
     },
     "short": {
-        "model": "resnet20", "train": 50_000, "epochs": 40, "images": 500, "n": 10_000, "shifted": 200,
+        "model": "resnet20", "train": 50_000, "epochs": 80, "images": 500, "n": 10_000, "shifted": 200,
         "shifted_n": 1_000, "severity": 3, "corruptions": 15,
         "waves": {"take": 48, "n": 300, "step": 2, "alphas": (0.5, 1.0, 2.0)},
     },

@@ -20,4 +20,5 @@ def shown(value: float | None, digits: int = 3, scale: float = 1) -> str:
 
 def beside(ours: float | None, paper: float | None, digits: int = 3, scale: float = 1) -> str:
     """Return our number with the paper's in brackets."""
-    return f"{shown(ours, digits, scale)} ({shown(paper, digits)})" if paper is not None else shown(ours, digits, scale)
+    mine = shown(ours, digits, scale)
+    return mine if paper is None else f"{mine} ({shown(paper, digits)})".lstrip()

@@ -27,7 +27,11 @@ from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Resul
 from shiftproof.streams import Calibration, Ccc, Concatenated, Stream, Trace, calibrate, evaluate
 
 PARTS = ("cifar", "margins", "imagenet")
-METHODS = ("source", "bn", "tent", "rpl", "slr", "cpl", "cotta", "eta", "eata", "rdumb", "guard", "sar", "roid")
+METHODS = (
+    *("source", "bn", "tent", "rpl", "slr", "cpl", "cotta", "eta", "eata", "rdumb", "guard"),
+    *("sar", "roid", "cmf", "deyo", "rotta", "lame", "t3a"),
+)
+"""The paper's, ours, and those that came after or learn nothing; without MEMO, which learns from single images."""
 TENFOLD = ("tent", "rpl", "slr", "cpl", "eta", "eata", "rdumb", "guard")
 RESETS = (125, 250, 500, 1000, "never")
 MARGINS = (0.1, 0.3, 0.4, 0.5, 0.7)
@@ -127,7 +131,7 @@ def _cell(part: str, name: str, of: str, size: Mapping[str, Any], **more: Any) -
 
 def _rate(name: str) -> float:
     """Return the usual learning rate of a method on CIFAR."""
-    return float(method("eta" if name == "guard" else name).options("cifar", "paper", {})["lr"])
+    return float(method(name).options("cifar", "paper", {})["lr"])
 
 
 def told(figures: Figures, result: Result | None) -> None:
@@ -222,9 +226,7 @@ class Streams:
     def measure(self, cell: Cell) -> Row:
         """Return the accuracy along the stream, over its last tenth, and a drawing's worth of points."""
         check_time(self.bench.stop_at)
-        name, options = cast(str, cell["method"]), dict(cast("dict[str, Any]", cell["options"]))
-        if name == "guard":
-            name, options = "eta", {**options, "reset": "guard"}
+        name, options = cast(str, cell["method"]), cast("dict[str, Any]", cell["options"])
         adapter = adapt(self.model, name, preset="imagenet" if self.bench.imagenet else "cifar", **options)
         out = self.bench.out / f"{cell['part']}-{cell['name']}".replace(" ", "-")
         trace = evaluate(adapter, self._stream(cell), out=out)

@@ -285,17 +285,17 @@ def faces(files: Files) -> str:
 def estimation(files: Files, part: str, paper: Mapping[str, Sequence[float | None]]) -> str:
     """Table 2b of paper 004."""
     scores = figures(files, f"estimation-{part}").get("scores", {})
-    names = ("r_squared", "mae", "macro_tau", "id_tau", "arch_tau")
+    names = ("r_squared", "squared_correlation", "mae", "macro_tau", "id_tau", "arch_tau")
     rows = []
     for measure, row in scores.items():
-        theirs = paper.get(measure, (None,) * len(names))
+        theirs = (None, *paper.get(measure, (None,) * (len(names) - 1)))  # whose R2 is a squared correlation
         means = [row.get(name, {}).get("mean") for name in names]
         cells = [
             beside(mean, value, 2 if name == "mae" else 3)
             for mean, value, name in zip(means, theirs, names, strict=True)
         ]
         rows.append([measure, *cells])
-    return markdown(["measure", "R2", "MAE", "macro tau", "ID tau", "arch tau"], rows)
+    return markdown(["measure", "R2", "r2", "MAE", "macro tau", "ID tau", "arch tau"], rows)
 
 
 def costs(files: Files) -> str:
