@@ -19,7 +19,7 @@ from shiftproof.adapters.norms import (
     SourceStatistics,
 )
 from shiftproof.errors import ConfigurationError
-from shiftproof.measures.normalization import optimal_prior
+from shiftproof.measures.prior_bounds import optimal_prior
 from shiftproof.models.statistics import collect_statistics, source_statistics
 
 if TYPE_CHECKING:

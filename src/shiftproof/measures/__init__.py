@@ -16,16 +16,10 @@ from shiftproof.measures.corruption_error import (
     mce,
     relative_mce,
 )
-from shiftproof.measures.normalization import (
-    ErrorLine,
-    LayerStatistics,
-    ShiftMap,
-    expected_distance_bounds,
-    layer_distances,
-    mean_distance,
-    optimal_prior,
-    shift_map,
-)
+from shiftproof.measures.error_line import ErrorLine
+from shiftproof.measures.normalization import LayerStatistics, layer_distances, mean_distance
+from shiftproof.measures.prior_bounds import expected_distance_bounds, optimal_prior
+from shiftproof.measures.shift_maps import ShiftMap, shift_map
 
 __all__ = [
     "ALEXNET",
