@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import TypeGuard
 
 import torch
 from numpy.typing import ArrayLike
@@ -17,6 +14,7 @@ from torch import Tensor
 from shiftproof.data.imageset import OnBadFile
 from shiftproof.data.labels import check_labels, name_classes, number_classes
 from shiftproof.data.source import BadFile
+from shiftproof.data.text_tables import Rows, decode, read_rows
 from shiftproof.data.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
 from shiftproof.keyed import key_of
@@ -41,13 +39,6 @@ LABEL_COLUMNS = ("label", "labels", "gold_label", "sentiment", "class", "categor
 _NO_HEADER = "columns by number, from 0, where the first line is a row like the others"
 
 
-class Rows(NamedTuple):
-    """A table: the names of its columns, and its rows with the names of the places they come from."""
-
-    columns: list[str]
-    rows: list[tuple[str, Mapping[str, Any]]]
-
-
 def load_table(
     path: Path,
     *,
@@ -63,7 +54,7 @@ def load_table(
     found. Rows without a text are refused, or skipped and listed with `on_bad_file="skip"`.
     """
     named = _wanted(text_column), label_column
-    table = _read(path, header=not any(name.isdigit() for name in (*named[0], label_column or "")))
+    table = read_rows(path, header=not any(name.isdigit() for name in (*named[0], label_column or "")))
     text_names, label_name = _columns(path, table, *named)
     texts: list[Text] = []
     labels: list[str] = []
@@ -130,7 +121,7 @@ def load_text_folder(
     for file in files:
         name = file.relative_to(path).as_posix()
         try:
-            text = _decode(file).strip()
+            text = decode(file).strip()
         except DataError as error:
             if on_bad_file == "fail":
                 raise
@@ -225,79 +216,6 @@ def _columns(path: Path, table: Rows, texts: Sequence[str], label: str | None) -
         texts = found[0]
     label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), None)
     return tuple(spelt[name.lower()] for name in texts), None if label is None else spelt[label.strip().lower()]
-
-
-def _read(path: Path, *, header: bool) -> Rows:
-    """Return a file's rows as mappings from column to value."""
-    content = _decode(path)
-    if path.suffix == ".txt":
-        return Rows(["text"], [(f"line {n}", {"text": line}) for n, line in enumerate(content.splitlines(), 1)])
-    if path.suffix in (".jsonl", ".json"):
-        rows = list(_json_rows(path, content))
-        return Rows(list(dict.fromkeys(name for _, row in rows for name in row)), rows)
-    return _delimited(path, content, header)
-
-
-def _delimited(path: Path, content: str, header: bool) -> Rows:
-    delimiter = "\t" if path.suffix == ".tsv" else ","
-    # Tabs within TSV fields do not occur, quotes do: a field begins with one only where it is quoted.
-    reader = csv.reader(io.StringIO(content), delimiter=delimiter)
-    csv.field_size_limit(2**31 - 1)
-    try:
-        lines = [(reader.line_num, fields) for fields in reader if fields]
-    except csv.Error as error:
-        raise DataError(
-            f"Cannot read the table {str(path)!r}.",
-            expected="fields separated by commas (tabs in .tsv), with quotes around those that hold one",
-            came=f"line {reader.line_num}: {error}",
-        ) from error
-    if not lines:
-        raise DataError(
-            f"The table {str(path)!r} is empty.", expected="a line that names its columns, and a row for each text"
-        )
-    if header:
-        columns, body = lines[0][1], lines[1:]
-    else:
-        columns, body = [str(number) for number in range(max(len(fields) for _, fields in lines))], lines
-    return Rows(columns, [(f"line {n}", dict(zip(columns, fields, strict=False))) for n, fields in body])
-
-
-def _json_rows(path: Path, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a JSON array, or of one line each."""
-    try:
-        if path.suffix == ".json":
-            values: Iterable[tuple[int, Any]] = enumerate(json.loads(content), 1)
-        else:
-            values = ((n, json.loads(line)) for n, line in enumerate(content.splitlines(), 1) if line.strip())
-        for number, value in values:
-            place = f"{'line' if path.suffix == '.jsonl' else 'row'} {number}"
-            if not isinstance(value, dict):
-                raise DataError(
-                    f"Cannot read {str(path)!r}.",
-                    expected="one JSON object per row, with a text and a label",
-                    came=f"a {type(value).__name__} in {place}",
-                )
-            yield place, value
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DataError(
-            f"{str(path)!r} is not valid JSON.",
-            expected="an array of objects" if path.suffix == ".json" else "an object in each line",
-            came=str(error),
-        ) from error
-
-
-def _decode(path: Path) -> str:
-    data = path.read_bytes()
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{str(path)!r} is not UTF-8.",
-            expected="a text file in UTF-8",
-            came=f"the byte 0x{data[error.start]:02x} in line {line}",
-            instead=f"iconv -f latin1 -t utf-8 {path.name} > utf8{path.suffix}",
-        ) from error
 
 
 def _cell(value: object) -> str:
