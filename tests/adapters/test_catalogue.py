@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import warnings
 
 import pytest
@@ -10,7 +12,8 @@ from torch import nn
 
 from shiftproof.adapters import METHODS, adapt, facts, method
 from shiftproof.adapters.method import COMMON, PRESETS
-from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.adapters.ranges import RANGES
+from shiftproof.errors import ConfigurationError, ModelError, ShiftproofError
 from tests.adapters.networks import Flat, convolutional, stream
 
 
@@ -63,16 +66,39 @@ def test_presets_and_given_options() -> None:
         ({"name": "tent", "amp": "float8"}, "None or bfloat16"),
         ({"name": "tent", "window": -1}, "A window is a number of images"),
         ({"name": "rotta", "window": 8}, "takes no window"),
-        ({"name": "bn", "prior": -1}, "The prior must be a number"),
+        ({"name": "bn", "prior": -1}, "a number of images, 0 or more"),
         ({"name": "bn", "statistics": "emma"}, "There are no such statistics"),
         ({"name": "bn", "statistics": "ema", "window": 4}, "two ways to the same end"),
-        ({"name": "eata", "fisher": "sauce"}, "Fisher information"),
+        ({"name": "eata", "fisher": "sauce"}, "stream, or images"),
+        ({"name": "cotta", "views": 0}, "a whole number, 1 or more"),
+        ({"name": "cotta", "average": "mean"}, "probabilities or logits"),
+        ({"name": "memo", "prior": "auto"}, "not for views of one"),
         ({"name": "cotta", "augment": "augmixx"}, "did you mean  augmix"),
     ],
 )
 def test_mistakes_are_answered_with_what_is_near(arguments: dict[str, object], answer: str) -> None:
     with pytest.raises(ConfigurationError, match=answer):
         adapt(convolutional(), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_no_option_takes_nonsense(name: str) -> None:
+    for option in method(name).options(None, "paper", {}):
+        with pytest.raises(ShiftproofError):
+            adapt(convolutional(), name, **{option: object()})
+
+
+@pytest.mark.parametrize("option", sorted(RANGES))
+def test_numbers_are_in_range(option: str) -> None:
+    names = [name for name in METHODS if option in method(name).options(None, "paper", {})]
+    assert names
+    for name in names:
+        for wrong in (math.nan, "x", [object()], -math.inf):
+            if not RANGES[option].holds(wrong):
+                with pytest.raises(ConfigurationError, match=re.escape(RANGES[option].words)):
+                    adapt(convolutional(), name, **{option: wrong})
+        for preset in (None, *PRESETS):
+            method(name).options(preset, "release", {})
 
 
 def test_models_without_norm_layers() -> None:

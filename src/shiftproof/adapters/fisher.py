@@ -26,8 +26,6 @@ def fisher_anchor(o: Options) -> Callable[[Step, Adapter], Tensor]:
     against the model's own arg max.
     """
     given = o.fisher
-    if isinstance(given, str) and given != "stream":
-        raise ConfigurationError("Where the Fisher information comes from is unclear.", expected="stream, or images")
 
     def term(step: Step, adapter: Adapter) -> Tensor:
         if "fisher_batches" not in step.memory:

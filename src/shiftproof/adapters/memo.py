@@ -12,6 +12,7 @@ from shiftproof.adapters import views
 from shiftproof.adapters.method import Method, Options, Parts
 from shiftproof.adapters.norms import BatchStatistics
 from shiftproof.adapters.parts import all_parameters, optimizer
+from shiftproof.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -37,6 +38,8 @@ def _memo(o: Options) -> Parts:
     def predict(adapter: Adapter, images: Tensor) -> Tensor:
         return torch.cat([adapter.run(image[None]) for image in images])
 
+    if o.prior == "auto":
+        raise ConfigurationError("The best prior is known for batches of images, not for views of one.", came="auto")
     # A batch is views of one image, and counts as one.
     norm = BatchStatistics(prior=float(o.prior), images=1)
     return Parts(norm=norm, trains=all_parameters, learn=learn, predict=predict, optimizer=optimizer(o))

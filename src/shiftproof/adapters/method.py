@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.norms import BatchStatistics, NormPolicy
+from shiftproof.adapters.ranges import check_values
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import unknown
 
@@ -146,6 +147,7 @@ class Method:
                 raise unknown(f"option of {self.name!r}", name, chosen)
         options = Options({**chosen, **given})
         self._check_common(options)
+        check_values(self.name, options)
         return options
 
     def _check_common(self, o: Options) -> None:

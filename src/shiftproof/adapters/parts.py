@@ -109,7 +109,7 @@ def optimizer(o: Options) -> Callable[[list[nn.Parameter]], torch.optim.Optimize
                 parameters, lr=o.lr, momentum=o.momentum, nesterov=nesterov, weight_decay=decay, fused=fused
             )
         kind = torch.optim.Adam if o.optimizer == "adam" else torch.optim.AdamW
-        return kind(parameters, lr=o.lr, betas=(o.momentum, 0.999), weight_decay=decay, fused=fused)
+        return kind(parameters, lr=o.lr, betas=(float(o.momentum), 0.999), weight_decay=decay, fused=fused)
 
     return make
 

@@ -32,11 +32,11 @@ def _source(o: Options) -> Parts:
 
 def _bn(o: Options) -> Parts:
     chosen_later = o.prior == "auto"
-    if not chosen_later and (not isinstance(o.prior, int | float) or isinstance(o.prior, bool) or o.prior < 0):
+    if o.target is not None and o.statistics != "full":
         raise ConfigurationError(
-            "The prior must be a number of images.",
-            expected="0 or more, where inf is the source alone; or auto, the best one for the first batch",
-            came=repr(o.prior),
+            "A target set is for its full statistics.",
+            expected="statistics='full' with a target, or no target",
+            came=f"statistics={o.statistics!r}",
         )
     if o.window and o.statistics != "batch":
         raise ConfigurationError(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from shiftproof import shifts
 from shiftproof.adapters.soundness import NotFiniteError
-from shiftproof.errors import DataError
+from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
 
 if TYPE_CHECKING:
@@ -29,6 +29,12 @@ _MANY = 2**16
 def parse(augment: str | Augment) -> Augment:
     """Return an augmentation: `jitter`, one that is given, or a shift by its text form, such as `augmix`."""
     if not isinstance(augment, str):
+        if not callable(augment):
+            raise ConfigurationError(
+                "Views are made by an augmentation.",
+                expected="jitter, a shift by its name, or what is called with images and keys",
+                came=repr(augment),
+            )
         return augment
     return jitter if augment == "jitter" else shifts.parse(augment)
 
