@@ -153,10 +153,10 @@ def spectrum(
     check_fixed(model)
     if measure not in ("accuracy", "acr"):
         raise ConfigurationError(f"There is no measure {measure!r}.", expected="accuracy or acr")
-    if step < 1 or take < 1 or not eps > 0:
+    if step < 1 or take < 1 or not 0 < eps < math.inf:
         raise ConfigurationError(
             "These sizes make no spectrum.",
-            expected="a step and a number of images of 1 or more, and eps above 0",
+            expected="a step and a number of images of 1 or more, and a finite eps above 0",
             came=f"step={step}, take={take}, eps={eps:g}",
         )
     rule = None
