@@ -137,7 +137,8 @@ def test_it_resumes_and_is_written(images, tmp_path):
 
 
 def test_what_has_no_spectrum_is_refused(images):
-    for options in ({"step": 0}, {"take": 0}, {"eps": 0}, {"eps": math.inf}, {"measure": "loss"}, {"measure": "acr", "sigma": 0}):
+    sizes = ({"step": 0}, {"take": 0}, {"eps": 0}, {"eps": math.inf})
+    for options in (*sizes, {"measure": "loss"}, {"measure": "acr", "sigma": 0}):
         with pytest.raises(ConfigurationError):
             spectrum(Detector(1, 1), images, **options)
     with pytest.raises(DataError, match="no labels"):
