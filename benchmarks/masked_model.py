@@ -76,6 +76,10 @@ def _tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
     inside.decoder = decoders.WordPiece()
     trainer = trainers.WordPieceTrainer(vocab_size=vocabulary, special_tokens=list(MARKS), show_progress=False)
     inside.train_from_iterator(texts, trainer)
+    # The trainer numbers equally frequent pieces in another order every time; in that of the alphabet, the same seed
+    # gives the same model.
+    pieces = [*MARKS, *sorted(inside.get_vocab().keys() - set(MARKS))]
+    inside.model = models.WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]")
     inside.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[(mark, inside.token_to_id(mark)) for mark in ("[CLS]", "[SEP]")]
     )

@@ -51,6 +51,8 @@ def spreads(rows: Rows, measure: str = "NI-EDA") -> Findings:
     found = {}
     for test in _domains(rows[0][1]):
         groups = _by_category(rows, test)
+        if not groups:
+            continue
         accuracies = [[100 * one["accuracy"] for _, one in some] for some in groups]
         values = [[100 * one["measures"][measure] for _, one in some] for some in groups]
         mean = float(np.mean([value for some in accuracies for value in some]))

@@ -5,19 +5,23 @@ import json
 import re
 import sys
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
-from benchmarks.reproduce import markdown, page, tables
+from benchmarks.reproduce import curves, hypersphere_table, markdown, page, tables
 from benchmarks.reproduce.all import TABLES, scripts_of
 from benchmarks.reproduce.heat_maps import drawing
 from benchmarks.reproduce.long_stream import taken
 from benchmarks.reproduce.record import Figures
+from benchmarks.reproduce.tables.estimation import first_zero
+from benchmarks.text_findings import influences, spreads, standings
 from shiftproof.data import load_data
 from shiftproof.models import build_network
+from shiftproof.runs import Cell
 
 SCRIPTS = [(script.module, script.part) for scripts in TABLES.values() for script in scripts]
 
@@ -25,7 +29,8 @@ SCRIPTS = [(script.module, script.part) for scripts in TABLES.values() for scrip
 def test_the_page_shows_the_figures():
     text, files = page.PAGE.read_text(), page.read()
     assert page.filled(text, files) == text, "run python -m benchmarks.reproduce.page"
-    assert page.heat_maps(files) == page.PICTURE.read_text(), "run python -m benchmarks.reproduce.page"
+    for name, drawn in page.pictures(files).items():
+        assert drawn == (page.PICTURES / name).read_text(), "run python -m benchmarks.reproduce.page"
 
 
 def test_a_heat_map_shows_every_wave_and_its_opposite():
@@ -34,6 +39,48 @@ def test_a_heat_map_shows_every_wave_and_its_opposite():
     assert len(cells) == len(set(cells)) == 9
     fast = drawing({"one": [[0, 16, 0.1], [8, 16, 0.2], [16, 8, 0.3], [0, 8, 0.4]]}, "radii")
     assert fast.count('width="30" height="30"') == 2 + 4 + 4 + 2
+
+
+def test_curves_are_drawn_from_the_top_left_to_the_bottom_right():
+    picture = curves.drawing({"NI": [(0.0, 1.0), (1.0, -1.0)], "ATC": [(0.0, 0.0)]}, "tau")
+    top_left, bottom_right = f"{curves.LEFT}.0,{curves.TOP}.0", f"570.0,{curves.HEIGHT - curves.BOTTOM}.0"
+    assert f'points="{top_left} {bottom_right}"' in picture
+    assert picture.count("<polyline") == 2
+
+
+@pytest.mark.parametrize(
+    ("taus", "zero"), [((0.5, 0.1, -0.1, 0.2), 0.3), ((0.5, 0.0, 0.1, 0.2), 0.2), ((0.5, 0.4, 0.3, 0.2), None)]
+)
+def test_where_a_curve_first_comes_down_to_zero(taus, zero):
+    assert first_zero(list(zip((0.0, 0.2, 0.4, 0.6), taus, strict=True))) == (
+        None if zero is None else pytest.approx(zero)
+    )
+
+
+def test_tau_on_the_sphere_is_the_mean_over_the_sets_of_a_distance():
+    """Two networks, two sets at one distance: on one invariance ranks them rightly, on the other it cannot."""
+    worse, better = ({"accuracy": accuracy, "NI": accuracy, "ATC": -accuracy} for accuracy in (0.5, 0.9))
+    rows: list[Any] = [{"sets": [[0.25, [one, worse]]]} for one in (worse, better)]
+    assert hypersphere_table.taus(rows) == [{"distance": 0.25, "NI": 0.5, "ATC": -0.5}]
+
+
+def test_what_a_pool_of_text_classifiers_tells_beside_scores():
+    """Width makes these networks better on other categories and worse on SST-2, and NI-EDA goes with width."""
+
+    def network(number, width):
+        found = {"books": 0.9, "dvd": 0.5 + width / 100, "sst2": 0.5 - width / 100}
+        domains = {test: {"accuracy": value, "measures": {"NI-EDA": width / 50}} for test, value in found.items()}
+        return Cell("text pool", number=number, train="books", width=width), {"domains": domains}
+
+    rows: list[Any] = [network(number, width) for number, width in enumerate((10, 20, 30))]
+    taus = standings(rows, rows)
+    assert {where: found["NI-EDA"]["mean"] for where, found in taus.items()} == {
+        "other categories": 1.0,
+        "sst2": -1.0,
+        "all networks": 0.0,
+    }
+    assert spreads(rows)["dvd"] == pytest.approx({"accuracy": 70, "spread": 10, "spread of NI-EDA": 20})
+    assert influences(rows, ["width"], ["NI-EDA", "NI-BT"]) == {"width": {"accuracy": 0.0, "NI-EDA": 1.0}}
 
 
 def test_long_runs_are_taken_over_with_their_cost():
@@ -82,6 +129,9 @@ def test_a_run_that_goes_on_keeps_its_figures_and_its_time(tmp_path):
 def test_a_part_of_a_table_can_be_named():
     assert [script.name for script in scripts_of("estimation/digits")] == ["estimation_table-digits"]
     assert len(scripts_of("certificates")) == 5
+    assert [script.name for script in scripts_of("estimation/text")] == ["text_table"]
+    with pytest.raises(SystemExit, match="no table"):
+        scripts_of("estimation/texts")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +166,27 @@ def data(tmp_path_factory):
             Image.fromarray(images[place, :, :, 0] % 12).save(
                 folder / "camvid-small" / f"{part}-labels" / f"{place}.png"
             )
+    _write_texts(folder)
     return folder
+
+
+def _write_texts(folder):
+    """Write reviews of 0 and 1 in the layouts of the text sets, and a WordNet of one meaning."""
+    said = {
+        kind: [f"a {word} thing, number {place}, for all" for place in range(20)]
+        for kind, word in (("negative", "dull"), ("positive", "great"))
+    }
+    for category in ("books", "dvd", "electronics", "kitchen", "video"):
+        (folder / "text" / "amazon" / category).mkdir(parents=True)
+        for kind, lines in said.items():
+            (folder / "text" / "amazon" / category / f"review_{kind}").write_text("\n".join(lines))
+    rows = [(line, label) for label, lines in enumerate(said.values()) for line in lines]
+    for part in ("text/sst2", "imdb", "wordnet"):
+        (folder / part).mkdir()
+    (folder / "text" / "sst2" / "test.tsv").write_text("".join(f"{line}\t{label}\n" for line, label in rows))
+    (folder / "imdb" / "reviews.json").write_text(json.dumps([{"t": line, "s": label} for line, label in rows]))
+    for part in ("noun", "verb", "adj", "adv"):
+        (folder / "wordnet" / f"data.{part}").write_text("00000001 00 a 02 great 0 grand 0 000 | large\n")
 
 
 @pytest.mark.slow

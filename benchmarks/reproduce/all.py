@@ -32,6 +32,11 @@ class Script:
         """A name for logs."""
         return self.module if self.part is None else f"{self.module}-{self.part}"
 
+    @property
+    def part_name(self) -> str:
+        """What the part is called: as the script calls it, or by the script."""
+        return self.part or self.module.removesuffix("_table")
+
 
 RECIPES = ("esda", "rsda", "rda", "erm")
 SMOOTHED = ("fouriermix+hcr", "fouriermix+jsd", "augmix+jsd", "gaussian+jsd", "gaussian")
@@ -51,7 +56,12 @@ TABLES: dict[str, tuple[Script, ...]] = {
         Script("streams_table", "margins", share=3),
         Script("streams_table", "cifar", share=3),
     ),
-    "estimation": (Script("estimation_table", "cifar", share=6), Script("estimation_table", "digits")),
+    "estimation": (
+        Script("estimation_table", "cifar", share=6),
+        Script("text_table"),
+        Script("hypersphere_table"),
+        Script("estimation_table", "digits"),
+    ),
 }
 """Table -> the scripts that make it, the longest first."""
 
@@ -97,9 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def scripts_of(name: str) -> list[Script]:
-    """Return the scripts of a table, or the one of a part of it."""
+    """Return the scripts of a table, or the one of a part of it: `estimation`, or `estimation/text`."""
     table, _, part = name.partition("/")
-    return [script for script in TABLES[table] if part in ("", script.part)]
+    found = [script for script in TABLES.get(table, ()) if part in ("", script.part_name)]
+    if not found:
+        known = ", ".join(f"{table}/{script.part_name}" for table, scripts in TABLES.items() for script in scripts)
+        raise SystemExit(f"There is no table {name!r}; there are: {', '.join(TABLES)}, and parts of them: {known}")
+    return found
 
 
 def start(script: Script, rest: Sequence[str], runs: Path, share: float, minutes: float | None) -> Job:

@@ -4,7 +4,7 @@
 
 CI10: a pool of CIFAR-10 networks of four architectures, trained on the images as they are, at low contrast or blurred,
 and tested on those, on six corruptions and on ImageNet's images of the same classes. Numbers: networks trained on
-MNIST, USPS or MNIST in random colours, tested on each other's. The text table, 2c, is `benchmarks/text_pool.py`.
+MNIST, USPS or MNIST in random colours, tested on each other's. Table 2c, of texts, is `text_table.py`.
 """
 
 from __future__ import annotations

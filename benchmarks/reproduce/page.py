@@ -3,7 +3,8 @@
     python -m benchmarks.reproduce.page            # writes the tables between their marks
     python -m benchmarks.reproduce.page --check    # fails where the page and the figures differ
 
-The page is written by hand but for its tables, which lie between `<!-- begin NAME -->` and `<!-- end NAME -->`.
+The page is written by hand but for its tables, which lie between `<!-- begin NAME -->` and `<!-- end NAME -->`, and
+two of its pictures.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import re
 import sys
 from pathlib import Path
 
-from benchmarks.reproduce import papers
-from benchmarks.reproduce.heat_maps import drawing
-from benchmarks.reproduce.tables import TABLES, Files, certified
+from benchmarks.reproduce import curves, heat_maps, papers
+from benchmarks.reproduce.tables import TABLES
+from benchmarks.reproduce.tables.certificates import certified
+from benchmarks.reproduce.tables.estimation import sphere_curves
+from benchmarks.reproduce.tables.files import Files
 from shiftproof.runs import write_atomically
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 PAGE = HERE.parents[1] / "docs" / "reproduction.md"
-PICTURE = PAGE.parent / "_static" / "certified-waves.svg"
+PICTURES = PAGE.parent / "_static"
 
 
 def main() -> int:
@@ -31,12 +34,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     files, text = read(), PAGE.read_text()
-    made, picture = filled(text, files), heat_maps(files)
+    made = {PAGE: filled(text, files), **{PICTURES / name: drawn for name, drawn in pictures(files).items()}}
     if options.check:
-        return int(made != text or (picture or "") != (PICTURE.read_text() if PICTURE.is_file() else ""))
-    write_atomically(PAGE, made)
-    if picture is not None:
-        write_atomically(PICTURE, picture)
+        return int(any(not path.is_file() or path.read_text() != content for path, content in made.items()))
+    for path, content in made.items():
+        write_atomically(path, content)
     return 0
 
 
@@ -56,12 +58,16 @@ def filled(text: str, files: Files) -> str:
     return re.sub(r"<!-- begin (?P<name>[\w-]+) -->.*?<!-- end (?P=name) -->", table, text, flags=re.DOTALL)
 
 
-def heat_maps(files: Files) -> str | None:
-    """Return the heat maps of paper 002 as a picture; None where none was measured."""
+def pictures(files: Files) -> dict[str, str]:
+    """Return the pictures that the figures give, by the names of their files."""
     found = {recipe: certified(files, recipe).get("spectrum") for recipe in papers.CERTIFICATES}
     maps = {recipe: spectrum["waves"] for recipe, spectrum in found.items() if spectrum}
-    title = "Average certified radius under a wave of L2 norm 4, by cycles across and down; no cycles in the middle"
-    return drawing(maps, title) if maps else None
+    waves = "Average certified radius under a wave of L2 norm 4, by cycles across and down; no cycles in the middle"
+    sphere, ranks = sphere_curves(files), "How well measures rank networks, Kendall's tau, by distance on the sphere"
+    return {
+        **({"certified-waves.svg": heat_maps.drawing(maps, waves)} if maps else {}),
+        **({"hypersphere.svg": curves.drawing(sphere, ranks)} if sphere else {}),
+    }
 
 
 if __name__ == "__main__":

@@ -94,3 +94,16 @@ NUMBERS = {
     "ATC-MC": (0.692, 6.19, 0.682, 0.844, None),
 }
 """Ng et al. 2023, table 2b, Numbers."""
+
+SENTIMENT = {
+    "NI-SSMBA": (0.662, 1.93, 0.677, 0.689, 0.629),
+    "NI-EDA": (0.641, 2.04, 0.664, 0.649, 0.611),
+    "NI-BT": (0.550, 2.99, 0.592, 0.501, 0.538),
+    "NI-RandRep": (0.409, 2.64, 0.544, 0.554, 0.439),
+    "ATC-NE": (0.760, 2.47, 0.514, 0.633, 0.467),
+    "ATC-MC": (0.761, 2.46, 0.517, 0.634, 0.467),
+}
+"""Ng et al. 2023, table 2c, CNN: R2, MAE, macro, micro and ID tau, of 2,418 networks on ten categories."""
+
+SPHERE_ZERO = 0.25
+"""Ng et al. 2023, section 5.1: the distance, in multiples of pi, around which Kendall's tau is nearly 0."""

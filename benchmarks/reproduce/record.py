@@ -2,8 +2,9 @@
 
 Data are in one folder: `cifar10/train.npz` and `cifar10/test.npz`, `mnist/train.npz` and `mnist/test.npz` (images and
 labels), `usps.npz`, `imagenet-as-cifar10.npz`, `cifar10-resnets/resnet20.safetensors` and `resnet56.safetensors`,
-`camvid-small/`, `imagenet-sample/` (a folder for each class), and `models.py`, whose functions `resnet50()` and
-`efficientnet_lite0()` return ImageNet networks of your own.
+`camvid-small/`, `imagenet-sample/` (a folder for each class), `models.py`, whose functions `resnet50()` and
+`efficientnet_lite0()` return ImageNet networks of your own, and for texts `text/amazon/`, `text/sst2/`,
+`imdb/reviews.json` (`benchmarks/text_domains.py` says how they are laid out) and WordNet's files in `wordnet/`.
 """
 
 from __future__ import annotations

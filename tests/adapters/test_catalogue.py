@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from typing import Any, cast
 
 import pytest
 import torch
@@ -85,7 +86,7 @@ def test_mistakes_are_answered_with_what_is_near(arguments: dict[str, object], a
 def test_no_option_takes_nonsense(name: str) -> None:
     for option in method(name).options(None, "paper", {}):
         with pytest.raises(ShiftproofError):
-            adapt(convolutional(), name, **{option: object()})
+            adapt(convolutional(), name, **cast("dict[str, Any]", {option: object()}))
 
 
 @pytest.mark.parametrize("option", sorted(RANGES))
@@ -96,7 +97,7 @@ def test_numbers_are_in_range(option: str) -> None:
         for wrong in (math.nan, "x", [object()], -math.inf):
             if not RANGES[option].holds(wrong):
                 with pytest.raises(ConfigurationError, match=re.escape(RANGES[option].words)):
-                    adapt(convolutional(), name, **{option: wrong})
+                    adapt(convolutional(), name, **cast("dict[str, Any]", {option: wrong}))
         for preset in (None, *PRESETS):
             method(name).options(preset, "release", {})
 

@@ -1,0 +1,35 @@
+"""The tables of docs/reproduction.md: a module for each paper, a function for each table, from figures to Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.reproduce.tables import certificates, costs, estimation, statistics, streams, worst_case
+from benchmarks.reproduce.tables.files import Files
+
+TABLES: dict[str, Callable[[Files], str]] = {
+    "adaptation": statistics.adaptation,
+    "regression": statistics.regression,
+    "linearity": statistics.linearity,
+    "grid": statistics.grid,
+    "streams": streams.streams,
+    "ccc": streams.ccc,
+    "imagenet": streams.imagenet,
+    "resets": streams.resets,
+    "margins": streams.margins,
+    "margins-cin-c": lambda files: streams.margins(files, "streams-margins-cin-c"),
+    "certificates": certificates.certificates,
+    "waves": certificates.waves,
+    "named": certificates.named,
+    "mnist": worst_case.mnist,
+    "cifar": worst_case.cifar,
+    "camvid": worst_case.camvid,
+    "faces": worst_case.faces,
+    "estimation-cifar": estimation.cifar,
+    "estimation-digits": estimation.digits,
+    "estimation-text": estimation.text,
+    "estimation-text-domains": estimation.text_by_domain,
+    "hypersphere": estimation.hypersphere,
+    "costs": costs.costs,
+}
+"""Mark -> the table between it and its end."""

@@ -1,0 +1,74 @@
+"""Schneider et al. 2020: errors with adapted statistics, how they follow distances, and the best prior."""
+
+from __future__ import annotations
+
+from benchmarks.reproduce import papers
+from benchmarks.reproduce.markdown import MISSING, beside, markdown, shown
+from benchmarks.reproduce.tables.files import Files, figures
+
+
+def adaptation(files: Files) -> str:
+    """Table 1 of paper 000."""
+    rows = []
+    for part, name in (
+        ("resnet20", "ResNet-20, CIFAR-10-C"),
+        ("resnet56", "ResNet-56, CIFAR-10-C"),
+        ("imagenet-efficientnet_lite0", "EfficientNet-Lite0, ImageNet-C"),
+        ("imagenet-resnet50", "ResNet-50, ImageNet-C"),
+    ):
+        found = figures(files, f"statistics-{part}").get("adaptation", {})
+        if found:
+            ways = [found.get(way, {}) for way in ("without", "partial", "full")]
+            errors = [shown(way.get("error"), 1, 100) for way in ways]
+            itself = {} if part.startswith("imagenet") else {"mce": 100.0}  # what the ratio is to
+            rows.append([name, *errors, *(shown(way.get("mce"), 1) for way in ({**ways[0], **itself}, *ways[1:]))])
+    rows.append(["paper: ResNet-50, ImageNet-C", *papers.ADAPTATION])
+    head = ["network", "error, %, without", "partial", "full", "mCE, without", "partial", "full"]
+    return markdown(head, rows)
+
+
+def regression(files: Files) -> str:
+    """Table 11 of paper 000."""
+    ours = figures(files, "statistics-resnet20").get("hold-out regression", {})
+    rows = [
+        [
+            category,
+            beside(100 * ours[category]["true"], true, 1),
+            beside(100 * ours[category]["predicted"], predicted, 1),
+            beside(100 * ours[category]["mean absolute difference"], off, 1),
+        ]
+        for category, (true, predicted, off) in papers.REGRESSION.items()
+        if category in ours
+    ]
+    return markdown(["category", "error, %, true", "predicted", "mean absolute difference"], rows)
+
+
+def linearity(files: Files) -> str:
+    """Error against distance, paper 000."""
+    rows = []
+    for part, name in (("resnet20", "ResNet-20"), ("resnet56", "ResNet-56")):
+        found = figures(files, f"statistics-{part}").get("distances")
+        if found:
+            rows.append([name, shown(found["r_squared"], 2), shown(found["slope"], 3)])
+    return markdown(["network", "R2 of a line through the 75 corruptions", "error per unit of distance"], rows)
+
+
+def grid(files: Files) -> str:
+    """Table 12 of paper 000."""
+    parts = [figures(files, f"statistics-{part}") for part in ("single", "grid")]
+    if not any(parts):
+        return MISSING
+    found = {
+        name: {n: row for part in parts for n, row in part.get(name, {}).items()} for name in ("errors", "best prior")
+    }
+    errors = dict(sorted(found["errors"].items(), key=lambda item: int(item[0])))
+    priors = [name for name in next(iter(errors.values())) if name != "source"]
+    rows = []
+    for n, row in errors.items():
+        best = found["best prior"][n]
+        bounds = [
+            best[name] if isinstance(best[name], str) else f"{best[name]:g}" for name in ("lower bound", "upper bound")
+        ]
+        rows.append([n, *(shown(row[prior], 1, 100) for prior in priors), str(best["measured"]), *bounds])
+    head = ["n", *(f"N = {prior}" for prior in priors), "best N", "lower bound's", "upper bound's"]
+    return markdown(head, rows)
