@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.estimate_pool import CONVERGED, cifar_domains, digit_domains, run_pool
+from benchmarks.estimate_pool import CONVERGED, run_pool
+from benchmarks.image_domains import cifar_domains, digit_domains
 from benchmarks.pool import as_json, records
 from benchmarks.reproduce.record import Figures, options_of
 from shiftproof.estimators.protocol import Record, evaluate
