@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 MISSING = "Not run."
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown, its first column to the left and the others to the right."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, words: Collection[str] = ()) -> str:
+    """Return a table in Markdown: its first column and those of `words` to the left, the others to the right."""
+    lines = [head, ["---" if name in (head[0], *words) else "---:" for name in head], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) if len(lines) > 2 else MISSING
 
 

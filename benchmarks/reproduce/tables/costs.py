@@ -12,4 +12,4 @@ def costs(files: Files) -> str:
     for name, found in files.items():
         cells = [f"`{name}`", found["device"], f"{found['seconds'] / 60:.1f}", str(found["seed"]), found["commit"]]
         rows.append([*cells, "; ".join(found["cut"])])
-    return markdown(["figures", "device", "minutes", "seed", "commit", "cut"], rows)
+    return markdown(["figures", "device", "minutes", "seed", "commit", "cut"], rows, words=("device", "cut"))
