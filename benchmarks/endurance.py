@@ -26,10 +26,10 @@ WINDOW = 2_000
 COLOURS = (
     *("#000000", "#0072b2", "#d55e00", "#e69f00", "#009e73"),
     *("#cc79a7", "#56b4e9", "#7f4f24", "#999999", "#a09000"),
-    *("#7b2cbf", "#c1121f", "#386641", "#f15bb5"),
+    *("#7b2cbf", "#c1121f", "#386641", "#f15bb5", "#0b525b", "#bc6c25"),
 )
-"""Okabe and Ito's, which colour-blind readers tell apart, and seven more; dashes tell them apart too."""
-DASHES = ("", "6 3", "2 3", "8 3 2 3", "", "4 4", "10 4", "", "6 3", "2 3", "8 3 2 3", "4 4", "", "10 4")
+"""Okabe and Ito's, which colour-blind readers tell apart, and nine more; dashes tell them apart too."""
+DASHES = ("", "6 3", "2 3", "8 3 2 3", "", "4 4", "10 4", "", "6 3", "2 3", "8 3 2 3", "4 4", "", "10 4", "2 2", "12 3")
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 900, 420, 60, 48, 30
 
 
