@@ -103,6 +103,16 @@ def test_gathered_statistics_are_used_without_the_batch() -> None:
     assert norm.pending is None
 
 
+def test_layers_that_never_had_statistics_use_those_gathered() -> None:
+    norm = AdaptiveBatchNorm(nn.BatchNorm2d(3, track_running_stats=False), GatheredStatistics())
+    images = torch.randn(6, 3, 4, 4)
+    torch.testing.assert_close(norm(images), nn.functional.batch_norm(images, None, None, training=True))
+    norm.target_mean.fill_(2.0)
+    norm.target_var.fill_(4.0)
+    norm.seen.fill_(9)
+    torch.testing.assert_close(norm(images), (images - 2) / math.sqrt(4 + norm.eps))
+
+
 def test_gradients_flow_through_mixed_statistics() -> None:
     norm, x = AdaptiveBatchNorm(layer(2), BatchStatistics(3)), inputs(3, channels=2).requires_grad_()
     assert torch.autograd.gradcheck(norm, x)

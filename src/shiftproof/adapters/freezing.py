@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_images
-from shiftproof.adapters.norms import AdaptiveBatchNorm, BatchStatistics, FixedStatistics, Fixing
+from shiftproof.adapters.norms import AdaptiveBatchNorm, BatchStatistics, Fixing, GatheredStatistics
 from shiftproof.errors import ModelError
 
 
@@ -45,5 +45,5 @@ def freeze(adapter: Adapter, images: Tensor) -> nn.Module:
     with torch.no_grad():
         model(images)
     for norm in norms:
-        norm.policy, norm.pending = FixedStatistics(), None
+        norm.policy, norm.pending = GatheredStatistics(), None
     return model

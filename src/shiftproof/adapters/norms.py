@@ -234,24 +234,9 @@ class GatheredStatistics:
 
     def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return those gathered; before there are any, the source's, or the batch's where it never had any."""
+        mean, var = SourceStatistics().statistics(norm, x)
         first = norm.seen == 0
-        if norm.source_mean is None or norm.source_var is None:
-            return batch_statistics(x)
-        mean = torch.where(first, norm.source_mean, norm.target_mean)
-        return mean, torch.where(first, norm.source_var, norm.target_var)
-
-
-@dataclass(frozen=True)
-class FixedStatistics:
-    """Normalise with the kept statistics, whatever the layer had before: the policy of a model that adapts no more."""
-
-    def normalise(self, norm: AdaptiveBatchNorm, x: Tensor) -> Tensor:
-        """Use the kept statistics."""
-        return norm.with_statistics(x, *self.statistics(norm, x))
-
-    def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what is kept."""
-        return norm.target_mean, norm.target_var
+        return torch.where(first, mean, norm.target_mean), torch.where(first, var, norm.target_var)
 
 
 @dataclass(frozen=True)
@@ -264,6 +249,7 @@ class Fixing:
         """Keep, and use what is kept."""
         for kept, used in zip((norm.target_mean, norm.target_var), self.statistics(norm, x), strict=True):
             kept.copy_(used)
+        norm.seen.fill_(len(x))
         return norm.with_statistics(x, norm.target_mean, norm.target_var)
 
     def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
