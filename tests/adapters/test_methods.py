@@ -112,6 +112,13 @@ def test_views_of_cotta_go_through_together_as_they_do_one_by_one(monkeypatch: p
             assert torch.allclose(one, other, rtol=0, atol=1e-9)
 
 
+def test_cotta_takes_what_is_no_image_with_views_of_ones_own() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 5)).eval()
+    adapter = adapt(model, "cotta", confidence=1.1, views=3, augment=lambda given, keys, seed: given + 0.01)
+    assert adapter(torch.rand(8, 6)).shape == (8, 5)
+    assert adapter.updates == 1
+
+
 def test_cotta_restores_a_random_share_keyed_by_step() -> None:
     batches = stream(2)
     one, other, whole = (

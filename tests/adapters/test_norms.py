@@ -16,6 +16,7 @@ from shiftproof.adapters.norms import (
     AdaptiveBatchNorm,
     BatchStatistics,
     GatheredStatistics,
+    PartStatistics,
     RunningStatistics,
     replace_batch_norms,
 )
@@ -155,9 +156,11 @@ def test_every_batch_norm_adapts(norm: nn.Module, shape: tuple[int, ...], policy
 def test_one_value_per_channel_is_no_crash() -> None:
     norm = nn.BatchNorm1d(3).double()  # without a spread, rounding is divided by the root of eps
     nn.init.constant_(norm.bias, 0.5)
-    for policy in (BatchStatistics(), BatchStatistics(0, "unbiased")):
+    for policy in (BatchStatistics(), BatchStatistics(0, "unbiased"), PartStatistics(1)):
         answer = AdaptiveBatchNorm(norm, policy)(torch.rand(1, 3, dtype=torch.float64))
         torch.testing.assert_close(answer, torch.full((1, 3), 0.5, dtype=torch.float64))
+    parts = AdaptiveBatchNorm(norm, PartStatistics(2))(torch.rand(2, 3, dtype=torch.float64))
+    torch.testing.assert_close(parts, torch.full((2, 3), 0.5, dtype=torch.float64))
 
 
 def test_a_shared_layer_stays_shared() -> None:

@@ -45,13 +45,13 @@ def view(augment: Augment, images: Tensor, adapter: Adapter, number: int = 0) ->
 
 
 def several(augment: Augment, images: Tensor, adapter: Adapter, numbers: range) -> Tensor:
-    """Return the views of these numbers, one after another, [len(numbers) * N, C, H, W]."""
+    """Return the views of these numbers, one after another, [len(numbers) * N, ...]."""
     if not bool(images.isfinite().all()):
         raise NotFiniteError
     places = torch.arange(len(images))
     keys = torch.cat([places + (adapter.steps * _MANY + number) * _MANY for number in numbers])
     given = images.float() if isinstance(augment, shifts.Shift) else images
-    return augment(given.repeat(len(numbers), 1, 1, 1), keys, seed=adapter.options.seed).to(images.dtype)
+    return augment(torch.cat([given] * len(numbers)), keys, seed=adapter.options.seed).to(images.dtype)
 
 
 def jitter(images: Tensor, keys: Tensor, *, seed: int = 0) -> Tensor:

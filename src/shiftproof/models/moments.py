@@ -38,6 +38,10 @@ def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     On a CPU, layers that learn do so exactly, since what they learn from errors adds up. Layers that only predict are
     PyTorch's own, which writes nothing between and is a tenth faster over a small network.
     """
+    if x.numel() == x.shape[1]:  # one value per channel, its own mean, which PyTorch refuses
+        shape = (1, -1) + (1,) * (x.ndim - 2)
+        centred = x - x if weight is None else (x - x) * weight.view(shape)
+        return centred if bias is None else centred + bias.view(shape)
     learns = any(given is not None and given.requires_grad for given in (x, weight, bias))
     if learns and x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64):
         made: Tensor = _BatchNorm.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
