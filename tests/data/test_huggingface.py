@@ -13,6 +13,7 @@ import torch
 from PIL import Image as Pillow
 
 from shiftproof.data import load_data
+from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 8, 6, 3), dtype=np.uint8)
@@ -77,7 +78,7 @@ def test_images_and_labels() -> None:
     assert data.labels is not None
     assert data.labels.tolist() == LABELS
     assert data.classes == ("ant", "bee", "cat")
-    assert data.keys.tolist() == [0, 1, 2, 3, 4]
+    assert data.keys.tolist() == content_keys(EXPECTED).tolist()
     assert data.shape == (3, 8, 6)
 
 

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from shiftproof.data import Batch, ImageSet, load_data
+from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (23, 8, 9, 3), dtype=np.uint8)
 LABELS = np.arange(23) % 4
+KEYS = content_keys(torch.from_numpy(IMAGES).permute(0, 3, 1, 2)).tolist()
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ class TestBatches:
         assert torch.equal(images, expected)
         assert labels is not None
         assert labels.tolist() == LABELS.tolist()
-        assert keys.tolist() == list(range(23))
+        assert keys.tolist() == KEYS
         assert {batch.shift for batch in batches} == {"clean"}
 
     def test_do_not_share_memory_with_the_set(self, data: ImageSet) -> None:
@@ -73,11 +75,11 @@ class TestSubset:
         assert torch.equal(images, whole[[20, 3, 4]])
         assert labels is not None
         assert labels.tolist() == [0, 3, 0]
-        assert keys.tolist() == [20, 3, 4]
+        assert keys.tolist() == [KEYS[20], KEYS[3], KEYS[4]]
         assert len(part) == 3
 
     def test_of_a_subset(self, data: ImageSet) -> None:
-        assert data.subset(range(10, 20)).subset([0, 9]).keys.tolist() == [10, 19]
+        assert data.subset(range(10, 20)).subset([0, 9]).keys.tolist() == [KEYS[10], KEYS[19]]
 
     def test_has_its_own_fingerprint(self, data: ImageSet) -> None:
         whole = data.fingerprint
@@ -87,23 +89,36 @@ class TestSubset:
 
 
 class TestTake:
-    def test_balances_classes(self, data: ImageSet) -> None:
-        for n in (1, 4, 6, 8, 17):
-            labels = data.take(n).labels
-            assert labels is not None
-            counts = labels.bincount(minlength=4)
-            assert counts.sum() == n
-            assert counts.max() - counts.min() <= 1
+    @given(st.lists(st.integers(0, 4), min_size=23, max_size=23), st.integers(1, 23))
+    @settings(max_examples=60, deadline=None)
+    def test_has_the_classes_in_their_shares(self, labels: list[int], n: int) -> None:
+        taken = load_data((IMAGES, labels)).take(n).labels
+        assert taken is not None
+        counts, whole = taken.bincount(minlength=5), torch.tensor(labels).bincount(minlength=5)
+        assert counts.sum() == n
+        assert (counts - whole * n / 23).abs().max() <= 1
 
-    def test_takes_all_of_a_class_that_has_few(self) -> None:
-        data = load_data((IMAGES, (np.arange(23) < 2).astype(int)))
-        labels = data.take(10).labels
+    def test_keeps_the_mix_of_a_set_with_77_percent_of_one_class(self) -> None:
+        images = np.random.default_rng(1).integers(0, 256, (300, 4, 4, 3), dtype=np.uint8)
+        labels = load_data((images, [0] * 231 + [1] * 50 + [2] * 19)).take(100).labels
         assert labels is not None
-        assert labels.bincount().tolist() == [8, 2]
+        assert labels.bincount().tolist() == [77, 17, 6]
 
-    def test_keeps_the_order(self, data: ImageSet) -> None:
-        keys = data.take(9).keys
-        assert torch.equal(keys, keys.sort().values)
+    def test_is_in_a_uniform_order(self) -> None:
+        """Every image comes first as often as any other, and neighbours are of one class as often as chance has it."""
+        data = load_data((np.arange(8, dtype=np.uint8)[:, None, None, None].repeat(3, 3), [0] * 4 + [1] * 4))
+        drawn = torch.stack([data.draw(seed=seed) for seed in range(2000)])
+        for place in (0, 3, 7):
+            counts = drawn[:, place].bincount(minlength=8)
+            assert (counts - 250).abs().max() < 5 * 14.8  # five standard deviations of Binomial(2000, 1/8)
+        alike = (drawn[:, 0] < 4) == (drawn[:, 1] < 4)
+        assert abs(float(alike.float().mean()) - 3 / 7) < 5 * 0.0111
+
+    def test_any_first_part_is_a_sample(self) -> None:
+        images = np.random.default_rng(1).integers(0, 256, (1000, 2, 2, 3), dtype=np.uint8)
+        labels = load_data((images, np.arange(1000) // 100)).take().labels
+        assert labels is not None
+        assert labels[:64].bincount(minlength=10).min() > 0  # the files are in the order of their classes
 
     def test_grows(self, data: ImageSet) -> None:
         chosen = [set(data.take(n).keys.tolist()) for n in range(1, 23)]
@@ -117,17 +132,19 @@ class TestTake:
     @given(st.permutations(range(23)), st.integers(1, 22))
     def test_does_not_depend_on_the_order_of_images(self, order: list[int], n: int) -> None:
         data = load_data((IMAGES, LABELS))
-        assert set(data.subset(order).take(n).keys.tolist()) == set(data.take(n).keys.tolist())
+        moved = load_data((IMAGES[order], LABELS[order]))
+        assert moved.take(n).keys.tolist() == data.subset(order).take(n).keys.tolist() == data.take(n).keys.tolist()
+        assert moved.take().fingerprint == data.take().fingerprint
 
     def test_every_image_has_the_same_chance(self) -> None:
         data = load_data(np.zeros((10, 1, 1, 3), np.uint8))
-        taken = torch.cat([data.take(3, seed=seed).keys for seed in range(1000)]).bincount(minlength=10)
+        taken = torch.cat([data.draw(3, seed=seed) for seed in range(1000)]).bincount(minlength=10)
         assert taken.min() > 300 - 5 * 14.5  # five standard deviations of Binomial(1000, 0.3)
         assert taken.max() < 300 + 5 * 14.5
 
     def test_more_than_there_are_is_all(self, data: ImageSet) -> None:
-        assert data.take(23) is data
-        assert len(data.take(1000)) == 23
+        assert data.take(23).fingerprint == data.take().fingerprint == data.take(1000).fingerprint
+        assert set(data.take().keys.tolist()) == set(KEYS)
         with pytest.raises(ConfigurationError):
             data.take(0)
 
@@ -139,7 +156,7 @@ class TestInMemory:
         assert torch.equal(joined(held.batches(2))[0], joined(part.batches(2))[0])
         assert held.fingerprint == part.fingerprint
         assert held.subset([2, 0]).fingerprint == part.subset([2, 0]).fingerprint
-        assert held.keys.tolist() == [5, 1, 22]
+        assert held.keys.tolist() == part.keys.tolist() == [KEYS[5], KEYS[1], KEYS[22]]
 
     def test_takes_as_much_as_it_says(self, data: ImageSet) -> None:
         assert data.nbytes == 23 * 8 * 9 * 3

@@ -55,11 +55,12 @@ def choose_prior(
     device = next((tensor.device for tensor in model.parameters()), "cpu")
     adapters = {prior: adapt(model, "bn", prior=prior) for prior in priors}
     hits, images = dict.fromkeys(priors, 0), 0
+    mixed = data.take(seed=seed)  # a folder is in the order of its classes, and a batch of one class misleads
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
         for name in shifts_used or shifts.names("holdout"):
             shift = shifts.corruption(name, severity)
-            for part in data.batches(batch, device=device):
+            for part in mixed.batches(batch, device=device):
                 shifted = shift(part.images, part.keys, seed=seed)
                 images += len(shifted)
                 for prior, adapter in adapters.items():

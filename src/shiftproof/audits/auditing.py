@@ -129,7 +129,7 @@ def audit(
     subject = bench.subject(whole, loaded)
     check_subject(subject)
     scope = Scope(settings, len(subject.data), subject.data.side, inputs)
-    identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
+    identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.take().fingerprint}
     fingerprints = {**identity, "sample": subject.data.fingerprint}
     about = {
         "model": _name(model, subject.model),

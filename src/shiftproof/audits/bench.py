@@ -56,7 +56,7 @@ class Bench:
 
     def subject(self, data: ImageSet, model: Model | None = None) -> Subject:
         """Return what is audited: the model, loaded unless it is given, and the chosen images of the data."""
-        chosen = data if self.images is None else data.take(self.images, seed=self.seed)
+        chosen = data.take(self.images, seed=self.seed)
         if chosen.nbytes <= IN_MEMORY:
             chosen = chosen.in_memory()
         return Subject(model if model is not None else self.load(), chosen, self.device, self.batch_size)

@@ -109,7 +109,7 @@ def compare_methods(
         for shift in parsed
         for name in names
     )
-    prints = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
+    prints = {"version": __version__, "model": fingerprint(subject.model), "data": whole.take().fingerprint}
     plan = Plan(cells, {**prints, "sample": subject.data.fingerprint})
     with Store(Path(out), prints) as store:
         results = drive(plan, store, bench, watch=watch)

@@ -32,8 +32,7 @@ class Material:
     def loaded(self) -> tuple[Model, ImageSet]:
         """The model and the chosen images."""
         data = load_images(self.data, **self.data_options)
-        chosen = data if self.take is None else data.take(self.take, seed=self.seed)
-        return load_model(self.model, **self.model_options), chosen
+        return load_model(self.model, **self.model_options), data.take(self.take, seed=self.seed)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own."""

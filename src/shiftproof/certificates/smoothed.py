@@ -17,9 +17,9 @@ from shiftproof.certificates.checks import check_fixed, check_function, check_si
 from shiftproof.certificates.radius import is_majority
 from shiftproof.certificates.rules import Rule, check_sigma, make_rule
 from shiftproof.certificates.sampling import Sampler
+from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import device_of
-from shiftproof.shifts.corrupting import content_keys
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 PRECISIONS = ("float32", "bfloat16", "float16")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from torch import Tensor
 
+from shiftproof.data.contents import digests
 from shiftproof.data.decoding import Color, Decoder, Size
 from shiftproof.data.imageset import ImageSet
 from shiftproof.data.labels import check_labels, name_classes
@@ -31,12 +31,16 @@ class ArraySource(Source):
         self._images = images
         self._channels_last = channels_last
         self._decoder = decoder
+        self.decoding = f"{images.dtype} {decoder}"
         self._spread = decoder.channels == 3 and images.shape[3 if channels_last else 1] == 1
         self.value_bytes = 1 if images.dtype == np.uint8 else 4
         height, width = images.shape[1:3] if channels_last else images.shape[2:4]
         width, height = decoder.output_size((width, height))
         self._resizes = (height, width) != (images.shape[1:3] if channels_last else images.shape[2:4])
         self.shape = (decoder.channels, height, width)
+
+    def __len__(self) -> int:
+        return len(self._images)
 
     def read(self, rows: Sequence[int]) -> Pixels:
         """Return rows as they are stored, brought to size and colour."""
@@ -50,13 +54,11 @@ class ArraySource(Source):
             images = images.expand(-1, 3, -1, -1)
         return Pixels(images.contiguous(), list(range(len(rows))), [])
 
-    def make_digest(self) -> bytes:
-        """Digest every byte, the shape and type, and how images are decoded."""
-        about = f"{self._images.dtype} {self._images.shape} {self._channels_last} {self._decoder}"
-        blake = hashlib.blake2b(about.encode())
-        for part in _parts(self._images):
-            blake.update(np.ascontiguousarray(part).data)
-        return blake.digest()
+    def make_contents(self) -> Tensor:
+        """Digest every byte of every image, channels first."""
+        shape = repr((*self._images.shape[1:], self._channels_last)).encode()
+        rows = (image.transpose(2, 0, 1) if self._channels_last else image for image in self._images)
+        return digests(shape + row.tobytes() for row in rows)
 
     def _fit(self, image: Tensor) -> Tensor:
         """Resize channel by channel, so that floats keep their precision."""
@@ -74,7 +76,7 @@ def from_arrays(
     color: Color | None = None,
     notes: Sequence[str] = (),
 ) -> ImageSet:
-    """Return a set of the images of an array; their keys are their places in it.
+    """Return a set of the images of an array.
 
     Arrays are read as [N, H, W, C] or [N, H, W], tensors as [N, C, H, W]; where only the other order leaves 1 or 3
     channels, that is meant. One channel stays one, unless `color="rgb"`.
@@ -88,7 +90,6 @@ def from_arrays(
     return ImageSet(
         ArraySource(array, channels_last=channels_last, decoder=decoder),
         name=name,
-        keys=torch.arange(len(array)),
         labels=numbers,
         classes=name_classes(numbers, classes),
         notes=notes,

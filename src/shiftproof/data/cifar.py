@@ -75,7 +75,7 @@ def load_cifar(
     classes: str | Path | Sequence[str] = "auto",
     **options: Any,
 ) -> ImageSet:
-    """Return the images of a split, `test` where none is named; keys are their places in it."""
+    """Return the images of a split, `test` where none is named."""
     split = split or "test"
     if split not in layout.files:
         raise DataError(f"{layout.name} has no split {split!r}.", expected=f"split= {' or '.join(layout.files)}")

@@ -23,7 +23,7 @@ _TILE = 32
 
 
 def load_demo(name: str, *, classes: str | Path | Sequence[str] = "auto", **options: Any) -> ImageSet:
-    """Return a part of the demo; the keys of its images are their places."""
+    """Return a part of the demo."""
     part, folder = DEMOS[name], files("shiftproof.data") / "demo"
     try:
         facts = json.loads((folder / "labels.json").read_text("utf-8"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -13,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from shiftproof.data.contents import digests
 from shiftproof.data.decoding import Color, Decoder, Size, header
 from shiftproof.data.imageset import ImageSet, OnBadFile, unreadable
 from shiftproof.data.labels import Naming, number_classes, read_table
 from shiftproof.data.source import BadFile, DecodedSource, describe, sizes_differ
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.keyed import key_of
 from shiftproof.runs.files import is_file
 
 IMAGE_SUFFIXES = frozenset(
@@ -29,7 +29,6 @@ IMAGE_SUFFIXES = frozenset(
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 
 _THREADS = 8  # for reading headers, which is mostly waiting
-_EDGE = 4096  # bytes at each end of a file that its digest covers
 _MOST_LINKS = 10_000  # folders that are links; links to folders of links would multiply without end
 
 
@@ -40,8 +39,12 @@ class FolderSource(DecodedSource):
         self._root = root
         self._files = files
         self._decoder = decoder
+        self.decoding = repr(decoder)
         width, height = decoder.output_size(size)
         self.shape = (decoder.channels, height, width)
+
+    def __len__(self) -> int:
+        return len(self._files)
 
     def name(self, row: int) -> str:
         """Name a file by its path in the folder."""
@@ -51,21 +54,10 @@ class FolderSource(DecodedSource):
         """Return one image, [H, W, C]."""
         return self._decoder(str(self._root / self._files[row]))
 
-    def make_digest(self) -> bytes:
-        """Digest every file's name, size and both ends, and how images are decoded."""
-        blake = hashlib.blake2b(repr(self._decoder).encode())
+    def make_contents(self) -> Tensor:
+        """Digest the whole of every file: its name does not count."""
         with ThreadPoolExecutor(_THREADS) as pool:
-            for edges in pool.map(self._edges, self._files):
-                blake.update(edges)
-        return blake.digest()
-
-    def _edges(self, file: str) -> bytes:
-        with (self._root / file).open("rb") as opened:
-            size = os.fstat(opened.fileno()).st_size
-            head = opened.read(_EDGE)
-            opened.seek(max(_EDGE, size - _EDGE))
-            content = head + opened.read(_EDGE)
-        return hashlib.blake2b(b"%s\0%d\0%s" % (os.fsencode(file), size, content)).digest()
+            return torch.cat(list(pool.map(lambda file: digests([(self._root / file).read_bytes()]), self._files)))
 
 
 class _Listing(NamedTuple):
@@ -86,7 +78,7 @@ def load_folder(
     color: Color | None = None,
     on_bad_file: OnBadFile = "fail",
 ) -> ImageSet:
-    """Return the set of a folder; the key of an image is a digest of its path in the folder.
+    """Return the set of a folder.
 
     With `labels`, or a `labels.csv` inside, the table decides which files belong to the set. Otherwise every
     sub-folder is a class; a folder that holds only images is a set without labels. All headers are read here, pixels
@@ -110,7 +102,6 @@ def load_folder(
     return ImageSet(
         FolderSource(root, files, decoder, _one_size(files, [headers[index] for index in good], decoder)),
         name=root.resolve().name,
-        keys=torch.tensor([key_of(_printable(file)) for file in files]),
         labels=None if names is None else torch.tensor([naming.numbers[name] for name in names]),
         classes=naming.classes,
         notes=[*naming.notes, *listing.notes],
@@ -260,8 +251,3 @@ def _one_size(files: Sequence[str], sizes: Sequence[tuple[int, int] | None], dec
             if size is not None and size != first:
                 raise sizes_differ((files[0], first), (file, size))
     return first
-
-
-def _printable(file: str) -> str:
-    """Return a path as text: bytes of a name that are not UTF-8 are written out."""
-    return os.fsencode(file).decode("utf-8", "backslashreplace")

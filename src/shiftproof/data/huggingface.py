@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from shiftproof.data.contents import digests
 from shiftproof.data.decoding import Color, Decoder, Size
 from shiftproof.data.imageset import ImageSet, OnBadFile, unreadable
 from shiftproof.data.labels import check_labels, name_classes
 from shiftproof.data.source import DecodedSource, describe
 from shiftproof.errors import DataError
-
-_EDGE = 4096  # bytes at each end of an image that its digest covers
 
 
 def is_huggingface(source: object) -> bool:
@@ -68,7 +66,7 @@ def from_huggingface(
 ) -> ImageSet:
     """Return a `datasets.Dataset` with an `Image` column as a set; its labels are in a `ClassLabel` column or `label`.
 
-    Of a mapping of splits, `split` chooses one. The keys of the images are their rows.
+    Of a mapping of splits, `split` chooses one.
     """
     if isinstance(dataset, Mapping):
         dataset, name = _choose(dataset, split), f"{name} {split or next(iter(dataset))}"
@@ -86,7 +84,6 @@ def from_huggingface(
     return ImageSet(
         source,
         name=name,
-        keys=torch.arange(len(dataset)),
         labels=labels,
         classes=name_classes(labels, names if names and classes in ("auto", "sorted") else classes),
         on_bad_file=on_bad_file,
@@ -100,6 +97,7 @@ class DatasetSource(DecodedSource):
         self._rows = dataset.select_columns([column]).cast_column(column, type(dataset.features[column])(decode=False))
         self._column = column
         self._decoder = decoder
+        self.decoding = repr(decoder)
         try:
             height, width, channels = self.decode(0).shape
         except IndexError:
@@ -107,6 +105,9 @@ class DatasetSource(DecodedSource):
         except Exception as error:  # the decoders of damaged files fail in any way there is
             raise unreadable(self.name(0), describe(error)) from error
         self.shape = (channels, height, width)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def name(self, row: int) -> str:
         """Name an image by its row."""
@@ -117,14 +118,14 @@ class DatasetSource(DecodedSource):
         with self._encoded(row) as file:
             return self._decoder(file)
 
-    def make_digest(self) -> bytes:
-        """Digest both ends of every encoded image, and how images are decoded."""
-        blake = hashlib.blake2b(repr(self._decoder).encode())
-        for row in range(len(self._rows)):
+    def make_contents(self) -> Tensor:
+        """Digest every encoded image."""
+
+        def content(row: int) -> bytes:
             with self._encoded(row) as file:
-                content = file.read()
-            blake.update(b"%d\0%s%s" % (len(content), content[:_EDGE], content[-_EDGE:]))
-        return blake.digest()
+                return file.read()
+
+        return digests(map(content, range(len(self._rows))))
 
     def _encoded(self, row: int) -> IO[bytes]:
         entry = self._rows[row][self._column]

@@ -45,35 +45,46 @@ class Source(ABC):
     """Bytes of one value: 1 for uint8, 4 for float32."""
 
     @abstractmethod
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+
+    @abstractmethod
     def read(self, rows: Sequence[int]) -> Pixels:
         """Return the images of some rows; rows that cannot be decoded are left out and named."""
 
+    decoding: str = ""
+    """How stored bytes become pixels, where that is a choice: a set's fingerprint changes with it."""
+
     @cached_property
-    def digest(self) -> bytes:
-        """What changes with the content and with how it is decoded."""
-        return self.make_digest()
+    def contents(self) -> Tensor:
+        """A digest of the stored bytes of every row, [N] int64."""
+        return self.make_contents()
 
     @abstractmethod
-    def make_digest(self) -> bytes:
-        """Return the digest; it is asked for once."""
+    def make_contents(self) -> Tensor:
+        """Return the digests; they are asked for once."""
 
 
 class HeldSource(Source):
     """Pixels in memory, [N, C, H, W] uint8 or float32 in [0, 1], that some other source decoded."""
 
-    def __init__(self, images: Tensor, digest: bytes) -> None:
+    def __init__(self, images: Tensor, contents: Tensor, decoding: str) -> None:
         self.shape = (images.shape[1], images.shape[2], images.shape[3])
         self.value_bytes = images.element_size()
+        self.decoding = decoding
         self._images = images
-        self._digest = digest
+        self._contents = contents
+
+    def __len__(self) -> int:
+        return len(self._images)
 
     def read(self, rows: Sequence[int]) -> Pixels:
         """Return copies of rows."""
         return Pixels(self._images[torch.tensor(rows)], list(range(len(rows))), [])
 
-    def make_digest(self) -> bytes:
-        """Return the digest of where the pixels come from."""
-        return self._digest
+    def make_contents(self) -> Tensor:
+        """Return the digests of where the pixels come from."""
+        return self._contents
 
 
 class DecodedSource(Source):

@@ -17,7 +17,6 @@ from shiftproof.data.source import BadFile
 from shiftproof.data.text_tables import Rows, decode, read_rows
 from shiftproof.data.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
-from shiftproof.keyed import key_of
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs.files import expand, is_file
 
@@ -58,9 +57,8 @@ def load_table(
     text_names, label_name = _columns(path, table, *named)
     texts: list[Text] = []
     labels: list[str] = []
-    places: list[int] = []
     bad: list[BadFile] = []
-    for number, (place, row) in enumerate(table.rows):
+    for place, row in table.rows:
         cells = tuple(_cell(row.get(name)) for name in text_names)
         label = "" if label_name is None else _cell(row.get(label_name))
         problem = "no text" if not all(part.strip() for part in cells) else ""
@@ -71,13 +69,11 @@ def load_table(
             continue
         texts.append(cells[0] if len(cells) == 1 else (cells[0], cells[1]))
         labels.append(label.strip())
-        places.append(number)
     _check_rows(path, len(texts), bad, on_bad_file)
     naming = None if label_name is None else number_classes(labels, classes)
     return TextSet(
         TextSource(texts),
         name=path.name,
-        keys=torch.tensor(places, dtype=torch.int64),
         labels=None if naming is None else torch.tensor([naming.numbers[label] for label in labels]),
         classes=() if naming is None else naming.classes,
         notes=() if naming is None else naming.notes,
@@ -138,7 +134,6 @@ def load_text_folder(
     return TextSet(
         TextSource(texts),
         name=path.name,
-        keys=torch.tensor([key_of(name) for name in kept], dtype=torch.int64),
         labels=torch.tensor([naming.numbers[label] for label in labels]),
         classes=naming.classes,
         notes=naming.notes,
@@ -161,8 +156,7 @@ def from_texts(
     if len({isinstance(text, str) for text in texts}) > 1:
         raise DataError("There are single texts among pairs.", expected="texts, or pairs of them, throughout")
     numbers, names = _numbered(labels, len(texts), classes)
-    keys = torch.arange(len(texts), dtype=torch.int64)
-    return TextSet(TextSource(texts), name=name, keys=keys, labels=numbers, classes=names)
+    return TextSet(TextSource(texts), name=name, labels=numbers, classes=names)
 
 
 def _numbered(

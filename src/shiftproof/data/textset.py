@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from shiftproof.data.batch import Batch
+from shiftproof.data.contents import text_keys
 from shiftproof.data.imageset import ImageSet
 from shiftproof.data.source import Pixels, Source
 from shiftproof.errors import DataError
-from shiftproof.models.texts import Text, parts
+from shiftproof.models.texts import Text
 
 
 class TextSource(Source):
@@ -20,6 +21,9 @@ class TextSource(Source):
 
     def __init__(self, texts: Sequence[Text]) -> None:
         self.texts = list(texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
 
     @property
     def shape(self) -> tuple[int, int, int]:  # type: ignore[override]
@@ -30,15 +34,9 @@ class TextSource(Source):
         """Refuse to give pixels; `TextSet.batches` gives texts."""
         raise not_images()
 
-    def make_digest(self) -> bytes:
-        """Return a digest of every text, in order."""
-        blake = hashlib.blake2b(digest_size=16)
-        for text in self.texts:
-            for part in parts(text):
-                encoded = part.encode("utf-8", "surrogatepass")
-                blake.update(len(encoded).to_bytes(8, "little") + encoded)
-            blake.update(b"\0")
-        return blake.digest()
+    def make_contents(self) -> Tensor:
+        """Return a digest of every text."""
+        return text_keys(self.texts)
 
 
 class TextSet(ImageSet):
@@ -78,12 +76,18 @@ class TextSet(ImageSet):
         """Return the set itself."""
         return self
 
+    @property
+    def keys(self) -> Tensor:
+        """Whole numbers that name the texts for `keyed` randomness, [N]: digests of their content."""
+        return self.draw_keys
+
     def _batches(self, size: int, workers: int, device: torch.device) -> Iterator[Batch]:
         texts: Any = self.texts
+        keys = self.keys
         for start in range(0, len(self), size):
             some = slice(start, start + size)
             labels = None if self.labels is None else self.labels[some].to(device)
-            yield Batch(texts[some], labels, self.keys[some].to(device))
+            yield Batch(texts[some], labels, keys[some].to(device))
 
 
 def is_texts(value: object) -> bool:

@@ -235,7 +235,7 @@ def estimate(
         batch_size=batch_size,
         watch=watch,
     )
-    chosen = target if images is None else target.take(images, seed=seed)
+    chosen = target.take(images, seed=seed)
     return estimator(chosen, method=method, other=None if other is None else load_model(other, device=device))
 
 

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftproof.data import Batch, ImageSet
+from shiftproof.data.contents import content_keys, text_keys
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators.neighborhoods import Inputs, Neighborhood
 from shiftproof.keyed import Keyed
 from shiftproof.measures import mean_distance
 from shiftproof.measures.estimation import Array, decision_shares, negative_entropy
 from shiftproof.models import StatisticsTap, logits, source_statistics
-from shiftproof.shifts.corrupting import content_keys
-from shiftproof.shifts.text.base import text_keys
 
 BATCH_SIZE = 128
 VIEW_VALUES = 2**25

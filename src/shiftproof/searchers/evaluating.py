@@ -12,7 +12,6 @@ from torch import Tensor
 
 from shiftproof.data import ImageSet
 from shiftproof.errors import DataError, RunError
-from shiftproof.keyed import Keyed
 from shiftproof.models import BatchFitter
 from shiftproof.runs import Cell, Crew, Inline, Plan, Result, Row, Store, Watch, drive
 from shiftproof.searchers.applying import MEMORY, Applier
@@ -49,11 +48,6 @@ def hold(data: ImageSet, device: str = "cpu") -> Pixels:
     parts = [(to_bytes(batch.images), batch.keys) for batch in data.batches(256)]
     images, keys = (torch.cat(some) for some in zip(*parts, strict=True))
     return Pixels(images.to(device), keys)
-
-
-def mixed(data: ImageSet, seed: int) -> Tensor:
-    """Return an order of the images, [N], in which any first part is a random sample: what races begin with."""
-    return torch.from_numpy(np.argsort(Keyed(seed, data.keys).fork("search/order").uniform().numpy(), kind="stable"))
 
 
 class Evaluator:

@@ -19,7 +19,7 @@ from shiftproof.runs import Executor, Store, Watch, choose_executor
 from shiftproof.searchers.applying import MEMORY
 from shiftproof.searchers.catalogue import searcher as find_searcher
 from shiftproof.searchers.constraint import Constraint
-from shiftproof.searchers.evaluating import Evaluation, Evaluator, hold, mixed
+from shiftproof.searchers.evaluating import Evaluation, Evaluator, hold
 from shiftproof.searchers.fitness import Fitness, Subject, make_fitness
 from shiftproof.searchers.outcome import Search
 from shiftproof.searchers.service import Service
@@ -128,12 +128,9 @@ def _data(
     truth = None if targets is None else torch.as_tensor(np.array(targets))
     if truth is not None and len(truth) != len(whole):
         raise DataError("Every image needs a target.", expected=f"{len(whole)} targets", came=f"{len(truth)}")
-    keys = {key: place for place, key in enumerate(whole.keys.tolist())}
-    taken = (whole if images is None else whole.take(images, seed=seed)).in_memory()
-    taken = taken.subset(mixed(taken, seed))
-    if truth is None:
-        return taken, taken.labels
-    return taken, truth[[keys[key] for key in taken.keys.tolist()]]
+    rows = whole.draw(images, seed=seed)
+    taken = whole.subset(rows).in_memory()
+    return taken, taken.labels if truth is None else truth[rows]
 
 
 def _subject(model: Any, device: str, weights: str | Path | None) -> Subject:

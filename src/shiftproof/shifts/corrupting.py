@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from shiftproof.data.contents import content_keys, text_keys
 from shiftproof.errors import DataError
 from shiftproof.shifts.base import SMALLEST_SIDE, Shift
 from shiftproof.shifts.catalogue import parse
-from shiftproof.shifts.text.base import TextShift, check_texts, text_keys
+from shiftproof.shifts.text.base import TextShift, check_texts
 
 Images = TypeVar("Images", bound="Image.Image | NDArray[Any] | Tensor | str | list[Any] | tuple[str, str]")
 Restore = Callable[[Tensor], Any]
@@ -100,15 +100,6 @@ def _corrupt_texts(x: Any, shift: TextShift, seed: int, keys: Any) -> Any:
     named = text_keys(texts) if keys is None else [keys] if isinstance(keys, int) else keys
     made = shift(texts, named, seed=seed)
     return made if isinstance(x, list) else made[0]
-
-
-def content_keys(images: Tensor) -> Tensor:
-    """Return a key for each image, [N] int64: 63 bits of BLAKE2 of its shape and its values at the nearest levels."""
-    stored = images if images.dtype == torch.uint8 else images.mul(255.0).round_().to(torch.uint8)
-    levels = stored.cpu().numpy()
-    shape = repr(levels.shape[1:]).encode()
-    digests = [hashlib.blake2b(shape + level.tobytes(), digest_size=8).digest() for level in levels]
-    return torch.tensor([int.from_bytes(digest, "little") >> 1 for digest in digests], dtype=torch.int64)
 
 
 def _read(x: Any) -> tuple[Tensor, Restore]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import os
 import re
@@ -18,15 +19,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 from shiftproof.data import BadFile
+from shiftproof.data.contents import content_keys, numbered, occurrences
 from shiftproof.data.decoding import Decoder, Size, header, open_image
 from shiftproof.data.folders import IMAGE_SUFFIXES, FolderSource, images_under
 from shiftproof.data.imageset import OnBadFile, unreadable
 from shiftproof.data.labels import read_table
 from shiftproof.data.source import describe
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.keyed import key_of
 from shiftproof.runs import Cell, Json, Row, write_atomically
 from shiftproof.shifts.base import SMALLEST_SIDE
 from shiftproof.shifts.copies import Copies
@@ -71,9 +73,15 @@ class FileCopies(Copies):
         return tuple(copied_name(file, self.file_format) for file in self.files)
 
     @cached_property
-    def keys(self) -> tuple[int, ...]:
-        """A digest of each file's path in the folder, as `load_data` has it."""
-        return tuple(key_of(printable(file)) for file in self.files)
+    def contents(self) -> Tensor:
+        """A digest of each file's content, [N] int64."""
+        whatever_size = (0, 0)
+        return FolderSource(self.root, self.files, Decoder("rgb"), whatever_size).contents
+
+    @cached_property
+    def repeats(self) -> Tensor:
+        """Which of its equals each file is: equal files get noise of their own."""
+        return occurrences(self.contents, None)
 
     @property
     def values(self) -> Sequence[int]:
@@ -87,9 +95,10 @@ class FileCopies(Copies):
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that change with any file; the size it is brought to is a setting of the copy."""
-        whatever_size = (0, 0)
-        return FolderSource(self.root, self.files, Decoder("rgb"), whatever_size).digest.hex()[:16]
+        """16 hexadecimal digits that change with any file or name; the size of copies is a setting of theirs."""
+        blake = hashlib.blake2b(self.contents.numpy().tobytes(), digest_size=8)
+        blake.update(b"\0".join(map(os.fsencode, self.files)))
+        return blake.hexdigest()
 
     def prepare(self, begun: Sequence[Cell]) -> None:
         """Remove what a killed run left half-written."""
@@ -119,7 +128,7 @@ class FileCopies(Copies):
         with ThreadPoolExecutor() as pool:
             for group in groups.values():
                 batch = torch.from_numpy(np.stack([images.images[row] for row in group])).permute(0, 3, 1, 2)
-                keys = [self.keys[row] for row in group]
+                keys = numbered(content_keys(batch), self.repeats[group])
                 made = corrupt(batch.to(self.device), target.shift, seed=self.seed, keys=keys)
                 paths = (self.out / target.path / self.names[row] for row in group)
                 for _ in pool.map(self._save, paths, made.permute(0, 2, 3, 1).cpu().numpy()):
@@ -141,12 +150,12 @@ class FileCopies(Copies):
             write_atomically(self.out / target.path / LABELS, text.getvalue())
 
     def describe(self, left_out: Sequence[BadFile]) -> dict[str, Json]:
-        """Say where each image comes from, where it is in every tree, and its key."""
+        """Say where each image comes from, and where it is in every tree."""
         missing = {bad.file for bad in left_out}
         return {
             "files": [
-                {"path": printable(name), "source": printable(file), "key": key}
-                for file, name, key in zip(self.files, self.names, self.keys, strict=True)
+                {"path": printable(name), "source": printable(file)}
+                for file, name in zip(self.files, self.names, strict=True)
                 if printable(file) not in missing
             ],
         }

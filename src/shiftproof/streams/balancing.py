@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shiftproof.data.imageset import in_shares
 from shiftproof.keyed import Keyed
 
 STRETCH = 256
@@ -26,11 +27,6 @@ def balanced_order(rng: Keyed, labels: Tensor) -> Tensor:
     """
     count = len(labels)
     order = rng.permutation(count)[0]
-    own = labels[order]
-    sizes = torch.bincount(own)
-    grouped = own.argsort(stable=True)
-    rank = torch.empty_like(order)  # how many of the same class came before
-    rank[grouped] = torch.arange(count) - (sizes.cumsum(0) - sizes)[own[grouped]]
-    even = order[((rank + 0.5).double() / sizes[own]).argsort(stable=True)]
+    even = in_shares(order, labels)
     stretch = torch.arange(count, dtype=torch.float64) // STRETCH
     return even[(stretch + rng.uniform(shape=(count,))[0]).argsort(stable=True)]

@@ -28,11 +28,12 @@ class Pool:
     def __len__(self) -> int:
         return len(self.data)
 
-    def images(self, rows: Tensor) -> Tensor:
-        """Return the images of some rows, [n, C, H, W] on the device."""
+    def read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the images of some rows, [n, C, H, W], and their keys, [n], on the device."""
         if self._held is not None:
             found = self._held[rows.to(self.device)]
-            return found.float().div_(255.0) if found.dtype == torch.uint8 else found
+            images = found.float().div_(255.0) if found.dtype == torch.uint8 else found
+            return images, self.data.keys[rows].to(self.device)
         batch = next(self.data.subset(rows).batches(len(rows), device=self.device), None)
         if batch is None or len(batch) < len(rows):
             raise DataError(
@@ -40,7 +41,7 @@ class Pool:
                 came=", ".join(bad.file for bad in self.data.bad_files[:3]),
                 instead="repair or remove the files",
             )
-        return batch.images
+        return batch.images, batch.keys
 
 
 def _stored(images: Tensor, value_bytes: int) -> Tensor:

@@ -77,7 +77,7 @@ class Stream(ABC):
         self.device = torch.device(device)
         self.framing = framing
         self.position = 0
-        self.pool = Pool(data, self.device)
+        self.pool = Pool(data.take(), self.device)  # so that the names of files decide nothing
         self.data = self.pool.data
         self._orders = lru_cache(maxsize=4)(self.order)
 
@@ -130,8 +130,9 @@ class Stream(ABC):
         positions = torch.arange(start, stop)
         rows = self.rows_at(positions)
         found, which = self.shifts_at(positions)
-        keys = (positions if self.fresh else self.data.keys[rows]).to(self.device)
-        images = self.pool.images(rows)
+        images, keys = self.pool.read(rows)
+        if self.fresh:
+            keys = positions.to(self.device)
         if self.framing is not None:
             images = self.framing(images, keys, seed=self.seed)
         present = sorted(set(which.tolist()))

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,7 +67,7 @@ class Feed:
         self.steps_per_epoch = len(data) // self.batch
         self.framing = parse(settings.framing) if settings.framing else None
         self.augment = None if recipe.augment is None else parse(recipe.augment)
-        self.keys = data.keys
+        self.data = data
         self.supply = _Held(data, device) if data.nbytes <= HELD else _Read(data, device, workers)
         check_layout(torch.empty(0, *data.shape))
 
@@ -90,9 +89,8 @@ class Feed:
                 yield Views(images, labels, keys)
 
     def order(self, epoch: int) -> Tensor:
-        """Return the order of the images in an epoch, [N]: a matter of the seed and the keys."""
-        drawn = Keyed(self.settings.seed, self.keys).fork(f"train/order/{epoch}").uniform()
-        return torch.from_numpy(np.argsort(drawn.numpy(), kind="stable"))
+        """Return the order of the images in an epoch, [N]: a matter of the seed and their content."""
+        return self.data.order(self.settings.seed, f"train/order/{epoch}")
 
     def _blocks(self, start: int, stop: int, found: Sequence[tuple[int, ...]]) -> Iterator[Views]:
         """Yield the views of `block` steps at a time, fewer at the end of an epoch."""

@@ -116,7 +116,7 @@ def make_settings(recipe: Recipe, given: dict[str, Any]) -> Settings:
 def _loaded(data: Any, images: int | None, seed: int, **options: Any) -> ImageSet:
     given = {name: value for name, value in options.items() if value is not None}
     loaded = load_images(data, **given)
-    loaded = loaded if images is None else loaded.take(images, seed=seed)
+    loaded = loaded.take(images, seed=seed)
     if len(loaded) == 0:
         raise DataError("There are no images to train on.", came=loaded.name)
     loaded = loaded.in_memory() if loaded.nbytes <= HELD else loaded

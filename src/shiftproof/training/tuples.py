@@ -14,7 +14,7 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
 from shiftproof.searchers import Direct, Space, make_space
 from shiftproof.searchers import searcher as find_searcher
-from shiftproof.searchers.evaluating import Evaluator, hold, mixed
+from shiftproof.searchers.evaluating import Evaluator, hold
 from shiftproof.searchers.fitness import Classification
 from shiftproof.searchers.space import Genes
 from shiftproof.searchers.uniform import draw_tuples
@@ -87,7 +87,6 @@ class TupleSearch:
         self.tuples, self.seed, self.batch_size = tuples, seed, batch_size
         self.space = _space(tuples.space)
         taken = data.take(tuples.images, seed=seed).in_memory()
-        taken = taken.subset(mixed(taken, seed))
         if taken.labels is None:
             raise ValueError("a search needs labels")
         self.labels: Tensor = taken.labels

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.errors import DataError
-from shiftproof.keyed import Keyed, key_of
+from shiftproof.keyed import Keyed
 from shiftproof.models.texts import Text, parts
 from shiftproof.shifts.base import Shape, Shift
 
@@ -97,11 +97,6 @@ def some(count: int, share: float, rng: np.random.Generator) -> list[int]:
     """Return distinct places among `count`, in order: their expected number is exactly `share * count`."""
     number = min(count, int(share * count + rng.random()))
     return sorted(rng.permutation(count)[:number].tolist())
-
-
-def text_keys(texts: Sequence[Text]) -> Tensor:
-    """Return the keys of texts by their content, [N] int64."""
-    return torch.tensor([key_of("\x1f".join(parts(text))) for text in texts], dtype=torch.int64)
 
 
 def check_texts(texts: object) -> None:
