@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from shiftproof.errors import ModelError
@@ -155,6 +157,27 @@ def test_what_only_another_reader_of_zip_files_sees_is_not_run(
     (tmp_path / "both.pt2").write_bytes(first.read_bytes() + second.read_bytes())
     load_model(tmp_path / "both.pt2")
     assert not (tmp_path / "MARKER").exists()
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("kind", ["exported", "TorchScript"])
+def test_a_folder_of_weights_brings_no_program(
+    kind: str, absolute: bool, archive: Path, network: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = tmp_path / "given"
+    given.mkdir()
+    program = given / "net.bin"
+    if kind == "exported":
+        program.write_bytes(archive.read_bytes())
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.jit.save(torch.jit.trace(nn.Linear(3, 4), torch.rand(2, 3)), program)
+    (given / "model.json").write_text(json.dumps({"model": str(program) if absolute else "given/net.bin"}))
+    save_file(network.state_dict(), given / "model.safetensors")
+    with pytest.raises(ModelError, match="not opened"):
+        load_model("given")
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,12 @@ _OPERATION = re.compile(
 _ON_FILES = ("from_file", "save")
 _TREES = ("builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", None)
 _MEASURES = ("size", "stride", "storage_offset")
-_FUNCTIONS = frozenset(
-    "Symbol Integer Rational Float Add Mul Pow Abs Max Min Mod And Or Not Equality Unequality StrictLessThan LessThan "
-    "StrictGreaterThan GreaterThan Piecewise ExprCondPair floor ceiling FloorDiv ModularIndexing Where PythonMod "
-    "CleanDiv CeilToInt FloorToInt CeilDiv LShift RShift PowByNatural FloatPow FloatTrueDiv IntTrueDiv "
-    "IsNonOverlappingAndDenseIndicator TruncToFloat TruncToInt RoundToInt RoundDecimal ToFloat Identity "
-    "min max abs int float bool round cast_symbool_to_symint_guardless".split()
+_FUNCTION = re.compile(
+    "Symbol|Integer|Rational|Float|Add|Mul|Pow|Abs|Max|Min|Mod|And|Or|Not|Equality|Unequality|(Strict)?LessThan"
+    "|(Strict)?GreaterThan|Piecewise|ExprCondPair|floor|ceiling|FloorDiv|ModularIndexing|Where|PythonMod|CleanDiv"
+    "|CeilDiv|LShift|RShift|PowByNatural|FloatPow|FloatTrueDiv|IntTrueDiv|(Ceil|Floor|Trunc|Round)ToInt|TruncToFloat"
+    r"|RoundDecimal|ToFloat|Identity|IsNonOverlappingAndDenseIndicator|(OpaqueUnary|Bitwise)Fn_\w+"
+    "|min|max|abs|int|float|bool|round|cast_symbool_to_symint_guardless"
 )
 _ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Subscript, ast.Name)
 _SYNTAX = (*_ARITHMETIC, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, ast.keyword)
@@ -116,21 +116,18 @@ def is_expression(text: str) -> bool:
 def _is_arithmetic(node: ast.AST) -> bool:
     match node:
         case ast.Call(func=ast.Name(id=name)):
-            return name in _FUNCTIONS or name.startswith(("OpaqueUnaryFn_", "BitwiseFn_"))
+            known = _FUNCTION.fullmatch(name) is not None
         case ast.Call(func=ast.Attribute()):
-            return True  # the attribute is looked at by itself
-        case ast.Attribute(value=ast.Name(id="math"), attr=name):
-            return not name.startswith("_")
-        case ast.Attribute(value=ast.Name(id="torch"), attr=name):
-            return name.startswith("sym_")
+            known = True  # the attribute is looked at by itself
+        case ast.Attribute(value=ast.Name(id="math" | "torch" as module), attr=name):
+            known = name.startswith("sym_") if module == "torch" else not name.startswith("_")
         case ast.Attribute(attr=name):
-            return name in _MEASURES
-        case ast.Constant(value=str(text)):
-            return _PATH.fullmatch(text) is not None
+            known = name in _MEASURES
         case ast.Constant(value=value):
-            return isinstance(value, int | float)
+            known = _PATH.fullmatch(value) is not None if isinstance(value, str) else isinstance(value, int | float)
         case _:
-            return isinstance(node, _SYNTAX)
+            known = isinstance(node, _SYNTAX)
+    return known
 
 
 def _is_operation(text: str) -> bool:
