@@ -76,7 +76,13 @@ def text(value: str) -> Any:
 
 def call(program: Program, target: str, *inputs: Any) -> None:
     """Put a call that returns nothing in front of the program."""
-    node = {"target": target, "inputs": inputs, "outputs": [], "metadata": {}, "is_hop_single_tensor_return": None}
+    node: Program = {
+        "target": target,
+        "inputs": inputs,
+        "outputs": [],
+        "metadata": {},
+        "is_hop_single_tensor_return": None,
+    }
     graph(program)["nodes"].insert(0, node)
 
 

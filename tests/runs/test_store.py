@@ -9,12 +9,15 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shiftproof.errors import RunError
 from shiftproof.runs import Cell, Plan, Result, Store, drive, lock, write_atomically
 from shiftproof.runs.schema import MIGRATIONS, SCHEMA, version_of
 from shiftproof.runs.store import FAILED
+from shiftproof.shifts.array_copies import write_rows
+from shiftproof.training.record import Record
 
 SUBJECT = {"model": "m"}
 PLAN = Plan(tuple(Cell("square", n=n) for n in range(50)), SUBJECT)
@@ -220,9 +223,26 @@ def test_a_row_that_cannot_be_read_is_missing_and_measured_again(tmp_path, damag
     with Store(tmp_path, SUBJECT) as store:
         assert len(store.done()) == 49
         results = drive(PLAN, store, Squares)
-    assert [result.row["square"] for result in results] == [n * n for n in range(50)]
+    assert [result.row and result.row["square"] for result in results] == [n * n for n in range(50)]
 
 
 class Squares:
     def measure(self, cell):
         return {"square": cell["n"] ** 2}
+
+
+def test_rows_and_logs_are_not_written_through_links(tmp_path):
+    (tmp_path / "key").write_bytes(b"")
+    np.save(tmp_path / "array.npy", np.zeros((2, 3), np.uint8))
+    before = (tmp_path / "array.npy").read_bytes()
+    (tmp_path / "part.npy").symlink_to("array.npy")
+    with pytest.raises(RunError, match="is a link"):
+        write_rows(tmp_path / "part.npy", 0, np.ones((1, 3), np.uint8))
+    assert (tmp_path / "array.npy").read_bytes() == before
+    record = Record(tmp_path / "run")
+    record.path.unlink()
+    record.path.symlink_to("../key")
+    with pytest.raises(RunError, match="is a link"):
+        record.add({"step": 1})
+    record.close()
+    assert (tmp_path / "key").read_bytes() == b""
