@@ -65,6 +65,14 @@ class RunError(ShiftproofError):
     """A run directory cannot be used or written."""
 
 
+class Interrupted(BaseException):
+    """A request to end the command; of its own kind because the argument parser swallows KeyboardInterrupt."""
+
+
+INTERRUPTIONS = (KeyboardInterrupt, Interrupted)
+"""What ends a run from outside. All else that a user's code raises, `SystemExit` too, is a failure of that code."""
+
+
 def printable(text: str) -> str:
     r"""Return a text that is safe to show: characters that steer a terminal or hide are written out.
 

@@ -1,7 +1,10 @@
 """Requirements: how they are read, what they say of numbers that are there or not, and JUnit's XML."""
 
 import json
-from typing import Any
+import sqlite3
+import sys
+from contextlib import closing
+from typing import Any, ClassVar
 from xml.etree import ElementTree as Xml
 
 import numpy as np
@@ -10,13 +13,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from typer.testing import CliRunner
 
 import shiftproof
 from shiftproof.audits import reopen
 from shiftproof.audits.gate import COMPARISONS, Check, Requirement, junit, parse, parse_all
 from shiftproof.audits.numbers import find
 from shiftproof.audits.sections import SECTIONS, section
-from shiftproof.errors import ConfigurationError
+from shiftproof.cli import app
+from shiftproof.errors import ConfigurationError, RunError
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +146,87 @@ def test_requirements_do_not_change_the_results(audited):
     gated(audited, "clean > 2")
     assert (audited.folder / "results.json").read_bytes() == before
     assert json.loads(before)["numbers"] == dict(audited.numbers)
+
+
+class TestUnfinished:
+    """Half of the cells of a corruption are gone, as after a kill."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "images": 20,
+        "shifts": ["contrast", "fog"],
+        "severities": [2, 4],
+        "sections": ["clean", "corruptions"],
+    }
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        whole = shiftproof.audit("demo", "demo", out=tmp_path / "run", **self.OPTIONS)
+        assert whole.missing == 0
+        return whole
+
+    @pytest.fixture
+    def cut(self, run):
+        self.change(run.folder, "DELETE FROM cells WHERE task = 'corruptions' AND parameters LIKE '%fog@4%'")
+        return run.folder
+
+    def change(self, folder, query):
+        with closing(sqlite3.connect(folder / "run.sqlite")) as database, database:
+            assert database.execute(query).rowcount == 1
+
+    def test_numbers_that_lack_a_cell_are_not_given(self, cut, run):
+        found = reopen(cut)
+        assert found.missing == 1
+        assert found.numbers.keys() == {"clean_accuracy", "clean_confidence_gap", "accuracy.contrast"}
+        assert found.numbers["accuracy.contrast"] == run.numbers["accuracy.contrast"]
+        assert json.loads((cut / "results.json").read_text())["numbers"] == found.numbers
+        said = found.views[1].verdict[0]
+        assert (said.level, found.views[1].tiles) == ("bad", ())
+        assert "1 of 9 cells were not measured" in said.text
+
+    def test_nothing_passes(self, cut, tmp_path):
+        found = reopen(cut, require=["clean > 0", "mce < 90"], junit=tmp_path / "junit.xml")
+        assert not found.passed
+        assert [one.passed for one in found.checks] == [True, False]
+        assert "unfinished, 1 planned cells were not measured" in found.checks[1].reason
+        suite = Xml.parse(tmp_path / "junit.xml").getroot()[0]
+        assert [case.get("name") for case in suite if case.find("failure") is not None] == [
+            "mce < 90",
+            "every cell was measured",
+        ]
+        assert "Unfinished" in repr(found)
+        assert "Unfinished" in found._repr_html_()
+
+    @pytest.mark.parametrize("command", [("gate", "-r", "clean > 0"), ("gate",), ("report",)], ids=" ".join)
+    def test_commands_say_so_and_end_with_1(self, cut, command):
+        name, *options = command
+        result = CliRunner().invoke(app, [name, str(cut), *options], env={"COLUMNS": "200"})
+        assert result.exit_code == 1
+        assert "Unfinished: 1 planned cells were not measured" in result.output
+
+    def test_a_damaged_row_is_missing_and_the_same_audit_measures_it_again(self, run):
+        query = "UPDATE cells SET result = '{\"rig' WHERE task = 'corruptions' AND parameters LIKE '%fog@4%'"
+        self.change(run.folder, query)
+        assert reopen(run.folder).missing == 1
+        again = shiftproof.audit("demo", "demo", out=run.folder, **self.OPTIONS)
+        assert (again.missing, again.numbers) == (0, run.numbers)
+
+    def test_a_row_of_something_else_is_told_in_words(self, run):
+        query = "UPDATE cells SET result = '{}' WHERE task = 'corruptions' AND parameters LIKE '%fog@4%'"
+        self.change(run.folder, query)
+        with pytest.raises(RunError, match="Cannot read the audit"):
+            shiftproof.audit("demo", "demo", out=run.folder, **self.OPTIONS)
+
+
+def test_a_failed_cell_takes_its_means_with_it(tmp_path):
+    class Fails(nn.Module):
+        def forward(self, images):
+            if images.std() < 0.1:  # under contrast@5
+                sys.exit(0)
+            return images.mean((2, 3))[:, :2]
+
+    data = (np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8), [0, 1] * 3)
+    options: dict[str, Any] = {"shifts": ["contrast", "brightness"], "severities": [1, 5], "sections": ["corruptions"]}
+    audit = shiftproof.audit(Fails(), data, out=tmp_path, **options)
+    assert any("contrast@5" in failure and "SystemExit" in failure for failure in audit.failures)
+    assert audit.missing == 0
+    assert audit.numbers.keys() == {"accuracy.brightness"}

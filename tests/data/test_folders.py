@@ -42,6 +42,32 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-90])
 
 
+class TestLinks:
+    def test_circles_between_classes_count_each_image_once(self, folder: Path) -> None:
+        (folder / "ant" / "to_bee").symlink_to("../bee")
+        (folder / "bee" / "to_ant").symlink_to("../ant")
+        data = load_data(folder)
+        assert data.labels is not None
+        assert (values(data), data.labels.tolist()) == ([0, 1, 2, 3, 4, 5], [0, 0, 1, 1, 2, 2])
+
+    def test_links_to_the_folder_and_above_it_are_left_alone(self, folder: Path) -> None:
+        picture(folder.parent / "other.png", 9)
+        for number, target in enumerate(("..", "../..", ".", "deep")):
+            (folder / "ant" / f"link{number}").symlink_to(target)
+        assert values(load_data(folder)) == [0, 1, 2, 3, 4, 5]
+
+    def test_other_folders_are_read_through_links_once(self, folder: Path, tmp_path: Path) -> None:
+        picture(tmp_path / "elsewhere" / "d.png", 6)
+        picture(tmp_path / "elsewhere" / "inside" / "e.png", 7)
+        (tmp_path / "elsewhere" / "back").symlink_to("../photos/bee")
+        (folder / "dog").symlink_to("../elsewhere")
+        (folder / "dog too").symlink_to("../elsewhere/inside")
+        data = load_data(folder)
+        assert data.labels is not None
+        assert (values(data), data.labels.tolist()) == ([0, 1, 2, 3, 4, 5, 6, 7], [0, 0, 1, 1, 2, 2, 3, 3])
+        assert any("without images: dog too" in note for note in data.notes)
+
+
 class TestClasses:
     def test_sub_folders_are_classes(self, folder: Path) -> None:
         data = load_data(folder)

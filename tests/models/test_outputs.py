@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shiftproof.errors import DataError, ModelError
+from shiftproof.errors import INTERRUPTIONS, DataError, ModelError
 from shiftproof.models import BlackBox, build_network, device_of, logits
 
 IMAGES = torch.rand(4, 3, 16, 16)
@@ -86,6 +86,24 @@ def test_errors_of_our_own_pass_through() -> None:
         raise DataError("The images are upside down.")
 
     with pytest.raises(DataError, match="upside down"):
+        logits(model, IMAGES)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit])
+def test_a_model_that_wants_to_end_the_program_has_failed(kind: type[BaseException]) -> None:
+    def model(images: Tensor) -> Tensor:
+        raise kind
+
+    with pytest.raises(ModelError, match=kind.__name__):
+        logits(model, IMAGES)
+
+
+@pytest.mark.parametrize("kind", INTERRUPTIONS)
+def test_interruptions_pass_through(kind: type[BaseException]) -> None:
+    def model(images: Tensor) -> Tensor:
+        raise kind
+
+    with pytest.raises(kind):
         logits(model, IMAGES)
 
 

@@ -114,3 +114,14 @@ def test_refuses_files_that_hold_no_state_dict(tmp_path: Path) -> None:
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ModelError, match=r"nowhere.safetensors"):
         read_weights("nowhere.safetensors")
+
+
+def test_a_file_that_may_not_be_read_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_file(tensors(), tmp_path / "weights.safetensors")
+
+    def refused(*_: object, **__: object) -> None:  # as for another user's file; whoever runs this may be root
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(ModelError, match=r"Cannot read the weights(.|\n)*Permission denied"):
+        read_weights(tmp_path / "weights.safetensors")

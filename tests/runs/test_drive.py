@@ -34,6 +34,8 @@ class Squares:
         (self.marks / f"{n}-{time.monotonic_ns()}").touch()
         if n in self.broken:
             raise ShiftproofError("no square today", n=str(n))
+        if n == 666:
+            sys.exit(0)
         if n < 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"square": n * n}
@@ -239,6 +241,24 @@ def test_a_full_disk_keeps_what_was_saved(tmp_path, marks):
             drive(plan, store, Squares(marks))
     with Store(tmp_path / "run", SUBJECT) as store:
         assert len(drive(plan, store, Squares(marks))) == 500
+
+
+@EXECUTORS
+def test_a_cell_that_ends_the_program_fails_alone(tmp_path, marks, executor: Executor):
+    with Store(tmp_path / "run", SUBJECT) as store:
+        results = drive(plan_of(12, 666, 14), store, Squares(marks), executor=executor)
+    assert [result.row and result.row["square"] for result in results] == [144, None, 196]
+    assert "SystemExit" in (results[1].error or "")
+
+
+class Ends(Squares):
+    def __call__(self) -> Squares:
+        sys.exit(0)
+
+
+def test_a_setup_that_ends_the_program_is_told(tmp_path, marks):
+    with Store(tmp_path / "run", SUBJECT) as store, pytest.raises(RunError, match="SystemExit"):
+        drive(plan_of(1), store, Ends(marks), executor=Processes(1))
 
 
 def test_unpicklable_work_is_refused_by_processes(tmp_path):

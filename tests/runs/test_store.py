@@ -6,14 +6,18 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shiftproof.errors import RunError
-from shiftproof.runs import Cell, Plan, Result, Store, lock
+from shiftproof.runs import Cell, Plan, Result, Store, drive, lock, write_atomically
 from shiftproof.runs.schema import MIGRATIONS, SCHEMA, version_of
 from shiftproof.runs.store import FAILED
+from shiftproof.shifts.array_copies import write_rows
+from shiftproof.training.record import Record
 
 SUBJECT = {"model": "m"}
 PLAN = Plan(tuple(Cell("square", n=n) for n in range(50)), SUBJECT)
@@ -169,3 +173,76 @@ def test_a_read_only_file_system_can_be_read_and_is_named_when_it_should_be_writ
         Store(read_only, SUBJECT)
     with Store(read_only) as store:
         assert len(store.results(PLAN)) == 50
+
+
+class TestLinks:
+    def test_a_lock_that_is_a_link_is_refused(self, tmp_path):
+        (tmp_path / "key").write_text("precious")
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / lock.FILE).symlink_to("../key")
+        with pytest.raises(RunError, match="is a link"):
+            Store(tmp_path / "run", SUBJECT)
+        assert (tmp_path / "key").read_text() == "precious"
+
+    def test_a_store_that_is_a_link_is_refused(self, tmp_path):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "run.sqlite").symlink_to("../elsewhere")
+        with pytest.raises(RunError, match="is a link"):
+            Store(tmp_path / "run", SUBJECT)
+        assert not (tmp_path / "elsewhere").exists()
+
+    def test_a_file_is_written_in_place_of_a_link(self, tmp_path):
+        (tmp_path / "key").write_text("precious")
+        (tmp_path / "results.json").symlink_to("key")
+        write_atomically(tmp_path / "results.json", "new")
+        assert (tmp_path / "key").read_text() == "precious"
+        assert not (tmp_path / "results.json").is_symlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="masks are of Unix")
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_files_have_the_permissions_that_the_user_asks_for(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "new", "text")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == mode
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("damage", ["'{\"square\":'", "'[1]'", "CAST(x'7B22FF223A317D' AS TEXT)"])
+def test_a_row_that_cannot_be_read_is_missing_and_measured_again(tmp_path, damage):
+    with Store(tmp_path, SUBJECT) as store:
+        fill(store)
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as database, database:
+        database.execute(f"UPDATE cells SET result = {damage} WHERE parameters = '{{\"n\":7}}'")
+    with Store(tmp_path) as store:
+        assert len(store.results(PLAN)) == 49
+        assert len(list(store)) == 49
+    with Store(tmp_path, SUBJECT) as store:
+        assert len(store.done()) == 49
+        results = drive(PLAN, store, Squares)
+    assert [result.row and result.row["square"] for result in results] == [n * n for n in range(50)]
+
+
+class Squares:
+    def measure(self, cell):
+        return {"square": cell["n"] ** 2}
+
+
+def test_rows_and_logs_are_not_written_through_links(tmp_path):
+    (tmp_path / "key").write_bytes(b"")
+    np.save(tmp_path / "array.npy", np.zeros((2, 3), np.uint8))
+    before = (tmp_path / "array.npy").read_bytes()
+    (tmp_path / "part.npy").symlink_to("array.npy")
+    with pytest.raises(RunError, match="is a link"):
+        write_rows(tmp_path / "part.npy", 0, np.ones((1, 3), np.uint8))
+    assert (tmp_path / "array.npy").read_bytes() == before
+    record = Record(tmp_path / "run")
+    record.path.unlink()
+    record.path.symlink_to("../key")
+    with pytest.raises(RunError, match="is a link"):
+        record.add({"step": 1})
+    record.close()
+    assert (tmp_path / "key").read_bytes() == b""

@@ -157,7 +157,8 @@ def audit(
         )
         if missing:
             note_memory(store, device)
-        result = conclude(store, requirements)
+        with understood(out):
+            result = conclude(store, requirements)
     if junit is not None:
         write_atomically(Path(junit), junit_xml(result))
     return result

@@ -127,6 +127,8 @@ def _reason(name: str, owner: str, audit: Audit) -> str:
     failed = [failure for failure in audit.failures if failure.startswith(f"Cell('{owner}")] if owner else []
     if failed:
         return f"there is no such number: cells of {owner} failed ({failed[0].splitlines()[0]})"
+    if owner and audit.missing:
+        return f"there is no such number: the audit is unfinished, {audit.missing:,} planned cells were not measured"
     near = get_close_matches(name, audit.numbers, n=3)
     if near:
         return f"there is no such number; did you mean {', '.join(near)}?"
@@ -146,10 +148,11 @@ def junit(audit: Audit, name: str = "shiftproof") -> str:
             failing += 1
             Xml.SubElement(case, "failure", message=_plain(str(one)), type="requirement").text = _plain(str(one))
     case = Xml.SubElement(suite, "testcase", classname=name, name="every cell was measured")
-    if audit.failures:
+    if audit.failures or audit.missing:
         failing += 1
-        said = f"{len(audit.failures)} cells failed"
-        Xml.SubElement(case, "failure", message=said, type="cells").text = _plain("\n".join(audit.failures))
+        said = f"{len(audit.failures)} cells failed, {audit.missing} were not measured"
+        told = "\n".join(filter(None, [*audit.failures, audit.unfinished]))
+        Xml.SubElement(case, "failure", message=said, type="cells").text = _plain(told)
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(failing))
     root = Xml.Element("testsuites")

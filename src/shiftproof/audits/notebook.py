@@ -48,6 +48,7 @@ def html(audit: Audit) -> str:
             verdict=headlines.verdict(audit.views),
             tiles=headlines.tiles(audit.views),
             failures=audit.failures,
+            unfinished=audit.unfinished,
             report=str(audit.report),
         )
     )
@@ -60,5 +61,6 @@ def text(audit: Audit) -> str:
         for _, sentence in headlines.verdict(audit.views)
     ]
     failed = [f"  {len(audit.failures)} cells failed"] if audit.failures else []
+    failed += [f"  {audit.unfinished}"] if audit.missing else []
     head = f"Audit of {audit.masthead.model} on {audit.masthead.data}"
     return "\n".join([head, *said, *failed, f"  report: {audit.report}"])

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.wording import of_texts
 from shiftproof.audits.settings import Settings
-from shiftproof.audits.view import Masthead, View
+from shiftproof.audits.view import Masthead, Sentence, View
 from shiftproof.errors import RunError
 from shiftproof.runs import Cell, Json, Plan, Result, Store, write_atomically
 
@@ -30,20 +30,29 @@ BULKY = ("pictures", "texts", "hits", "milliseconds")
 
 @dataclass(frozen=True)
 class Audit:
-    """A finished audit: where its files are, what it found, and the numbers a pipeline can gate on."""
+    """An audit: where its files are, what it found, and the numbers a pipeline can gate on."""
 
     folder: Path
     masthead: Masthead
     views: tuple[View, ...]
     numbers: Mapping[str, float]
     failures: tuple[str, ...]
+    missing: int = 0
+    """Planned cells that have no result, in an audit that was stopped or whose store is damaged."""
     checks: tuple[Check, ...] = ()
     """What was required of the numbers, and whether it holds."""
 
     @property
     def passed(self) -> bool:
-        """Whether every requirement holds."""
-        return all(one.passed for one in self.checks)
+        """Whether every requirement holds, of an audit that is not unfinished."""
+        return not self.missing and all(one.passed for one in self.checks)
+
+    @property
+    def unfinished(self) -> str:
+        """What says that cells are missing; empty where none is."""
+        if not self.missing:
+            return ""
+        return f"Unfinished: {self.missing:,} planned cells were not measured. The same command measures them."
 
     @property
     def report(self) -> Path:
@@ -83,6 +92,17 @@ class Record:
         results = {name: store.results(Plan(some, about["fingerprints"])) for name, some in cells.items()}
         return cls(about, scope, cells, results)
 
+    def views(self) -> tuple[View, ...]:
+        """Let every section say what its results mean; no number is given that lacks one of its cells."""
+        return tuple(
+            _whole(
+                section(name).view(results),
+                self.cells[name],
+                {result.cell for result in results if result.row is not None},
+            )
+            for name, results in self.results.items()
+        )
+
     def everything(self) -> list[Result]:
         """Return all results, in the order of the plan; a cell that two sections planned is there once."""
         return list({result.cell: result for some in self.results.values() for result in some}.values())
@@ -106,19 +126,31 @@ def conclude(store: Store, require: Sequence[Requirement] = ()) -> Audit:
     """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
     record = Record.of(store)
     about, scope, everything = record.about, record.scope, record.everything()
-    views = tuple(section(name).view(results) for name, results in record.results.items())
+    views = record.views()
     if scope.inputs == "texts":
         views = tuple(map(of_texts, views))
     failures = tuple(f"{result.cell}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
-    planned = len({cell for some in record.cells.values() for cell in some})
+    missing = len({cell for some in record.cells.values() for cell in some}) - len(everything)
     costs = Costs.of(store, everything)
-    masthead = _masthead(about, scope, costs, failures, planned - len(everything))
+    masthead = _masthead(about, scope, costs, failures, missing)
     _export(store.folder, about, numbers, everything, costs)
-    audit = Audit(store.folder, masthead, views, numbers, failures)
+    audit = Audit(store.folder, masthead, views, numbers, failures, missing)
     audit = replace(audit, checks=check(require, audit))
     _write_report(audit)
     return audit
+
+
+def _whole(view: View, planned: Collection[Cell], measured: Collection[Cell]) -> View:
+    """Return a view without the numbers that lack cells; where there are some, also without what was said by them."""
+    lacking = [cell for cell in planned if cell not in measured]
+    needs = section(view.section).needs
+    numbers = {name: value for name, value in view.numbers.items() if not any(needs(name, cell) for cell in lacking)}
+    if len(numbers) == len(view.numbers):
+        return view
+    said = f"{view.title}: {len(lacking):,} of {len(planned):,} cells were not measured, so no overall figure is given."
+    notes = ("Means in the tables and charts are of what was measured, and not of all that was planned.", *view.notes)
+    return replace(view, verdict=(Sentence(said, "bad"),), tiles=(), actions=(), notes=notes, numbers=numbers)
 
 
 def _write_report(audit: Audit) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -13,7 +12,6 @@ from rich.table import Table
 from shiftproof.audits import headlines, view
 from shiftproof.audits.costs import duration
 from shiftproof.audits.forecast import Forecast
-from shiftproof.audits.gate import Check
 from shiftproof.audits.outcome import Audit
 from shiftproof.errors import printable
 from shiftproof.runs import Result
@@ -82,9 +80,9 @@ def summary(audit: Audit, console: Console | None = None) -> None:
         console.print(f"[red]failed[/] {escape(failure.splitlines()[0])}", soft_wrap=True)
     if audit.failures:
         console.print(f"{len(audit.failures)} cells failed; the same command tries them again.")
-    if audit.checks:
+    if audit.checks or audit.missing:
         console.print()
-        show_checks(audit.checks, console)
+        show_checks(audit, console)
     console.print(
         f"\nreport   {escape(str(audit.report))}\nnumbers  {escape(str(audit.folder / 'results.json'))}", soft_wrap=True
     )
@@ -96,10 +94,12 @@ def _gain(action: view.Action) -> str:
     return f": {'at most ' if action.bound else '+'}{action.gain:.1f} points {action.on}"
 
 
-def show_checks(checks: Sequence[Check], console: Console | None = None) -> None:
-    """Print what was required and whether it holds."""
+def show_checks(audit: Audit, console: Console | None = None) -> None:
+    """Print what was required and whether it holds, and loudly where an audit is unfinished."""
     console = console or Console()
-    for one in checks:
+    if audit.missing:
+        console.print(f"[bold red]{audit.unfinished}[/]", soft_wrap=True)
+    for one in audit.checks:
         sign = "[green]holds[/]" if one.passed else "[red]fails[/]"
         console.print(f"{sign}  {escape(str(one))}", highlight=False, soft_wrap=True)
 

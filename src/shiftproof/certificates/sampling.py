@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.errors import ModelError, ShiftproofError
+from shiftproof.errors import INTERRUPTIONS, ModelError, ShiftproofError
 from shiftproof.keyed import Keyed
 
 STREAM = "smoothing"
@@ -139,7 +139,7 @@ class Sampler:
         try:
             with torch.no_grad():
                 scores = self.model(noisy)
-        except ShiftproofError:
+        except (ShiftproofError, *INTERRUPTIONS):
             raise
         except torch.OutOfMemoryError as error:
             raise ModelError(
@@ -147,7 +147,7 @@ class Sampler:
                 came=f"a batch of {self.batch_size} images",
                 instead="use smaller batches: batch_size=, --batch-size",
             ) from error
-        except Exception as error:  # whatever a user's model raises is told in one paragraph
+        except BaseException as error:  # whatever a user's model raises is told in one paragraph
             raise ModelError(
                 "The model failed on a batch of noisy images.",
                 expected="a model that takes float tensors N x C x H x W, also with values outside [0, 1]",

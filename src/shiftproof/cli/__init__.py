@@ -24,7 +24,7 @@ from shiftproof.cli import (  # noqa: F401  (they add their commands)
     training,
 )
 from shiftproof.cli.application import FAILED, INTERRUPTED, app
-from shiftproof.errors import ShiftproofError
+from shiftproof.errors import Interrupted, ShiftproofError
 
 __all__ = ["app", "main"]
 
@@ -41,16 +41,12 @@ def main() -> None:
             raise
         typer.echo(f"shiftproof: {error}", err=True)
         sys.exit(FAILED)
-    except _Interrupt:
+    except Interrupted:
         typer.echo(
             "shiftproof: interrupted. What was measured is saved; the same command goes on from there.", err=True
         )
         sys.exit(INTERRUPTED)
 
 
-class _Interrupt(BaseException):
-    """Ctrl-C or a request to end; of its own kind because the argument parser swallows KeyboardInterrupt."""
-
-
 def _interrupt(*_: object) -> NoReturn:
-    raise _Interrupt
+    raise Interrupted

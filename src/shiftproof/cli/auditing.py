@@ -99,21 +99,29 @@ def audit(
 
 @app.command()
 def report(run: Run) -> None:
-    """Write the report of a run directory again, from what was measured so far."""
+    """Write the report of a run directory again, from what was measured so far.
+
+    Exit status 1 says that cells failed or are missing.
+    """
     from shiftproof.audits import reopen
     from shiftproof.audits.terminal import summary
 
-    summary(reopen(run))
+    result = reopen(run)
+    summary(result)
+    _exit(result)
 
 
 @app.command()
 def gate(run: Run, require: Require = None, junit: Junit = None) -> None:
-    """Check what is required of an audit that was made before. Exit status 3 says that something does not hold."""
+    """Check what is required of an audit that was made before.
+
+    Exit status 3 says that something does not hold, and 1 that cells failed or are missing.
+    """
     from shiftproof.audits import reopen
     from shiftproof.audits.terminal import show_checks
 
     result = reopen(run, require=require or (), junit=junit)
-    show_checks(result.checks)
+    show_checks(result)
     _exit(result)
 
 
@@ -132,7 +140,12 @@ def compare(
 
 
 def _exit(result: Audit) -> None:
-    """End with the status that says how it went: a requirement that does not hold before a cell that failed."""
+    """End with the status that says how it went.
+
+    Nothing is said to hold or not of an unfinished audit; else a requirement goes before a cell that failed.
+    """
+    if result.missing:
+        raise typer.Exit(FAILED)
     if not result.passed:
         raise typer.Exit(GATED)
     if result.failures:

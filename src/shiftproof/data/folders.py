@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,7 +30,6 @@ IMAGE_SUFFIXES = frozenset(
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 
 _THREADS = 8  # for reading headers, which is mostly waiting
-_MOST_LINKS = 10_000  # folders that are links; links to folders of links would multiply without end
 
 
 class FolderSource(DecodedSource):
@@ -120,7 +120,7 @@ def _list(root: Path, labels: str | Path | None) -> _Listing:
     inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
     folders = [name for name in inside if (root / name).is_dir()]
     flat = [name for name in inside if _is_image(name) and (root / name).is_file()]
-    found = {folder: images_under(root, folder) for folder in folders}
+    found = _images_by_folder(root, folders)
     if any(found.values()):
         return _by_class(root, found, len(flat))
     if flat:
@@ -180,35 +180,40 @@ def _by_table(root: Path, path: Path) -> _Listing:
     return _Listing(files, names, sorted(set(names)), notes)
 
 
-def images_under(root: Path, folder: str = "") -> list[str]:
-    """Return the images in a folder and below, as sorted paths from the root; hidden ones do not count.
+def images_under(root: Path) -> list[str]:
+    """Return the images in a folder and below, as sorted paths from it; hidden ones do not count."""
+    return _images_by_folder(root, [""])[""]
 
-    Links are followed, but not back to where they are.
+
+def _images_by_folder(root: Path, folders: Sequence[str]) -> dict[str, list[str]]:
+    """Return the images below folders of the root, by folder, as sorted paths from the root.
+
+    Links are followed, but every folder is read once, and where it is before where a link leads to it: circles end, and
+    an image has one class.
     """
-    found = []
-    links = 0
-    for path, folders, files in os.walk(root / folder, followlinks=True):
-        here = Path(path)
-        linked = {name for name in folders if (here / name).is_symlink()}
-        links += len(linked)
-        if links > _MOST_LINKS:
-            raise DataError(
-                f"The folder {str(root)!r} holds too many links to folders.",
-                expected=f"at most {_MOST_LINKS:,}",
-                came="links to folders that hold links to folders",
-            )
-        folders[:] = [
-            name for name in folders if not name.startswith(".") and not (name in linked and _is_above(here / name))
-        ]
-        inside = here.relative_to(root)
-        found += [(inside / name).as_posix() for name in files if _is_image(name)]
-    return sorted(found)
+    seen = {_identity(above) for above in root.resolve().parents}
+    if "" not in folders:
+        seen.add(_identity(root))
+    found: dict[str, list[str]] = {folder: [] for folder in folders}
+    waiting = deque(sorted(((folder, root / folder) for folder in folders), key=lambda entry: entry[1].is_symlink()))
+    while waiting:
+        folder, top = waiting.popleft()
+        for path, inside, files in os.walk(top):
+            here = Path(path)
+            if _identity(here) in seen:
+                inside.clear()
+                continue
+            seen.add(_identity(here))
+            inside[:] = [name for name in inside if not name.startswith(".")]
+            waiting.extend((folder, here / name) for name in inside if (here / name).is_symlink())
+            found[folder] += [(here.relative_to(root) / name).as_posix() for name in files if _is_image(name)]
+    return {folder: sorted(files) for folder, files in found.items()}
 
 
-def _is_above(link: Path) -> bool:
-    """Whether a link to a folder leads to one that it lies in."""
-    target, place = link.resolve(), link.parent.resolve()
-    return target == place or target in place.parents
+def _identity(folder: Path) -> tuple[int, int]:
+    """Return what a folder is known by, whatever path leads to it."""
+    found = folder.stat()
+    return found.st_dev, found.st_ino
 
 
 def _is_image(name: str) -> bool:

@@ -1,25 +1,24 @@
 """Model files told apart by what is in them, and programs loaded from them: TorchScript and `torch.export`.
 
 Everything PyTorch saves is a zip archive: a state dict, a pickled module, a TorchScript program, an exported program.
-A TorchScript or exported file holds a program that will be run, as a `file.py` does: use those you trust.
+A TorchScript file holds a program that will be run, and that may read and write files: use those you trust. Of an
+exported file, `programs` lets pass tensor operations alone.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 import warnings
 import zipfile
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import nn
 
 from shiftproof.errors import ModelError
-from shiftproof.models.weights import is_safetensors, needs_code, read_tensors
+from shiftproof.models.programs import checked_program
+from shiftproof.models.weights import is_safetensors
 
 Kind = Literal["torchscript", "exported", "weights", "onnx"]
 
@@ -67,7 +66,7 @@ def load_torchscript(path: Path, *, device: torch.device | str = "cpu") -> nn.Mo
 def load_exported(path: Path, *, device: torch.device | str = "cpu") -> nn.Module:
     """Return a `torch.export` program as a module."""
     try:
-        _check_pickles(path)
+        checked = checked_program(path)
     except ModelError:
         raise
     except Exception as error:  # damaged archives fail in any way there is
@@ -76,7 +75,7 @@ def load_exported(path: Path, *, device: torch.device | str = "cpu") -> nn.Modul
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # what it has to say arrives as the exception
     try:
-        program = torch.export.load(path)
+        program = torch.export.load(checked)
         if torch.device(device).type != "cpu":
             from torch.export.passes import move_to_device_pass
 
@@ -100,31 +99,6 @@ def _check_batch(path: Path, program: torch.export.ExportedProgram) -> None:
             expected="a program for batches of any size",
             instead="torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim('batch')},))",
         )
-
-
-def _check_pickles(path: Path) -> None:
-    """Refuse an exported program with a pickle of anything but tensors: `torch.export.load` would run it."""
-    with zipfile.ZipFile(path) as archive:
-        names = [name.lower() for name in archive.namelist()]
-        if len(set(names)) != len(names):  # readers differ in which of two members they open
-            raise needs_code(path)
-        for name in _pickles(archive):
-            try:
-                read_tensors(path, io.BytesIO(archive.read(name)))
-            except ModelError as error:
-                raise needs_code(path) from error
-
-
-def _pickles(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Name the members that `torch.export.load` would unpickle."""
-    for name in archive.namelist():
-        member = PurePosixPath(name)
-        if member.suffix == ".pt" or member.name.startswith(("custom_obj", "opaque_obj")):
-            yield name
-        elif member.name.endswith(("_weights_config.json", "_constants_config.json")):
-            for entry in json.loads(archive.read(name))["config"].values():
-                if entry.get("use_pickle"):
-                    yield str(member.parent / entry["path_name"])
 
 
 def _unreadable(path: Path, kind: str, error: Exception) -> ModelError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import as_file, files
@@ -36,7 +35,7 @@ FORMS: Mapping[str, str] = {
     "timm:NAME": "a pretrained timm classifier, such as timm:resnet50.a1_in1k",
     "model.onnx": "an ONNX file, as a black box",
     "model.pt2": "a torch.export program",
-    "model.ts": "a TorchScript program",
+    "model.ts": "a TorchScript program, which may read and write files",
     "folder/": "what `shiftproof train` or a text network wrote, or a Hugging Face text classifier",
 }
 """What `load_model` takes, for tables and messages."""
@@ -76,7 +75,7 @@ def load_model(
     text, device = str(spec), device or "cpu"
     if text in NETWORKS:
         return _finished(_reference(text, weights, normalize), device)
-    if text == "demo" or text in cards() or text.startswith(("torchvision:", "timm:")):
+    if is_named(text):
         if normalize is not None:
             raise ConfigurationError(
                 f"Model {text!r} has its own normalisation.", instead="leave out mean and std: they are inside it"
@@ -87,6 +86,11 @@ def load_model(
     if weights is not None:
         raise _no_weights(repr(text))
     return _finished(_from_file(text, device), device, normalize)
+
+
+def is_named(spec: str) -> bool:
+    """Whether a text names a trained model of this package or of a hub, and no file."""
+    return spec == "demo" or spec in cards() or spec.startswith(("torchvision:", "timm:"))
 
 
 def _pretrained(spec: str, weights: str | Path | None) -> nn.Module:
@@ -175,18 +179,19 @@ def _trained(folder: Path, device: torch.device | str) -> Model:
         ) from error
     if not isinstance(spec, str):
         raise ModelError(
-            f"The network in {str(folder)!r} was given to training as an object.",
+            f"The network in {str(folder)!r} was given to training as an object, or as a file that is no Python.",
             instead=f"build it again and call shiftproof.models.load_weights(network, {str(weights)!r})",
         )
     if spec == TEXT_CNN:
         return TextCNN.load(folder)
     if is_python_file(spec):
         _check_own(folder, spec)
-    elif spec not in NETWORKS and os.path.isdir(spec):  # noqa: PTH112  (a name that no file can have is none)
+    elif spec not in NETWORKS and not is_named(spec):
         raise ModelError(
-            f"The network in {str(folder)!r} is said to be another folder.",
-            expected=f"in {TRAINED}, what the network was built from",
+            f"The network in {str(folder)!r} is said to be built from a file or folder, which was not opened.",
+            expected=f"in {TRAINED}, a named network, or the whole path of a Python file of your own",
             came=repr(spec),
+            instead=f"if you trust it: load_weights(load_model({spec!r}), {str(weights)!r}) of shiftproof.models",
         )
     if spec in NETWORKS or is_python_file(spec):
         return load_model(spec, device=device, weights=weights)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftproof.errors import ModelError, ShiftproofError
+from shiftproof.errors import INTERRUPTIONS, ModelError, ShiftproofError
 
 _EXPECTED = "one row of at least 2 finite scores per image: a float tensor [N, K]"
 _WRAP = "wrap it in a function that returns only the logits, in a file: --model file.py:build"
@@ -35,13 +35,13 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
             if isinstance(inputs, Tensor):
                 inputs = inputs.to(device_of(model), _precision_of(model))
             out = model(inputs)
-    except ShiftproofError:
+    except (ShiftproofError, *INTERRUPTIONS):
         raise
     except torch.OutOfMemoryError as error:
         raise ModelError(
             "The model ran out of memory.", came=f"a batch of {len(inputs)} inputs", instead="use smaller batches"
         ) from error
-    except Exception as error:  # whatever a user's model raises is told in one paragraph
+    except BaseException as error:  # whatever a user's model raises is told in one paragraph
         raise _failed(inputs, error) from error
     return check_logits(out, len(inputs))
 
@@ -78,7 +78,7 @@ def check_logits(out: object, images: int) -> Tensor:
     return scores
 
 
-def _failed(inputs: Tensor | list[Any], error: Exception) -> ModelError:
+def _failed(inputs: Tensor | list[Any], error: BaseException) -> ModelError:
     if isinstance(inputs, list):
         kind = "texts" if isinstance(inputs[0], str) else "pairs of texts"
         return ModelError(
@@ -103,5 +103,5 @@ def _precision_of(model: Callable[..., Any]) -> torch.dtype:
     return torch.float32
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "no message")

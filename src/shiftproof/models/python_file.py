@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from shiftproof.errors import ModelError
+from shiftproof.errors import INTERRUPTIONS, ModelError
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
 
@@ -93,9 +93,9 @@ def _told(path: Path, doing: str) -> Iterator[None]:
     """Tell what a user's code raises in one paragraph; the traceback stays behind it."""
     try:
         yield
-    except ModelError:
+    except (ModelError, *INTERRUPTIONS):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         lines = str(error).strip().splitlines() or ["no message"]
         raise ModelError(
             f"The model file {str(path)!r} failed.",

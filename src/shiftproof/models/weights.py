@@ -53,7 +53,11 @@ def read_weights(path: str | Path) -> Weights:
     path = Path(path)
     if not is_file(path):
         raise ModelError(f"There is no weights file {str(path)!r}.", expected="a .safetensors, .pt or .pth file")
-    if is_safetensors(path):
+    try:
+        tensors_alone = is_safetensors(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if tensors_alone:
         from safetensors import safe_open
 
         try:

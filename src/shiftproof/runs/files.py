@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,27 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
+        name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        with open(name, "xb", opener=not_through_a_link) as file:
+            temporary = name
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise cannot_write(path, error) from error
+
+
+def not_through_a_link(path: str, flags: int) -> int:
+    """Open a file to write as `open(..., opener=)` wants it: a link in its place, which may lead anywhere, is refused.
+
+    Links come with folders that others made. The file's permissions are as the user's umask says.
+    """
+    if os.path.islink(path):  # noqa: PTH114
+        raise OSError(errno.ELOOP, "it is a link, and nothing is written through links", str(path))
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def expand(path: str | Path) -> Path:

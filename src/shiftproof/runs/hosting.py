@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast
 
-from shiftproof.errors import ConfigurationError, RunError, ShiftproofError
+from shiftproof.errors import INTERRUPTIONS, ConfigurationError, RunError, ShiftproofError
 from shiftproof.runs.plan import Cell, Result, Row, canonical
 from shiftproof.version import __version__
 
@@ -32,9 +32,11 @@ def measure(worker: Worker, cell: Cell) -> Result:
     try:
         row, error = worker.measure(cell), None
         canonical(row)  # what cannot be stored, such as NaN, is this cell's failure and nobody else's
+    except INTERRUPTIONS:
+        raise
     except ShiftproofError as problem:
         row, error = None, str(problem)
-    except Exception:  # one cell's failure must not cost the others; its trace is kept with it
+    except BaseException:  # one cell's failure must not cost the others; its trace is kept with it
         row, error = None, traceback.format_exc()
     return Result(cell, row, error, time.perf_counter() - start)
 
@@ -70,9 +72,11 @@ class Host:
         self._problem: ShiftproofError | None = None
         try:
             self._worker = _unpack(packed, threads)()
+        except INTERRUPTIONS:
+            raise
         except ShiftproofError as error:
             self._problem = error
-        except Exception as error:
+        except BaseException as error:
             self._problem = RunError(
                 "A worker process could not be set up.", reason=f"{type(error).__name__}: {error}", trace=_trace(error)
             )
@@ -100,7 +104,7 @@ def _unpack(packed: Packed, threads: int) -> Setup:
     return cast(Setup, pickle.loads(packed.content))  # from the driver, through a pipe; never from a file
 
 
-def _trace(error: Exception) -> str:
+def _trace(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{last.filename}, line {last.lineno}"
 

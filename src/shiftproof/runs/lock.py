@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from shiftproof.errors import RunError
+from shiftproof.runs.files import not_through_a_link
 
 FILE = "run.lock"
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -29,7 +30,7 @@ class Lock:
         path = folder / FILE
         with ExitStack() as stack:
             try:
-                file = stack.enter_context(path.open("a+"))
+                file = stack.enter_context(open(path, "a+", opener=not_through_a_link))
                 taken = _take(file)
             except OSError as error:
                 raise _unusable(folder, error) from error

@@ -18,7 +18,7 @@ from typing import Self
 
 from shiftproof.errors import RunError, printable
 from shiftproof.runs.lock import Lock
-from shiftproof.runs.plan import Cell, Plan, Result, canonical
+from shiftproof.runs.plan import Cell, Plan, Result, Row, canonical
 from shiftproof.runs.schema import SCHEMA, is_older, migrate
 
 FILE = "run.sqlite"
@@ -78,8 +78,18 @@ class Store:
             )
         if subject is not None:
             self._check_subject(about, subject)
+            self._forget_damaged()
+
+    def _forget_damaged(self) -> None:
+        """Remove results that cannot be read, so that their cells run again."""
+        with self._errors(), self._transaction():
+            kept = self._db.execute("SELECT id, CAST(result AS BLOB) FROM cells WHERE result IS NOT NULL")
+            damaged = [(identity,) for identity, row in kept if _read(row) is None]
+            self._db.executemany("DELETE FROM cells WHERE id = ?", damaged)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
+        if mode == "rwc" and self.path.is_symlink():  # SQLite would make, or change, the file that it leads to
+            raise OSError(f"{FILE} is a link, and nothing is written through links")
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         if mode == "ro" and not os.access(self.folder, os.W_OK) and not self._log.exists():
             uri += "&immutable=1"  # nobody can write here, nor can SQLite its own side files
@@ -130,24 +140,30 @@ class Store:
         return list(self.find(plan.identities()))
 
     def find(self, cells: Mapping[str, Cell]) -> Iterator[Result]:
-        """Yield the results of cells by identity, in their order, where there are any."""
+        """Yield the results of cells by identity, in their order, where there are any that can be read."""
         remaining = iter(cells)
         while some := list(islice(remaining, FETCHED)):
-            query = f"SELECT id, result, error, seconds FROM cells WHERE id IN ({','.join('?' * len(some))})"
+            query = (
+                f"SELECT id, CAST(result AS BLOB), error, seconds FROM cells WHERE id IN ({','.join('?' * len(some))})"
+            )
             with self._errors():
                 found = {identity: values for identity, *values in self._db.execute(query, some)}
             for identity in some:
                 if identity in found:
-                    row, error, seconds = found[identity]
-                    yield Result(cells[identity], None if row is None else json.loads(row), error, seconds)
+                    stored, error, seconds = found[identity]
+                    row = _read(stored)
+                    if row is not None or error is not None:
+                        yield Result(cells[identity], row, error, seconds)
 
     def __iter__(self) -> Iterator[Result]:
-        """Yield every result, of whatever plan."""
+        """Yield every result that can be read, of whatever plan."""
+        query = "SELECT task, CAST(parameters AS BLOB), CAST(result AS BLOB), error, seconds FROM cells"
         with self._errors():
-            found = self._db.execute("SELECT task, parameters, result, error, seconds FROM cells").fetchall()
-        for task, parameters, row, error, seconds in found:
-            cell = Cell(task, **json.loads(parameters))
-            yield Result(cell, None if row is None else json.loads(row), error, seconds)
+            found = self._db.execute(query).fetchall()
+        for task, stored, result, error, seconds in found:
+            parameters, row = _read(stored), _read(result)
+            if parameters is not None and (row is not None or error is not None):
+                yield Result(Cell(task, **parameters), row, error, seconds)
 
     def close(self) -> None:
         """Close the file and release the directory."""
@@ -187,3 +203,12 @@ class Store:
                 instead="free some space, or choose another folder; what was saved is kept, and the same "
                 "command goes on from there",
             ) from error
+
+
+def _read(stored: bytes | None) -> Row | None:
+    """Return what was stored as JSON; None where it is damaged, or nothing."""
+    try:
+        found = None if stored is None else json.loads(stored.decode())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.errors import INTERRUPTIONS, ConfigurationError, DataError, ModelError
 from shiftproof.models import Model, device_of, fingerprint, logits
 from shiftproof.models.identity import digest
 from shiftproof.searchers.service import Service
@@ -220,7 +220,9 @@ def answers(model: Subject, images: Tensor) -> Any:
     try:
         with torch.no_grad():
             out = model(images.to(device_of(model)))
-    except Exception as error:
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:
         raise ModelError(
             "The model failed on a batch of images.",
             came=f"{type(error).__name__} on shape {tuple(images.shape)}: {error}",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from shiftproof.data import BadFile, Batch, ImageSet, load_data
 from shiftproof.errors import DataError, RunError
 from shiftproof.runs import Cell, Json, Row, write_atomically
-from shiftproof.runs.files import cannot_write
+from shiftproof.runs.files import cannot_write, not_through_a_link
 from shiftproof.shifts.copies import Copies
 from shiftproof.shifts.levels import to_bytes
 from shiftproof.shifts.suites import Target
@@ -87,6 +87,7 @@ class ArrayCopies(Copies):
             new = self.out / f"{path}.new"
             try:
                 shape = (blocks * len(self.images), height, width, channels)
+                new.unlink(missing_ok=True)  # of a killed run, or a link
                 np.lib.format.open_memmap(new, mode="w+", dtype=np.uint8, shape=shape)
                 new.replace(part)
             except OSError as error:
@@ -135,7 +136,7 @@ def write_rows(path: Path, first: int, rows: NDArray[np.uint8]) -> None:
     """
     try:
         offset = np.lib.format.open_memmap(path, mode="r").offset
-        with path.open("r+b") as file:
+        with open(path, "r+b", opener=not_through_a_link) as file:
             file.seek(offset + first * rows[0].nbytes)
             file.write(rows.data)
             file.flush()

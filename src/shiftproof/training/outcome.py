@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from shiftproof.models.loading import TRAINED, TRAINED_WEIGHTS
+from shiftproof.models.loading import TRAINED, TRAINED_WEIGHTS, is_named
 from shiftproof.models.networks import NETWORKS
 from shiftproof.models.python_file import is_python_file
 from shiftproof.runs import Json, Row, write_atomically
@@ -72,7 +72,7 @@ def architecture(spec: object) -> str | None:
     if trained.is_file():
         built: str | None = json.loads(trained.read_text())["model"]
         return built
-    return text
+    return text if is_named(text) else None  # a file may come with the folder, so none is loaded by its name
 
 
 def write_model(folder: Path, weights: dict[str, Tensor], facts: dict[str, Json]) -> None:

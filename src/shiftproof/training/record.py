@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.runs import Row, write_atomically
-from shiftproof.runs.files import cannot_write
+from shiftproof.runs.files import cannot_write, not_through_a_link
 
 FILE = "log.jsonl"
 _SHOWN = ("loss", "lr", "accuracy")
@@ -31,7 +31,7 @@ class Record:
     def add(self, row: Row) -> None:
         """Write one row, at once."""
         try:
-            with self.path.open("a") as file:
+            with open(self.path, "a", opener=not_through_a_link) as file:
                 file.write(json.dumps(row) + "\n")
         except OSError as error:
             raise cannot_write(self.path, error) from error

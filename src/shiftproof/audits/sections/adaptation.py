@@ -101,6 +101,14 @@ class Adaptation(Section):
         adapting = {f"adapter {method}": 1.0, f"adapt {method} {_batch(cell)}": images}
         return {"read": images, f"shift {cell['shift']}": images, **adapting}
 
+    def needs(self, number: str, cell: Cell) -> bool:
+        """Say that a method's own number needs its cells and the source model's; none needs batch sizes and priors."""
+        if number == "distance_prediction_error":
+            return cell.task == STATISTICS or cell.parameters.get("method") == "source"
+        if cell.task != self.name:
+            return False
+        return number == "best_adaptation_gain" or cell["method"] in ("source", number.removeprefix("gain."))
+
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return how much more often each image is right with each method than without."""
         found: dict[str, dict[str, list[Row]]] = defaultdict(dict)

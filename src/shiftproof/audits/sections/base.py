@@ -81,6 +81,10 @@ class Section(ABC):
         """Say what measuring a cell costs: here, a forward pass of its images after its shift."""
         return passes(cell)
 
+    def needs(self, number: str, cell: Cell) -> bool:
+        """Say whether a number is made of a cell, among others: where the cell was not measured, there is no number."""
+        return True
+
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return what each image adds to the numbers that are means over images, [N] each, by the number's name.
 

@@ -82,6 +82,12 @@ class Corruptions(Section):
         shift = shifts.parse(cast(str, cell["shift"]))
         return tally(*predictions(subject, start, stop, shift, cast(int, cell["seed"])))
 
+    def needs(self, number: str, cell: Cell) -> bool:
+        """Say that a corruption's own number needs its cells alone; none needs examples."""
+        if cell.task != self.name:
+            return cell.task == "clean" and number == "corruption_loss"
+        return not number.startswith("accuracy.") or number == f"accuracy.{shifts.parse(cast(str, cell['shift'])).name}"
+
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return how often each image is right under each corruption and under all of them, and what that comes to."""
         parts: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))

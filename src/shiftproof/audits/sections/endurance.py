@@ -91,6 +91,10 @@ class Endurance(Section):
         adapting = {f"adapter {cell['method']}": 1.0, f"adapt {cell['method']} {_batch(cell)}": images}
         return {"read": images, **adapting, **shifted}
 
+    def needs(self, number: str, cell: Cell) -> bool:
+        """Say that a method's own number needs its cell and the source model's."""
+        return number == "endurance.collapsed" or cell["method"] in ("source", number.removeprefix("endurance."))
+
     def view(self, results: Sequence[Result]) -> View:
         """Tell who falls below the source model and when, and who stays above."""
         found = rows(results, self.name)
