@@ -59,9 +59,9 @@ def certify(
     """Certify a model smoothed with Gaussian noise: L2 distances within which the smoothed class cannot change.
 
     What is certified is the smoothed model, which is served with noise and a vote (`Smoothed.predict`); of the model
-    itself nothing is said. `model` and `images` (with `labels`) are what `load_model` and `load_data` take; black boxes are welcome. `sigma` is
-    the noise's standard deviation on the [0, 1] scale. `n0` samples choose a class, at most `n` fresh ones count it,
-    and each certificate is wrong with probability at most `alpha`. Rules:
+    itself nothing is said. `model` and `images` (with `labels`) are what `load_model` and `load_data` take; black boxes
+    are welcome. `sigma` is the noise's standard deviation on the [0, 1] scale. `n0` samples choose a class, at most `n`
+    fresh ones count it, and each certificate is wrong with probability at most `alpha`. Rules:
 
     * `sequential`: the full radius with fewer samples, up to a `tolerance` (see `rules.Sequential`).
     * `fixed`: n samples and one bound (Cohen et al. 2019); `futility` stops early on images that will not be certified.

@@ -24,7 +24,8 @@ def certify(
     ] = None,
     out: options.Out = Path("shiftproof-certificate"),
     rule: Annotated[
-        str, typer.Option(help="sequential, fixed, or radius: is it at least --radius? Its ACR is that times the share.")
+        str,
+        typer.Option(help="sequential, fixed, or radius: is it at least --radius? ACR is that times the share."),
     ] = "sequential",
     radius: Annotated[float | None, typer.Option(help="The radius to ask for, with --rule radius.")] = None,
     images: options.Images = None,

@@ -312,14 +312,14 @@ def _verdict(missed: Array, sets: Sequence[Copy], reach: Mean | None) -> str:
     off, worst = abs(missed), int(missed.argmax())
     points = f"{100 * off.mean():.1f} points off on average" + (f" ({between(reach, '')})" if reach else "")
     high = (
-        f"the most optimistic is {100 * missed[worst]:.1f} points too high ({labelled(sets[worst].shift)}, true accuracy "
-        f"{percent(sets[worst].accuracy)})"
+        f"the most optimistic is {100 * missed[worst]:.1f} points too high ({labelled(sets[worst].shift)}, true "
+        f"accuracy {percent(sets[worst].accuracy)})"
         if missed[worst] > 0
         else "none is too high"
     )
     return (
-        f"Without labels, estimates of its accuracy are {points} over {len(sets)} sets under shifts like these; nine in "
-        f"ten are within {100 * np.quantile(off, 0.9):.1f} points, and {high}."
+        f"Without labels, estimates of its accuracy are {points} over {len(sets)} sets under shifts like these; nine "
+        f"in ten are within {100 * np.quantile(off, 0.9):.1f} points, and {high}."
     )
 
 
@@ -329,8 +329,8 @@ def _action(drop: float, missed: Array) -> Action:
         "Watch it while it serves",
         f"Estimates are {100 * abs(missed).mean():.1f} points off on average over these shifts, and an alarm at "
         f"{100 * drop:.0f} points leaves room for twice that. Of {len(missed)} sets the estimate was further off for "
-        f"{low + high}: {low} too low, which would raise the alarm without cause, and {high} too high, which could keep "
-        "it silent. Of other kinds of shift nothing is known.",
+        f"{low + high}: {low} too low, which would raise the alarm without cause, and {high} too high, which could "
+        "keep it silent. Of other kinds of shift nothing is known.",
         "from shiftproof.estimators import Monitor\n\n"
         f"monitor = Monitor.fit(model, labelled, drop={drop:.2f})\n"
         "logits = monitor(inputs)\nprint(monitor.status().prometheus())",
