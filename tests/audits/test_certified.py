@@ -91,7 +91,7 @@ def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
 def test_what_so_many_samples_can_show_is_told():
     view = section("certified").view([certified("clean", 0.03, [0.05, 0.02])])
     most = 0.25 * norm.ppf(0.005 ** (1 / 250))  # the last of two looks, each at half of alpha
-    assert any(f"a radius of {most:.3f} at most" in note for note in view.notes)
+    assert any(f"a radius of {int(1000 * most) / 1000:g} at most" in note for note in view.notes)
 
 
 def test_certified_measures_what_the_shell_certifies():
