@@ -21,7 +21,7 @@ from shiftproof.estimators import Calibration, Estimator, Monitor, neighborhood_
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.estimating import shifted
 from shiftproof.estimators.evidence import observe
-from shiftproof.estimators.neighborhoods import neighborhood
+from shiftproof.estimators.neighborhoods import chosen
 from shiftproof.estimators.statistics import Reference
 from shiftproof.measures.estimation import kendall_tau, mean_absolute_error, r_squared, spearman_rho
 
@@ -117,8 +117,8 @@ def _measured(estimator: Estimator, data: ImageSet, label: str, options: argpars
     found = observe(
         estimator.model,
         shifted(data.batches(options.batch, device=options.device), shift, seed=0),
-        neighborhood=neighborhood(estimator.neighborhood),
-        n=estimator.n,
+        neighborhood=chosen(estimator.calibration.neighborhood, data),
+        n=estimator.calibration.n,
         share=options.viewed / len(data),
         batch_size=options.batch,
         drift=True,

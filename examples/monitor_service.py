@@ -30,7 +30,7 @@ def make_monitor() -> Monitor:
         for severity in (2, 5)
     ]
     calibration = Estimator.fit(model, load_data("demo-source"), shifts=few, n=4).calibration
-    return Monitor(model, calibration, window=300, n=4, drift_every=4)
+    return Monitor(model, calibration, window=300, drift_every=4)
 
 
 def fog() -> None:

@@ -1,12 +1,14 @@
 """`shiftproof certify` and `spectrum` as a user meets them."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from shiftproof.cli import app
-from shiftproof.errors import ModelError, ShiftproofError
+from shiftproof.errors import ModelError, RunError, ShiftproofError
 from tests.test_cli import shiftproof
 
 FEW = ("--images", 6, "--n0", 20, "--n", 100, "--alpha", 0.01)
@@ -38,6 +40,46 @@ def test_certify_asks_for_a_radius(tmp_path, command):
     assert {row[content["columns"].index("radius")] for row in content["images"]} == {0.0, 0.02}
 
 
+def test_the_radius_rule_says_what_its_average_is(command):
+    result = command("certify", "--sigma", 0.03, *FEW, "--rule", "radius", "--radius", 0.02)
+    assert "at least 0.02: the average is that times the share" in result.stdout
+    assert [line.split()[2:] for line in result.stdout.splitlines() if line.startswith("L2")] == [["ACR", "0.02"]]
+
+
+def test_the_table_rounds_distances_down(tmp_path, command):
+    """The last column is never beyond the largest radius, where nothing is certified."""
+    result = command("certify", "--sigma", 0.1, "--images", 12, "--n0", 20, "--n", 1000, "--rule", "fixed")
+    content = json.loads((tmp_path / "shiftproof-certificate" / "certificate.json").read_text())
+    largest = max(row[content["columns"].index("radius")] for row in content["images"])
+    head, row = (line.split() for line in result.stdout.splitlines() if line.startswith(("L2", "clean")))
+    assert 0 < float(head[-1]) <= largest
+    assert float(row[-1].rstrip("%")) > 0
+
+
+def test_a_certificate_is_never_overwritten_by_one_on_other_terms(tmp_path, command):
+    assert command("certify", "--sigma", 0.03, *FEW).exit_code == 0
+    path = tmp_path / "shiftproof-certificate" / "certificate.json"
+    before = path.read_bytes()
+    for other in (("--sigma", 0.5), ("--sigma", 0.03, "--rule", "fixed"), ("--sigma", 0.03, "--n", 200)):
+        result = command("certify", *FEW, *other)
+        assert isinstance(result.exception, RunError), other
+        assert "on other terms" in str(result.exception)
+        assert "--out" in str(result.exception)
+        assert path.read_bytes() == before
+    assert command("certify", "--sigma", 0.03, *FEW).exit_code == 0
+    assert command("certify", "--sigma", 0.5, *FEW, "--out", "another").exit_code == 0
+
+
+def test_the_guides_commands_work_one_after_another(tmp_path, command):
+    guide = Path(__file__).parents[1] / "docs" / "guide" / "certificates.md"
+    lines = re.findall(r"^\$ shiftproof (certify .*)$", guide.read_text(), re.MULTILINE)
+    assert len(lines) >= 3
+    for line in lines:
+        asked = line.replace("--images 100", "--images 2").replace("--n 1000", "--n 200").split()
+        result = command(*asked, "--n0", 20, "--alpha", 0.01)
+        assert result.exit_code == 0, (line, result.exception)
+
+
 def test_spectrum(tmp_path, command):
     result = command(
         "spectrum", "--images", 20, "--step", 8, "--strengths", 8, "--alphas", 1, "--corruptions", "fog,contrast"
@@ -52,6 +94,7 @@ ERRORS = {
     "no sigma": (["certify"], "--sigma"),
     "zero sigma": (["certify", "--sigma", "0"], "sigma above 0"),
     "negative sigma": (["certify", "--sigma=-1"], "sigma above 0"),
+    "sigma of 255": (["certify", "--sigma", "25"], "scale of 0 to 255, sigma=0.098"),
     "alpha": (["certify", "--sigma", "0.1", "--alpha", "1.5"], "alpha in (0, 1)"),
     "few samples": (["certify", "--sigma", "0.1", "--n", "5"], "certify nothing"),
     "n0 over n": (["certify", "--sigma", "0.1", "--n0", "500", "--n", "100"], "n0 from 1 to n"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.torch import save_file
+from scipy.stats import norm
 
 from benchmarks.reproduce import curves, hypersphere_table, markdown, page, tables
 from benchmarks.reproduce.all import TABLES, scripts_of
@@ -31,6 +32,18 @@ def test_the_page_shows_the_figures():
     assert page.filled(text, files) == text, "run python -m benchmarks.reproduce.page"
     for name, drawn in page.pictures(files).items():
         assert drawn == (page.PICTURES / name).read_text(), "run python -m benchmarks.reproduce.page"
+
+
+def test_the_table_of_certificates_says_how_many_samples_cap_each_column():
+    text = page.PAGE.read_text()
+    rows = [line.split("|")[2:-1] for line in text.splitlines() if line.startswith(("| *n*", "| *largest radius*"))]
+    (counts, largest) = ([cell.strip() for cell in row] for row in rows)
+    assert counts == ["10,000 (100,000)", *["1,000 (100,000)"] * 5, "300"]
+    looks = {"10,000 (100,000)": (10_000, 5), "1,000 (100,000)": (1_000, 3), "300": (300, 2)}
+    for count, cell in zip(counts, largest, strict=True):
+        n, times = looks[count]  # the sequential rule spends alpha evenly on its looks
+        assert cell.split()[0] == f"{0.25 * norm.ppf((0.001 / times) ** (1 / n)):.3f}"
+    assert "of its clean radius" not in text
 
 
 def test_a_heat_map_shows_every_wave_and_its_opposite():

@@ -91,6 +91,7 @@ def main() -> None:
             "CIFAR-10-F by alpha": {f"{alpha:g}": bands for alpha, bands in found.set_bands().items()},
             "CIFAR-10-F": float(np.mean(list(found.sets.values()))),
             "clean": found.clean,
+            "n": size["waves"]["n"],
         },
     )
 

@@ -49,6 +49,9 @@ CERTIFICATES = {
 }
 """Sun et al. 2022, table 1: clean ACR, mACR on CIFAR-10-C, its low, mid and high groups, mACR on C-bar."""
 
+CERTIFICATES_N = 100_000
+"""The samples behind each of these radii."""
+
 MNIST = {
     "original": {"erm": 0.993, "rda": 0.993, "rsda": 0.992, "esda": 0.993},
     "RS": {"erm": 0.160, "rda": 0.941, "rsda": 0.977, "esda": 0.979},

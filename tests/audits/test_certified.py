@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import norm
 
 import shiftproof
 from shiftproof.audits.sections import section
@@ -33,15 +34,21 @@ def test_certified_tells_the_share_that_is_stable():
         certified("fog@3", 0.25, [0.0, 0.0, 0.0, 0.0]),
     ]
     view = section("certified").view(found)
-    assert "Within an L2 distance of 0.03, 50.0% of clean images" in view.verdict[0].text
-    assert "25.0% under fog" in view.verdict[0].text
-    assert view.numbers["certified_accuracy"] == 0.5
+    said = view.verdict[0].text
+    assert said.startswith("Served with noise and a vote, the smoothed model is right and provably stable within")
+    assert "within an L2 distance of 0.03 on 50.0% of clean images" in said
+    assert "25.0% under fog (noise 0.03)" in said
+    assert "within an L2 distance of 0.25 on 0.0% of clean images" in said
+    distances = {name.partition(".")[2]: value for name, value in view.numbers.items() if "accuracy" in name}
+    assert distances == {"0.03": 0.5, "0.1": 0.25, "0.25": 0, "0.5": 0, "1": 0}
     assert view.numbers["acr"] == pytest.approx(0.13 / 4)
     assert view.numbers["acr.fog@3"] == pytest.approx(0.01)
     assert any("not trained with such noise" in note for note in view.notes)
-    figure, table = view.blocks
+    figure, distances_table, table = view.blocks
     assert isinstance(figure, Figure)
+    assert isinstance(distances_table, Table)
     assert isinstance(table, Table)
+    assert distances_table.rows[0] == ("clean", 0.03, 0.5, 0.0, 0.0, 0.0, 0.0)
     assert [trace["name"] for trace in figure.plot["data"]] == ["clean", "fog 3"]
     assert figure.plot["data"][0]["y"][0] == 75
     assert len(table.rows) == 4
@@ -52,8 +59,39 @@ def test_a_model_trained_with_noise_is_told_by_the_larger_noise():
     view = section("certified").view(
         [certified("clean", 0.03, [0.06, 0.06]), certified("clean", 0.25, [0.5, 0.3]), certified("fog@3", 0.25, [0.0])]
     )
-    assert "Within an L2 distance of 0.25, 100.0%" in view.verdict[0].text
+    assert "within an L2 distance of 0.25 on 100.0% of clean images" in view.verdict[0].text
+    assert view.verdict[0].level == "good"
     assert not any("not trained" in note for note in view.notes)
+
+
+def test_a_robust_model_is_never_below_a_fragile_one_at_any_number():
+    """The robust one is certified at least as far on every image, by more noise, at which it is a little less right."""
+    fragile = section("certified").view(
+        [certified("clean", 0.03, [0.05] * 8 + [0.0] * 2), certified("clean", 0.25, [0.0] * 10)]
+    )
+    robust = section("certified").view(
+        [certified("clean", 0.03, [0.06] * 8 + [0.0] * 2), certified("clean", 0.25, [0.5] * 6 + [0.2] + [0.0] * 3)]
+    )
+    assert set(fragile.numbers) == set(robust.numbers)
+    assert all(robust.numbers[name] >= value for name, value in fragile.numbers.items())
+    (headline, *_) = section("certified").numbers
+    assert headline.name == "acr"  # what a requirement on the section is about
+    assert robust.numbers["acr"] > fragile.numbers["acr"]
+
+
+def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
+    cell = certified("clean", 0.03, [0.05, 0.0, 0.0, 0.0])
+    row: Any = cell.row
+    row.update(voted_right=2, plain_right=3)
+    said = section("certified").view([cell]).verdict[0].text
+    assert "With noise 0.03 and a vote it is right on 50.0% of these, the model itself on 75.0%" in said
+    assert "the model itself has no such guarantee" in said
+
+
+def test_what_so_many_samples_can_show_is_told():
+    view = section("certified").view([certified("clean", 0.03, [0.05, 0.02])])
+    most = 0.25 * norm.ppf(0.005 ** (1 / 250))  # the last of two looks, each at half of alpha
+    assert any(f"a radius of {int(1000 * most) / 1000:g} at most" in note for note in view.notes)
 
 
 def test_certified_measures_what_the_shell_certifies():
@@ -63,8 +101,10 @@ def test_certified_measures_what_the_shell_certifies():
         Cell("certified", shift="clean", sigma=0.03, begin=1, end=4, n0=20, n=100, alpha=0.01, seed=0),
         Subject(model, data, "cpu", 32),
     )
-    (batch,) = data.subset([1, 2, 3]).batches(3)
+    batch: Any = next(iter(data.subset([1, 2, 3]).batches(3)))
     made = Smoothed(model, 0.03).certify(batch.images, batch.labels, keys=batch.keys, n0=20, n=100, alpha=0.01)
+    assert row["plain_right"] == int(model(batch.images).argmax(1).eq(batch.labels).sum())
+    assert row["voted_right"] == sum(not each.skipped for each in made)
     radii: Any = row["radii"]
     assert radii == pytest.approx([each.radius for each in made], abs=1e-6)
     assert all(written <= each.radius for written, each in zip(radii, made, strict=True))
@@ -165,7 +205,7 @@ def test_both_sections_in_an_audit(tmp_path):
         severities=[3],
     )
     assert not result.failures
-    assert {"acr", "certified_accuracy", "spectrum.low"} <= set(result.numbers)
+    assert {"acr", "certified_accuracy.0.03", "certified_accuracy.1", "spectrum.low"} <= set(result.numbers)
     text = result.report.read_text()
     assert "What is guaranteed" in text
     assert "Which frequencies" in text

@@ -41,7 +41,7 @@ def results(truth, wrong=0.0):
 
 def test_a_model_that_can_be_followed_is_told_so():
     view = section("label_free").view(results({"fog@1": 0.8, "fog@5": 0.4, "contrast@5": 0.3}))
-    assert "followed to within 0.0 points" in view.verdict[0].text
+    assert "0.0 points off on average (0.0 to 0.0) over 3 sets under shifts like these" in view.verdict[0].text
     assert view.verdict[0].level == "good"
     assert view.numbers["label_free_error"] == pytest.approx(0, abs=1e-9)
     assert view.numbers["label_free_error.calibrated_confidence"] == pytest.approx(0, abs=1e-9)
@@ -54,9 +54,44 @@ def test_a_model_that_can_be_followed_is_told_so():
 
 def test_a_model_that_cannot_is_told_so_too():
     view = section("label_free").view(results({"fog@1": 0.6, "fog@5": 0.3}, wrong=0.2))
-    assert "20.0 points (20.0 to 20.0) off" in view.verdict[0].text
+    assert "20.0 points off on average over 2 sets" in view.verdict[0].text  # one kind of shift: no interval
     assert view.verdict[0].level == "bad"
     assert "drop=0.40" in view.actions[0].code
+
+
+def test_the_worst_optimism_is_told_and_counted_against_the_alarm():
+    truth = {f"kind{kind}@{severity}": 0.5 for kind in "abcde" for severity in (1, 5)}
+    found = results(truth)
+    off = {"kinda@5": 0.4, "kindb@5": 0.02, "kindc@1": -0.25}
+    for one in found:
+        label: Any = one.cell.parameters.get("shift")
+        if one.cell.task == "label_free.target" and label in off:
+            row: Any = one.row
+            row["statistics"]["confidence"] += off[label] / 2
+    view = section("label_free").view(found)
+    said = view.verdict[0].text
+    assert "6.7 points off on average" in said
+    assert "the most optimistic is 40.0 points too high (kinda 5, true accuracy 50.0%)" in said
+    assert "nine in ten are within 26.5 points" in said
+    assert view.numbers["label_free_error_90"] == pytest.approx(np.quantile([0] * 7 + [0.4, 0.02, 0.25], 0.9))
+    assert view.numbers["label_free_optimism"] == pytest.approx(0.4)
+    assert "further off for 2: 1 too low" in view.actions[0].why
+    assert "1 too high" in view.actions[0].why
+
+
+def test_severities_of_one_kind_do_not_count_apart():
+    def reach(truth):
+        found = results(truth)
+        for one in found:
+            label = str(one.cell.parameters.get("shift"))
+            if one.cell.task == "label_free.target" and label.startswith("bad"):
+                row: Any = one.row
+                row["statistics"]["confidence"] += 0.1
+        return section("label_free").view(found).tiles[0].interval
+
+    few = reach({"bad@1": 0.5, "good@1": 0.5, "fine@1": 0.5})
+    many = reach({f"{kind}@{level}": 0.5 for kind in ("bad", "good", "fine") for level in (1, 2, 3, 4, 5)})
+    assert few.split(" over")[0] == many.split(" over")[0]  # fifteen sets of three kinds are three kinds
 
 
 def test_lines_are_never_drawn_through_tested_shifts():

@@ -160,13 +160,24 @@ def test_labels_spare_the_samples_of_wrong_guesses(linear):
 
 def test_predict_settles_what_is_clear_and_abstains_from_the_rest(linear):
     images = at_distances([0.5, -0.5, 0.0])
-    predicted = Smoothed(linear, SIGMA).predict(images, keys=[1, 2, 3], n=200)
+    predicted = Smoothed(linear, SIGMA).predict(images, keys=[1, 2, 3], n=200, seed=0)
     assert predicted.tolist() == [1, 0, ABSTAIN]
+
+
+def test_served_noise_cannot_be_foreseen(linear):
+    """One image that lies on the edge: with noise that is known, it would be answered alike every time."""
+    smoothed = Smoothed(linear, SIGMA)
+    image = at_distances([0.05])
+    answers = [int(smoothed.predict(image, n=100, alpha=0.05)) for _ in range(40)]
+    assert 1 in answers
+    assert ABSTAIN in answers
+    again = {int(smoothed.predict(image, n=100, alpha=0.05, seed=7)) for _ in range(5)}
+    assert len(again) == 1
 
 
 def test_predict_is_wrong_as_seldom_as_it_says(linear):
     images = at_distances([0.005]).expand(2000, -1, -1, -1)
-    predicted = Smoothed(linear, SIGMA, batch_size=4096).predict(images, keys=range(2000), n=60, alpha=0.1)
+    predicted = Smoothed(linear, SIGMA, batch_size=4096).predict(images, keys=range(2000), n=60, alpha=0.1, seed=0)
     assert (predicted == 0).float().mean() < 0.1
     assert (predicted == ABSTAIN).float().mean() > 0.5
 

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from shiftproof.estimators.calibration import CALIBRATED, Copy
 from shiftproof.estimators.statistics import Reference
 from shiftproof.measures import ErrorLine
 from shiftproof.models import BlackBox
+from shiftproof.shifts import parse
 from tests.estimators.networks import Brightness, images
 
 SHIFTS = [f"{name}@{level}" for name in ("saturate", "spatter", "gaussian_blur", "speckle_noise") for level in (2, 5)]
@@ -68,6 +70,30 @@ def test_a_set_of_few_classes_is_not_taken_for_a_collapse(demo):
     combined = demo(two, method="combined")
     assert "classes in another mix" in " ".join(combined.warnings)
     assert demo(two).method != "combined"
+
+
+def test_the_doubt_of_the_methods_that_auto_leaves_out_is_kept(demo):
+    """Images shrunk to half with a black border: the demo is right on 60% of them, and its best lines do not reach."""
+    batch: Any = next(iter(load_data("demo").take(150).batches(150)))
+    small = torch.zeros_like(batch.images)
+    small[:, :, 8:24, 8:24] = torch.nn.functional.interpolate(batch.images, scale_factor=0.5, mode="bilinear")
+    truth = float((load_model("demo")(small).argmax(1) == batch.labels).float().mean())
+    found = demo(small)
+    nearer = [one for one in found.others if one.error < found.error]
+    assert nearer
+    for one in nearer:
+        assert "unlike every shifted copy" in " ".join(one.warnings)
+        assert set(one.warnings) <= set(found.warnings)
+        assert found.low <= one.low <= one.high <= found.high
+    assert not found.trusted
+    assert found.method in found.warnings[-1]
+    assert found.low <= truth <= found.high
+
+
+def test_intervals_of_direct_methods_hold_how_far_off_they_are(demo):
+    found = demo(load_data("demo").take(150), method="average_confidence")
+    assert found.error > 0.1
+    assert found.accuracy - found.low > found.error  # too sure under shift, by far more than the sampling of inputs
 
 
 def test_one_answer_to_everything_is_not_trusted(demo):
@@ -146,6 +172,9 @@ def test_held_out_error_leaves_out_the_whole_kind():
 def test_calibrations_are_written_and_read(demo):
     row = json.loads(json.dumps(demo.calibration.to_row(), allow_nan=False))
     assert Calibration.from_row(row) == demo.calibration
+    by_shift = replace(demo.calibration, neighborhood=parse("gaussian_noise@1"), n=3)
+    again = Calibration.from_row(json.loads(json.dumps(by_shift.to_row())))
+    assert (again.neighborhood, again.n) == ("gaussian_noise@1", 3)
     perfect = Calibration(Reference(1.0, 0.9, -math.inf, -math.inf), ())
     assert Calibration.from_row(json.loads(json.dumps(perfect.to_row(), allow_nan=False))) == perfect
 

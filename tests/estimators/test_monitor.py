@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftproof import load_data, load_model
-from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.estimators import Calibration, Monitor
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.drift import Drift, pooled
@@ -24,7 +24,7 @@ from tests.estimators.networks import Brightness, constant, images
 REFERENCE = Reference(accuracy=0.9, confidence=0.9, confidence_threshold=0.5, entropy_threshold=-1.0)
 
 
-def calibration():
+def calibration(**views):
     """Return copies in which accuracy is 2 c - 1 for a mean confidence of c, which a window must find again."""
     made = [Copy("clean", 0.9, 100, {"confidence": 0.95, "drift": 0.5})]
     made += [
@@ -32,7 +32,7 @@ def calibration():
         for kind in range(5)
         for k, sure in enumerate((0.9, 0.8 - 0.01 * kind, 0.6 + 0.01 * kind))
     ]
-    return Calibration(REFERENCE, tuple(made))
+    return Calibration(REFERENCE, tuple(made), **views)
 
 
 def sure(level):
@@ -110,7 +110,7 @@ def test_hysteresis_needs_patience_both_ways(signals, patience):
 
 
 def test_sampled_inputs_are_looked_at_through_views():
-    watched = Monitor(Brightness(), calibration(), window=200, share=0.5, n=4, neighborhood="brightness")
+    watched = Monitor(Brightness(), calibration(n=4, neighborhood="brightness"), window=200, share=0.5)
     for seed in range(4):
         watched(images(50, seed))
     status: Any = watched.status()
@@ -151,8 +151,8 @@ def test_the_drift_alarm_rises_when_statistics_move():
 
 def test_a_restored_monitor_goes_on_as_if_nothing_had_happened(tmp_path):
     model = Brightness()
-    options: dict[str, Any] = {"window": 100, "share": 0.2, "n": 2, "drift_every": 2, "patience": 1}
-    whole, first, second = (Monitor(model, calibration(), **options) for _ in range(3))
+    options: dict[str, Any] = {"window": 100, "share": 0.2, "drift_every": 2, "patience": 1}
+    whole, first, second = (Monitor(model, calibration(n=2), **options) for _ in range(3))
     batches = [images(25, seed) * (1 - 0.1 * seed) for seed in range(8)]
     for number, batch in enumerate(batches):
         whole(batch)
@@ -200,11 +200,73 @@ def test_empty_windows_and_bad_options_are_told():
     assert "estimated_accuracy" not in status.prometheus()
     with pytest.raises(ConfigurationError, match="cannot work"):
         monitor(constant, window=3)
-    with pytest.raises(ModelError, match="wrong shape"):
-        monitor(lambda x: x)(images(4))
+
+
+def test_what_fails_in_watching_never_reaches_who_asked(caplog):
+    flat = monitor(lambda x: x)  # answers of a shape that cannot be watched are answers all the same
+    assert flat(images(4)).shape == images(4).shape
+    assert "returns the wrong shape" in flat.status().warnings[0]
+    watched = monitor(constant)
     watched(images(4))
-    with pytest.raises(DataError, match="number of classes has changed"):
+    for _ in range(2):
         watched.observe(images(4), torch.zeros(4, 7))
+    status = watched.status()
+    assert "failed 2 times" in status.warnings[0]
+    assert "number of classes has changed" in status.warnings[0]
+    assert (status.seen, status.failures) == (4, 2)
+    assert "shiftproof_watching_failures_total 2" in status.prometheus()
+    assert [record.getMessage() for record in caplog.records].count("Watching failed; the model goes on serving.") == 2
+    watched(images(4))
+    assert watched.seen == 8  # it goes on
+
+
+def test_a_model_that_fails_says_so_itself():
+    def broken(x):
+        raise RuntimeError("out of order")
+
+    watched = monitor(broken)
+    with pytest.raises(RuntimeError, match="out of order"):
+        watched(images(4))
+    assert watched.failures == 0
+
+
+def test_views_and_taps_that_fail_leave_the_answer_alone(monkeypatch):
+    def no_views(*_):
+        raise ValueError("no views today")
+
+    model = Brightness()
+    watched = Monitor(model, calibration(neighborhood=no_views), window=100, share=1.0)
+    torch.testing.assert_close(watched(images(20)), model(images(20)), rtol=0, atol=0)
+    assert "no views today" in watched.status().warnings[0]
+    assert watched.seen == 20
+    monkeypatch.setattr("shiftproof.models.statistics.moments", no_views)
+    tapped = Monitor(model, calibration(), window=100, share=0.0, drift_every=1)
+    torch.testing.assert_close(tapped(images(20)), model(images(20)), rtol=0, atol=0)
+    assert (tapped.failures, tapped.seen) == (1, 20)
+
+
+def test_a_window_unlike_every_copy_says_so():
+    copies = [
+        Copy(c.shift, c.accuracy, 100, {**c.statistics, "certain": c.accuracy + 0.05}) for c in calibration().copies
+    ]
+    watched = Monitor(lambda x: torch.eye(10)[:1].repeat(len(x), 1) * 1e-3, Calibration(REFERENCE, tuple(copies)))
+    watched(images(60))
+    status = watched.status()
+    assert status.method == "atc_entropy"
+    assert status.accuracy == 0.0
+    assert "unlike every shifted copy" in " ".join(status.warnings)
+    assert "Set aside" in " ".join(status.warnings)
+
+
+def test_a_monitor_looks_as_its_calibration_did():
+    model = Brightness()
+    source = load_data((images(60, side=32), torch.arange(60) % 3))
+    shifts = [f"{name}@5" for name in ("saturate", "spatter", "gaussian_blur", "speckle_noise")]
+    watched = Monitor.fit(model, source, shifts=shifts, neighborhood="brightness", n=3, share=1.0, window=60)
+    assert (watched.calibration.neighborhood, watched.calibration.n) == ("brightness", 3)
+    watched(images(60, side=32))
+    (clean,) = (copy for copy in watched.calibration.copies if copy.shift == "clean")
+    assert watched.status().invariance == pytest.approx(clean.statistics["invariance"], abs=0.1)
 
 
 def test_few_inputs_are_not_trusted_and_raise_no_alarm():

@@ -1,11 +1,14 @@
 """Estimators on texts and pairs, against what a plain loop over single views gives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from shiftproof import load_data
 from shiftproof.errors import DataError
-from shiftproof.estimators import neighborhood_invariance
+from shiftproof.estimators import Monitor, neighborhood_invariance
 from shiftproof.estimators.evidence import input_keys
 from shiftproof.estimators.neighborhoods import TEXT_NEIGHBORHOODS, view_keys
 from shiftproof.keyed import Keyed
@@ -48,6 +51,21 @@ def test_a_neighbourhood_of_images_refuses_texts():
         neighborhood_invariance(model, TEXTS, "randaugment")
     with pytest.raises(DataError):
         neighborhood_invariance(lambda images: images.flatten(1)[:, :2], torch.rand(2, 3, 8, 8), "eda")
+
+
+def test_a_monitor_watches_texts_with_the_neighbourhood_it_was_calibrated_with():
+    lines = [f"{text} {number}" for number in range(20) for text in TEXTS]
+    source = load_data((lines, [int(model([line]).argmax()) for line in lines]))
+    watched = Monitor.fit(model, source, n=2, share=1.0, window=80)
+    assert watched.calibration.neighborhood == "eda"
+    answers = watched(lines)
+    assert answers.tolist() == model(lines).tolist()
+    status = watched.status()
+    assert status.failures == 0
+    assert status.invariance is not None
+    by_kind = Monitor(model, replace(watched.calibration, neighborhood=None), share=1.0, window=80)
+    by_kind(lines)
+    assert by_kind.status().invariance == status.invariance
 
 
 def test_generators_depend_on_seed_key_name_and_draw_alone():

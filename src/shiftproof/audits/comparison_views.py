@@ -18,7 +18,7 @@ from shiftproof.version import __version__
 HEADLINES = ("clean_accuracy", "corruption_accuracy", "mce")
 LEVELS: dict[str, Level] = {"better": "good", "worse": "bad"}
 RULE = "good or bad where the interval of the difference excludes zero"
-AS_THEY_ARE = ("mce", "acr", "endurance.collapsed", "certified_distance")
+AS_THEY_ARE = ("mce", "acr", "endurance.collapsed")
 """Numbers that are no fractions: their differences are not points of accuracy."""
 SHOWN = 3
 
@@ -85,7 +85,8 @@ def verdict(found: Comparison, label: str) -> Sentence:
 def words(name: str) -> str:
     """Write the name of a number as words: `accuracy.fog` is accuracy under fog."""
     kind, dot, rest = name.partition(".")
-    between = {"accuracy": "under", "acr": "under", "gain": "by", "endurance": "of"}.get(kind, "of")
+    joints = {"accuracy": "under", "acr": "under", "gain": "by", "certified_accuracy": "within"}
+    between = joints.get(kind, "of")
     return " ".join([title(kind), *([between, title(rest)] if dot else [])]).replace("mce", "mCE").replace("acr", "ACR")
 
 

@@ -11,11 +11,12 @@ from typing import Any, Literal, cast
 
 import torch
 
-from shiftproof.certificates.certification import FIELDS, Certification, Terms
+from shiftproof.certificates.certification import FIELDS, Certification, Terms, load_certificate
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.material import Material
 from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
+from shiftproof.errors import RunError
 from shiftproof.models import BatchFitter, device_of
 from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor
 from shiftproof.shifts import Shift, parse
@@ -55,19 +56,21 @@ def certify(
     workers: int | None = None,
     watch: Watch | None = None,
 ) -> Certification:
-    """Certify a model, smoothed with Gaussian noise, on images: L2 distances within which its class cannot change.
+    """Certify a model smoothed with Gaussian noise: L2 distances within which the smoothed class cannot change.
 
-    `model` and `images` (with `labels`) are what `load_model` and `load_data` take; black boxes are welcome. `sigma` is
-    the noise's standard deviation on the [0, 1] scale. `n0` samples choose a class, at most `n` fresh ones count it,
-    and each certificate is wrong with probability at most `alpha`. Rules:
+    What is certified is the smoothed model, which is served with noise and a vote (`Smoothed.predict`); of the model
+    itself nothing is said. `model` and `images` (with `labels`) are what `load_model` and `load_data` take; black boxes
+    are welcome. `sigma` is the noise's standard deviation on the [0, 1] scale. `n0` samples choose a class, at most `n`
+    fresh ones count it, and each certificate is wrong with probability at most `alpha`. Rules:
 
     * `sequential`: the full radius with fewer samples, up to a `tolerance` (see `rules.Sequential`).
     * `fixed`: n samples and one bound (Cohen et al. 2019); `futility` stops early on images that will not be certified.
-    * `radius`: is the radius at least `radius`? Most images answer within a few hundred samples.
+    * `radius`: is the radius at least `radius`? Most images answer within a few hundred samples. Every radius is that
+      or 0, and their average is `radius` times the share certified.
 
     With labels, images whose first guess is wrong are skipped, since they count 0. `shift` certifies shifted images;
     `take` uses so many of them. `dtype` and `compile` certify a copy of the model in that precision. The run directory
-    `out` resumes, and holds the certificate file when all is done.
+    `out` resumes, and holds the certificate file when all is done; one on other terms is never overwritten.
 
     >>> model, images = (lambda images: images.mean((2, 3))), torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
     >>> found = certify(model, images, [0, 1, 2], sigma=0.25, n=1000)
@@ -90,10 +93,13 @@ def certify(
         batch_size=batch_size,
     )
     job.material.check()
+    path = None if out is None else Path(out) / file_name(job.terms().shift)
+    if path is not None and path.exists():
+        check_same(path, job.terms())
     where = choose_executor(executor, workers, device=device or str(device_of(job.material.loaded[0])))
     made = job.conclude(job.material.run(job.cells(), job, out=out, executor=where, watch=watch))
-    if out is not None:
-        made.save(Path(out) / file_name(made.terms.shift))
+    if path is not None:
+        made.save(path)
     return made
 
 
@@ -190,6 +196,19 @@ class Certifier:
             for field in FIELDS:
                 rows[field] += [getattr(each, field) for each in made]
         return rows
+
+
+def check_same(path: Path, terms: Terms) -> None:
+    """Refuse to write a certificate over one on other terms."""
+    held, wanted = load_certificate(path)["terms"], terms.to_row()
+    other = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
+    if other:
+        raise RunError(
+            f"There is a certificate on other terms in {str(path)!r}.",
+            expected=", ".join(f"{name} {held.get(name, 'not given')}" for name in other),
+            came=", ".join(f"{name} {wanted.get(name, 'not given')}" for name in other),
+            instead="write this one to another folder with --out (out=); nothing was overwritten",
+        )
 
 
 def file_name(shift: str) -> str:

@@ -36,6 +36,8 @@ SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)
 """When to look, as shares of n: after 1,000, 3,000, 10,000, 30,000 and 100,000 of 100,000 samples."""
 FIRST_LOOK = 100
 """Fewer samples than this say too little to stop at."""
+LARGEST_SIGMA = 2.0
+"""Twice the range of an image's values; more is a slip of scale."""
 TOLERANCE = 0.15
 """What n more samples must promise to add to a radius, in units of sigma, for some of them to be drawn."""
 
@@ -64,6 +66,12 @@ class Rule(ABC):
     @abstractmethod
     def looks(self) -> tuple[int, ...]:
         """The numbers of samples after which to judge, rising to n."""
+
+    @property
+    def reach(self) -> float:
+        """The largest radius it can claim: that of an image on all of whose samples the model agrees."""
+        last = len(self.looks) - 1
+        return float(self.judge(last, np.array([self.looks[last]])).radius[0])
 
     @abstractmethod
     def judge(self, look: int, hits: Counts) -> Judgement:
@@ -246,10 +254,17 @@ def looks_of(n: int) -> tuple[int, ...]:
 
 
 def check_sigma(sigma: float) -> None:
-    """Refuse noise that smooths nothing."""
+    """Refuse noise that smooths nothing, or leaves nothing of an image."""
     if not 0 < sigma < np.inf:
         raise ConfigurationError(
             "Smoothing needs noise.", expected="sigma above 0, on the [0, 1] scale of images", came=f"sigma={sigma:g}"
+        )
+    if sigma > LARGEST_SIGMA:
+        raise ConfigurationError(
+            f"Noise of {sigma:g} leaves nothing of images in [0, 1].",
+            expected=f"sigma up to {LARGEST_SIGMA:g}, on the [0, 1] scale; certified training uses 0.12 to 1",
+            came=f"sigma={sigma:g}",
+            instead=f"if that is on the scale of 0 to 255, sigma={sigma / 255:.3g}",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -26,6 +27,8 @@ PRECISIONS = ("float32", "bfloat16", "float16")
 
 ABSTAIN = -1
 """The class of an image of which nothing is claimed."""
+SEED_BITS = 62
+"""Of a seed that nobody can guess."""
 AHEAD = 8
 """Images are admitted until so many batches of samples wait, so that batches are full and the device seldom idles."""
 
@@ -53,7 +56,7 @@ class Smoothed:
 
     `model` is any callable from images to scores, `sigma` the noise's standard deviation on the [0, 1] scale of images.
     `dtype` and `compile` run a copy of a module in another precision or compiled, and certificates are about that copy.
-    The noise of an image's samples depends on (`seed`, its key) alone.
+    The noise that certifies an image depends on (`seed`, its key) alone; that of a prediction is drawn afresh.
 
     >>> smoothed = Smoothed(lambda images: images.mean((2, 3)), sigma=0.25)
     >>> smoothed.certify(torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8), n=1000)[1].prediction
@@ -103,7 +106,7 @@ class Smoothed:
                 "The rule is for other noise.", expected=f"sigma={self.sigma:g}", came=f"sigma={chosen.sigma:g}"
             )
         check_sizes(n0, chosen.n)
-        sampler = self._sampler(images, keys)
+        sampler = self._sampler(images, keys, self.seed)
         wanted = None if labels is None else _labels(labels, len(images))
         return certify_sampled(sampler, chosen, n0, wanted) if len(images) else []
 
@@ -114,13 +117,17 @@ class Smoothed:
         keys: Tensor | Sequence[int] | None = None,
         n: int = 1000,
         alpha: float = 0.001,
+        seed: int | None = None,
     ) -> Tensor:
         """Return the smoothed classifier's class of images, [N] int64, or -1 where n samples do not settle it.
 
-        A class that is returned is not the smoothed classifier's with probability at most alpha.
+        A class that is returned is not the smoothed classifier's with probability at most alpha. That probability is
+        over noise that nobody knows before the image is chosen, so every call draws its own from the system's entropy.
+        A `seed` is for evaluating and reproducing only: whoever knows it can search at home for an image, within the
+        certified distance, that is answered wrongly every time.
         """
         make_rule("fixed", sigma=self.sigma, n=n, alpha=alpha)  # which checks the numbers
-        sampler = self._sampler(images, keys)
+        sampler = self._sampler(images, keys, secrets.randbits(SEED_BITS) if seed is None else seed)
         if not len(images):
             return torch.empty(0, dtype=torch.int64)
         for image in range(len(images)):
@@ -133,7 +140,7 @@ class Smoothed:
         settled = [is_majority(int(first), int(second), alpha) for first, second in top]
         return torch.from_numpy(np.where(settled, order[:, 0], ABSTAIN))
 
-    def _sampler(self, images: Tensor, keys: Tensor | Sequence[int] | None) -> Sampler:
+    def _sampler(self, images: Tensor, keys: Tensor | Sequence[int] | None, seed: int) -> Sampler:
         """Return what draws samples of these images, after a look at whether the model is one that can be certified."""
         if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
             came = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images)
@@ -151,7 +158,7 @@ class Smoothed:
             images.float(),
             named,
             sigma=self.sigma,
-            seed=self.seed,
+            seed=seed,
             batch_size=size,
             device=self.device,
             dtype=self.dtype,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from shiftproof.certificates.certification import Certification
 from shiftproof.certificates.frequencies import BANDS
+from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.spectrum import Spectrum
 
 COLUMNS = 5
@@ -17,20 +19,26 @@ COLUMNS = 5
 def verdict(found: Certification) -> str:
     """Say in a sentence or two what was found."""
     row, terms, acr = found.to_row(), found.terms, found.acr
+    asked = terms.rule.get("asked")
+    average = f"Average certified radius {acr.value:.4f} ({acr.low:.4f} to {acr.high:.4f})."
+    if asked is not None:
+        average += f" The rule asked only whether a radius is at least {asked:g}: the average is that times the share."
     drawn = found.samples / len(found.certificates)
     where = "clean images" if terms.shift == "clean" else f"images under {terms.shift}"
     return (
-        f"{len(found.certificates):,} {where}, noise {terms.sigma:g}: {found.accuracy().value:.1%} "
-        f"{'are right and' if found.labels is not None else 'are'} certified at some distance, {row['abstained']} "
-        f"abstained, {row['skipped']} guessed wrong. Average certified radius {acr.value:.4f} "
-        f"({acr.low:.4f} to {acr.high:.4f}). {drawn:,.0f} samples per image ({terms.rule['rule']})."
+        f"{len(found.certificates):,} {where}, the model smoothed with noise {terms.sigma:g} and a vote: "
+        f"{found.accuracy().value:.1%} {'are right and' if found.labels is not None else 'are'} certified at some "
+        f"distance, {row['abstained']} abstained, {row['skipped']} guessed wrong. {average} {drawn:,.0f} samples per "
+        f"image ({terms.rule['rule']}). Without noise and a vote the model has no such guarantee."
     )
 
 
 def certified_table(found: Sequence[Certification]) -> str:
-    """Return certified accuracies by distance, one row per certification, as text."""
+    """Return certified accuracies by distance, one row per certification, as text; distances are rounded down."""
+    asked = found[0].terms.rule.get("asked")
     reach = max(float(each.radii.max()) for each in found)
-    distances = [float(f"{distance:.2g}") for distance in np.linspace(0, reach, COLUMNS)]
+    wanted = np.linspace(0, reach, COLUMNS) if asked is None else [float(asked)]
+    distances = sorted({round_down(distance, _decimals(distance)) for distance in wanted})
     width = max(len(each.terms.shift) for each in found)
     head = f"{'L2 distance':<{max(width, 11)}}  {'ACR':>7}  " + "  ".join(f"{distance:>7g}" for distance in distances)
     lines = [
@@ -39,6 +47,11 @@ def certified_table(found: Sequence[Certification]) -> str:
         for each in found
     ]
     return "\n".join([head, *lines])
+
+
+def _decimals(distance: float) -> int:
+    """Return the decimals that leave a distance two digits."""
+    return 1 - math.floor(math.log10(distance)) if distance else 0
 
 
 def spectrum_table(found: Spectrum) -> str:

@@ -13,7 +13,9 @@ from shiftproof.cli.application import app, listed, numbers, one_of
 
 @app.command()
 def certify(
-    sigma: Annotated[float, typer.Option(help="Standard deviation of the noise, on the [0, 1] scale of images.")],
+    sigma: Annotated[
+        float, typer.Option(help="Standard deviation of the noise, on the [0, 1] scale of images; 2 at most.")
+    ],
     model: options.Model = "demo",
     data: options.Data = "demo",
     shift: Annotated[
@@ -21,7 +23,10 @@ def certify(
         typer.Option("--shift", "-s", help="Certify shifted images, fog@3; can be given again. Default: clean ones."),
     ] = None,
     out: options.Out = Path("shiftproof-certificate"),
-    rule: Annotated[str, typer.Option(help="sequential, fixed, or radius: is it at least --radius?")] = "sequential",
+    rule: Annotated[
+        str,
+        typer.Option(help="sequential, fixed, or radius: is it at least --radius? ACR is that times the share."),
+    ] = "sequential",
     radius: Annotated[float | None, typer.Option(help="The radius to ask for, with --rule radius.")] = None,
     images: options.Images = None,
     n0: Annotated[int, typer.Option("--n0", help="Samples that choose a class.")] = 100,
@@ -40,7 +45,10 @@ def certify(
     address: options.Address = None,
     gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
-    """Certify a model by randomized smoothing: distances within which its class cannot change. Writes a certificate."""
+    """Certify a model by randomized smoothing: distances within which the smoothed model's class cannot change.
+
+    The guarantee is the smoothed model's, served with noise and a vote, not the model's own. Writes a certificate.
+    """
     from shiftproof.audits.terminal import Progress
     from shiftproof.certificates import certify as run
     from shiftproof.certificates.certifying import file_name

@@ -50,7 +50,10 @@ def estimate(
     label_column: options.LabelColumn = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the numbers to this JSON file.")] = None,
 ) -> None:
-    """Estimate a model's accuracy on images without labels, with an interval and what speaks against it."""
+    """Estimate a model's accuracy on images without labels, with what speaks against it.
+
+    The interval is for shifts like those it is calibrated on.
+    """
     from shiftproof.audits.terminal import Progress
     from shiftproof.estimators.estimating import IMAGES
     from shiftproof.estimators.estimating import estimate as run
@@ -93,11 +96,15 @@ def _show(result: Estimate) -> None:
     console = Console()
     console.print(
         f"\n[bold]{100 * result.accuracy:.1f}%[/] accuracy is to be expected ({100 * result.low:.1f} to "
-        f"{100 * result.high:.1f}%), by {result.method} on {result.inputs:,} inputs\n",
+        f"{100 * result.high:.1f}% for shifts like the calibration's), by {result.method} on {result.inputs:,} "
+        f"inputs{'' if result.trusted else ': not to be trusted'}\n",
+        soft_wrap=True,
         highlight=False,
     )
     for warning in result.warnings:
         console.print(f"  [yellow]watch[/] {escape(warning)}", soft_wrap=True, highlight=False)
+    if result.warnings:
+        console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("method", "accuracy", "95% interval", "points off", ""):
         table.add_column(title, justify="left" if title in ("method", "") else "right")
@@ -111,3 +118,9 @@ def _show(result: Estimate) -> None:
             "" if one.trusted else "not to be trusted",
         )
     console.print(table)
+    console.print(
+        "Intervals and points off are for shifts like those calibrated on. Other shifts, and classes in another mix, "
+        "can be far outside without a warning.",
+        soft_wrap=True,
+        highlight=False,
+    )

@@ -9,7 +9,7 @@ have not seen is measured by leaving every shift out in turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,11 +18,13 @@ import numpy as np
 from shiftproof.errors import ConfigurationError
 from shiftproof.estimators.confidence import few
 from shiftproof.estimators.evidence import Evidence
+from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import Estimate
 from shiftproof.estimators.statistics import STATISTICS, Reference, summarize, values_of
 from shiftproof.measures.estimation import Array, percentile_interval
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
+from shiftproof.shifts import Shift
 
 FEWEST_KINDS = 4
 """A line needs shifts of this many kinds."""
@@ -100,10 +102,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The source's reference and its shifted copies, from which every calibrated method draws its line."""
+    """The source's reference and its shifted copies, from which every calibrated method draws its line.
+
+    Invariance was taken over `n` views from the `neighborhood`; another neighbourhood, or another number of views, has
+    another scale. None is the one that suits the kind of input.
+    """
 
     source: Reference
     copies: tuple[Copy, ...]
+    neighborhood: NeighborhoodLike | None = None
+    n: int = 10
 
     def methods(self) -> tuple[str, ...]:
         """Return the methods that can be used: those whose statistics are known of copies of enough kinds."""
@@ -117,9 +125,40 @@ class Calibration:
 
         Methods whose line would be stretched too far, or whose error is large, are left out where others are left.
         """
-        known = [name for name in self.methods() if set(NEEDS[name]) <= set(statistics)]
+        known = self._known(statistics)
         sound = [name for name in known if self.errors[name] <= LARGEST_ERROR and not self.stretched(name, statistics)]
         return min(sound or known, key=self.errors.__getitem__)
+
+    def auto(self, statistics: Mapping[str, float], answer: Callable[[str], Estimate]) -> Estimate:
+        """Return the answer of the method that is chosen for a set, with the doubts of those it was chosen over.
+
+        `answer` gives the estimate of any method. Where a line had to be left out, or is used though it is stretched,
+        the set is unlike the copies. Then nothing says how far off any method is, and the interval spans those of all
+        methods that can be used and of those left out.
+        """
+        name = self.choose(statistics)
+        errors = {method: self.errors[method] for method in self._known(statistics)}
+        dropped = [method for method in sorted(errors, key=errors.__getitem__) if errors[method] < errors[name]]
+        chosen, strange = answer(name), [w for method in (*dropped, name) for w in self.stretched(method, statistics)]
+        if not strange:
+            return chosen
+        told = chosen.warnings + tuple(strange)
+        if dropped:
+            told += (
+                f"Set aside, as their lines do not reach these inputs: {', '.join(dropped)}. {name} answers instead, "
+                "further off on the calibration's own shifts; the interval spans what all methods say.",
+            )
+        spanned = [answer(method) for method, error in errors.items() if method in dropped or error <= LARGEST_ERROR]
+        return replace(
+            chosen,
+            low=min(one.low for one in (chosen, *spanned)),
+            high=max(one.high for one in (chosen, *spanned)),
+            warnings=tuple(dict.fromkeys(told)),
+        )
+
+    def _known(self, statistics: Mapping[str, float]) -> list[str]:
+        """Return the methods whose statistics are known of a set."""
+        return [name for name in self.methods() if set(NEEDS[name]) <= set(statistics)]
 
     def predict(self, method: str, statistics: Mapping[str, float]) -> float:
         """Return the accuracy a method gives for a set's statistics, in [0, 1]."""
@@ -147,17 +186,14 @@ class Calibration:
     def estimate(self, method: str, values: Mapping[str, Array], *, inputs: int, seed: int = 0) -> Estimate:
         """Return the accuracy to expect on a set of inputs, from the values of its statistics.
 
-        The interval of a calibrated method holds three doubts: which inputs came (bootstrap), which shifts the line was
-        drawn through (their kinds are resampled), and how far off lines are for shifts they have not seen (a held-out
-        residual is added). That of a direct one holds only the first.
+        The interval holds three doubts: which inputs came (bootstrap), which shifts a line was drawn through (their
+        kinds are resampled), and how far off the method is for shifts it has not seen (a held-out residual is added).
+        It is as good as these shifts are like the one at hand.
         """
         now = summarize({name: values[name] for name in NEEDS[method]})
         drawn = [STATISTICS[name].bootstrap(values[name], seed) for name in now]
         samples = (dict(zip(now, places, strict=True)) for places in zip(*drawn, strict=True))
-        if method in DIRECT:
-            guesses = [DIRECT[method](self.source, sample) for sample in samples]
-        else:
-            guesses = list(self._guesses(method, samples, np.random.default_rng([seed, inputs])))
+        guesses = list(self._guesses(method, samples, np.random.default_rng([seed, inputs])))
         value = self.predict(method, now)
         low, high = np.clip(percentile_interval(guesses), 0, 1)
         return Estimate(
@@ -174,9 +210,12 @@ class Calibration:
     def _guesses(
         self, method: str, samples: Iterable[Mapping[str, float]], rng: np.random.Generator
     ) -> Iterator[float]:
-        """Return what lines through resampled kinds of shifts say of resampled statistics, off as lines are."""
-        rows, accuracies = self._table(method)
+        """Return what a method says of resampled statistics, by lines through resampled kinds, off as it is."""
         residuals = self.residuals(method)
+        if method in DIRECT:
+            yield from (DIRECT[method](self.source, sample) + rng.choice(residuals) for sample in samples)
+            return
+        rows, accuracies = self._table(method)
         labels = np.array([copy.kind for copy in self.copies])
         places = [np.flatnonzero(labels == kind) for kind in np.unique(labels)]
         for sample in samples:
@@ -184,16 +223,23 @@ class Calibration:
             yield float(_row(method, sample) @ _fit(rows[some], accuracies[some]) + rng.choice(residuals))
 
     def to_row(self) -> dict[str, Json]:
-        """Return everything as JSON values; infinite thresholds are None."""
+        """Return everything as JSON values; infinite thresholds are None, and neighbourhoods are their names."""
         source = {name: value if np.isfinite(value) else None for name, value in asdict(self.source).items()}
-        return {"source": source, "copies": [asdict(copy) for copy in self.copies]}
+        named = self.neighborhood.label if isinstance(self.neighborhood, Shift) else self.neighborhood
+        return {
+            "source": source,
+            "copies": [asdict(copy) for copy in self.copies],
+            "neighborhood": None if named is None else str(named),
+            "n": self.n,
+        }
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Calibration:
         """Return the calibration that `to_row` wrote."""
         infinite = -np.inf if row["source"]["accuracy"] == 1 else np.inf  # see `atc_threshold`
         source = {name: infinite if value is None else value for name, value in row["source"].items()}
-        return cls(Reference(**source), tuple(Copy(**copy) for copy in row["copies"]))
+        views = {name: row[name] for name in ("neighborhood", "n") if name in row}
+        return cls(Reference(**source), tuple(Copy(**copy) for copy in row["copies"]), **views)
 
     def _line(self, method: str) -> Line:
         """Return a method's line through all copies, drawn once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.errors import DataError
 from shiftproof.estimators.results import DRAWS, Estimate
@@ -51,12 +51,7 @@ def atc(
     correct = np.asarray(source_correct, bool)
     threshold = atc_threshold(source, correct)
     value = share_at_least(threshold, target)
-    missed = abs(float((source < threshold).mean()) - float((~correct).mean()))
-    warnings = list(few(len(target), "inputs") + few(len(source), "source inputs"))
-    if missed > TIED:
-        warnings.append("Many source scores are equal, so that no threshold leaves the source error below it.")
-    if correct.all():
-        warnings.append("The model makes no error on the source: nothing says which scores are too low.")
+    warnings = few(len(target), "inputs") + few(len(source), "source inputs") + threshold_doubts(source, correct)
 
     def draw(rng: np.random.Generator) -> float:
         some = rng.integers(0, len(source), len(source))
@@ -64,6 +59,16 @@ def atc(
         return float((target[again] >= atc_threshold(source[some], correct[some])).mean())
 
     return _estimate(value, f"atc_{score}", len(target), draw, seed, warnings, {"threshold": threshold})
+
+
+def threshold_doubts(source_scores: Array, source_correct: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return what speaks against ATC's threshold on a labelled source."""
+    if source_correct.all():
+        return ("The model makes no error on the source: nothing says which scores are too low.",)
+    below = source_scores < atc_threshold(source_scores, source_correct)
+    if abs(float(below.mean()) - float((~source_correct).mean())) > TIED:
+        return ("Many source scores are equal, so that no threshold leaves the source error below it.",)
+    return ()
 
 
 def average_confidence(target_scores: ArrayLike, *, seed: int = 0) -> Estimate:
@@ -122,13 +127,13 @@ def _estimate(
     inputs: int,
     draw: Callable[[np.random.Generator], float],
     seed: int,
-    warnings: list[str] | tuple[str, ...],
+    warnings: tuple[str, ...],
     facts: dict[str, float],
 ) -> Estimate:
     rng = np.random.default_rng([seed, inputs])
     low, high = percentile_interval([draw(rng) for _ in range(DRAWS)])
     kept = {name: fact for name, fact in facts.items() if np.isfinite(fact)}
-    return Estimate(value, min(low, value), max(high, value), method, inputs, warnings=tuple(warnings), facts=kept)
+    return Estimate(value, min(low, value), max(high, value), method, inputs, warnings=warnings, facts=kept)
 
 
 def _scores(values: ArrayLike, kind: Score) -> Array:

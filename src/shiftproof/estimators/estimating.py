@@ -20,18 +20,13 @@ from shiftproof.estimators.calibration import (
     Calibration,
     Copy,
 )
-from shiftproof.estimators.confidence import (
-    agreement,
-    atc,
-    average_confidence,
-    difference_of_confidences,
-)
+from shiftproof.estimators.confidence import agreement, few, threshold_doubts
 from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe
 from shiftproof.estimators.invariance import destroyed
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import Estimate
 from shiftproof.estimators.statistics import Reference, common_class, doubts, summarize, values_of
-from shiftproof.measures.estimation import Array, Score, fit_temperature
+from shiftproof.measures.estimation import Array, fit_temperature, score
 from shiftproof.models import device_of, load_model
 from shiftproof.registry import unknown
 from shiftproof.shifts import Shift, parse
@@ -79,8 +74,6 @@ class Estimator:
     model: Callable[..., Any]
     source: Evidence
     calibration: Calibration
-    neighborhood: NeighborhoodLike
-    n: int
     seed: int
     batch_size: int
 
@@ -105,7 +98,7 @@ class Estimator:
         `neighborhood`, it is RandAugment for images and EDA for texts. `watch(done, all)` hears of progress.
         """
         check_source(source)
-        neighborhood = neighborhood or default_neighborhood(source)
+        neighborhood = neighborhood or neighborhoods.default(source)
         wanted = default_shifts(source) if shifts is None else shifts
         chosen = [parse(one) if isinstance(one, str) else one for one in wanted]
         made = neighborhoods.neighborhood(neighborhood)
@@ -130,7 +123,7 @@ class Estimator:
             copies.append(Copy.of("clean" if shift is None else shift.label, found, reference))
             if watch is not None:
                 watch(number + 1, len(chosen) + 1)
-        return cls(model, clean, Calibration(reference, tuple(copies)), neighborhood, n, seed, batch_size)
+        return cls(model, clean, Calibration(reference, tuple(copies), neighborhood, n), seed, batch_size)
 
     def __call__(
         self, inputs: Any, *, method: str = "auto", keys: Tensor | None = None, other: Callable[..., Any] | None = None
@@ -138,7 +131,9 @@ class Estimator:
         """Return the accuracy to expect on an `ImageSet`, images [N, C, H, W] in [0, 1], or texts.
 
         `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen, among those
-        that nothing speaks against. `other` is a second model for the method `agreement`.
+        that nothing speaks against. Where that is not the one with the least error at all, the answer keeps the
+        warnings of those it left out, and its interval spans theirs. `other` is a second model for the method
+        `agreement`.
         """
         check_method(method)
         found = self.observe(inputs, keys=keys)
@@ -147,42 +142,41 @@ class Estimator:
         if other is not None:
             second = observe(other, as_batches(inputs, keys=keys, device=device_of(other)), batch_size=self.batch_size)
             answers["agreement"] = agreement(found.logits, second.logits, seed=self.seed)
-        name = self.calibration.choose(summarize(values)) if method == "auto" else method
-        if name not in answers:
+        if method != "auto" and method not in answers:
             raise ConfigurationError(
-                f"The method {name!r} cannot be used here.",
+                f"The method {method!r} cannot be used here.",
                 expected=", ".join(answers),
                 reason="bn_distance needs a PyTorch module with batch norms, agreement a second model, and calibrated "
                 "methods shifts of four kinds or more",
             )
-        return replace(answers.pop(name), others=tuple(answers.values()))
+        made = self.calibration.auto(summarize(values), answers.__getitem__) if method == "auto" else answers[method]
+        return replace(made, others=tuple(one for name, one in answers.items() if name != made.method))
 
     def observe(self, inputs: Any, *, keys: Tensor | None = None) -> Evidence:
         """Return what the model says of inputs and their views."""
         return observe(
             self.model,
             as_batches(inputs, keys=keys, batch_size=self.batch_size, device=device_of(self.model)),
-            neighborhood=neighborhoods.neighborhood(self.neighborhood),
-            n=self.n,
+            neighborhood=neighborhoods.chosen(self.calibration.neighborhood, inputs),
+            n=self.calibration.n,
             seed=self.seed,
             batch_size=self.batch_size,
             drift=True,
         )
 
     def _answer(self, method: str, found: Evidence, values: Mapping[str, Array]) -> Estimate:
-        warnings = doubts(common_class(found), self.calibration.source)
-        if method in DIRECT:
-            heat = self.calibration.source.temperature
-            source, target = self.source.logits / heat, found.logits / heat
-            made = _direct(method, source, self.source, target, self.seed)
-        else:
-            made = self.calibration.estimate(method, values, inputs=len(found), seed=self.seed)
-            if method.startswith("invariance"):
-                warnings += destroyed(found.entropy_difference, str(self.neighborhood))
+        source = self.calibration.source
+        made = self.calibration.estimate(method, values, inputs=len(found), seed=self.seed)
+        warnings = few(len(self.source), "source inputs") + doubts(common_class(found), source)
+        if method.startswith("atc_"):
+            scores = score(self.source.logits, method.removeprefix("atc_"), source.temperature)
+            warnings += threshold_doubts(scores, self.source.correct)
+        if method.startswith("invariance"):
+            warnings += destroyed(found.entropy_difference, str(self.calibration.neighborhood))
         error = self.calibration.errors[method]
         if error > LARGEST_ERROR:
             warnings += (f"On shifted copies of the source it is {100 * error:.1f} points off on average.",)
-        return replace(made, error=error, warnings=made.warnings + warnings)
+        return replace(made, warnings=made.warnings + warnings)
 
 
 def estimate(
@@ -210,8 +204,10 @@ def estimate(
     `source` is a labelled validation set like the data the model was made for. It is shifted in known ways (`shifts`,
     texts such as `fog@3`; by default ten corruptions at three severities) to learn what the outputs say of accuracy.
     `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen; the answers of the
-    others are in the result's `others`. A second model, `other`, adds their agreement. `images` is how many of `data`
-    are used; labels it may have are never looked at. `text_column` and `label_column` name columns of tables of texts.
+    others are in the result's `others`. The interval is for shifts like these: where the inputs are unlike every
+    shifted copy, warnings say so, and it spans what all methods say. A second model, `other`, adds their agreement.
+    `images` is how many of `data` are used; labels it may have are never looked at. `text_column` and `label_column`
+    name columns of tables of texts.
     To ask for several sets, keep an `Estimator`.
 
     >>> result = estimate("demo", "demo", images=60, n=2, shifts=[f"{name}@5" for name in KINDS[:4]])
@@ -243,11 +239,6 @@ def default_shifts(source: ImageSet) -> list[str]:
     """Return the shifts to calibrate on."""
     kinds = TEXT_KINDS if isinstance(source, TextSet) else KINDS
     return [f"{name}@{severity}" for name in kinds for severity in SEVERITIES]
-
-
-def default_neighborhood(source: ImageSet) -> str:
-    """Return the neighbourhood that suits images, or texts."""
-    return "eda" if isinstance(source, TextSet) else "randaugment"
 
 
 def shifted(batches: Iterator[Batch], shift: Shift | None, seed: int) -> Iterator[Batch]:
@@ -296,13 +287,3 @@ def check_outputs(source: Evidence) -> NDArray[np.int64]:
             instead="remove the last softmax, or return its logarithm",
         )
     return labels
-
-
-def _direct(method: str, source: Any, labelled: Evidence, target: Any, seed: int) -> Estimate:
-    """Return the estimate of a method that needs no calibration, from logits after the temperature."""
-    if method == "average_confidence":
-        return average_confidence(target, seed=seed)
-    if method == "difference_of_confidences":
-        return difference_of_confidences(source, labelled.correct, target, seed=seed)
-    kind: Score = "confidence" if method == "atc_confidence" else "entropy"
-    return atc(source, labelled.correct, target, score=kind, seed=seed)

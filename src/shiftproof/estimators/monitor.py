@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,15 @@ from shiftproof.estimators.drift import Drift
 from shiftproof.estimators.estimating import Estimator
 from shiftproof.estimators.evidence import Evidence, at, joined, observe, sampled
 from shiftproof.estimators.hysteresis import Hysteresis
-from shiftproof.estimators.neighborhoods import Inputs, NeighborhoodLike
+from shiftproof.estimators.neighborhoods import Inputs
 from shiftproof.estimators.statistics import doubts, summarize, values_of
 from shiftproof.estimators.status import Status
 from shiftproof.measures.estimation import Array, negative_entropy
 from shiftproof.models.outputs import check_logits
 from shiftproof.runs import write_atomically
+
+FITTING = ("shifts", "neighborhood", "n", "images", "temperature", "batch_size")
+"""What `Monitor.fit` passes on to the calibration."""
 
 LOOKED_AT = 8
 """Sampled inputs wait until so many have come, and are looked at together with all their views."""
@@ -45,12 +49,15 @@ class Monitor:
     monitor.status()                          # accuracy to expect, drift, alarms
 
     `window` is the number of latest inputs that estimates are made of. A `share` of the inputs is also looked at
-    through `n` views for their invariance, and the statistics of batch norms are taken in every `drift_every`-th batch:
-    with the defaults the monitor costs less than a fifth of a forward pass. The alarm `accuracy` rises when the
-    estimate stays more than `drop` below the accuracy on the source and falls again within half of that; `one_class`
-    when nearly all answers are the same; `drift` when the normalisation statistics stay more than twice as far from the
-    source's as clean images are, until they are within one and a half times. All need `patience` looks in a row, ten of
-    which fall into a window.
+    through views for their invariance, as many and of the same neighbourhood as in the calibration, and the statistics
+    of batch norms are taken in every `drift_every`-th batch: with the defaults the monitor costs less than a fifth of a
+    forward pass. The alarm `accuracy` rises when the estimate stays more than `drop` below the accuracy on the source
+    and falls again within half of that; `one_class` when nearly all answers are the same; `drift` when the
+    normalisation statistics stay more than twice as far from the source's as clean images are, until they are within
+    one and a half times. All need `patience` looks in a row, ten of which fall into a window.
+
+    Watching never breaks serving: whatever fails in it, the model's answer is returned. The first failure is logged,
+    and `failures` and the warnings of `status()` tell how many there were.
     """
 
     def __init__(
@@ -60,25 +67,23 @@ class Monitor:
         *,
         window: int = 1000,
         share: float = 0.01,
-        neighborhood: NeighborhoodLike = "randaugment",
-        n: int = 10,
         drift_every: int = 32,
         drop: float = 0.1,
         patience: int = 3,
         seed: int = 0,
     ) -> None:
-        if window < FEW or not 0 <= share <= 1 or drift_every < 1 or drop <= 0 or patience < 1 or n < 1:
+        if window < FEW or not 0 <= share <= 1 or drift_every < 1 or drop <= 0 or patience < 1:
             raise ConfigurationError(
                 "This monitor cannot work.",
-                expected=f"a window of {FEW} or more, a share in [0, 1], a drop above 0; drift_every, patience and n "
-                "of 1 or more",
-                came=f"window={window}, share={share:g}, drop={drop:g}, {drift_every=}, {patience=}, {n=}",
+                expected=f"a window of {FEW} or more, a share in [0, 1], a drop above 0; drift_every and patience of 1 "
+                "or more",
+                came=f"window={window}, share={share:g}, drop={drop:g}, {drift_every=}, {patience=}",
             )
         self.model = model
         self.calibration = calibration
-        self.window, self.share, self.n, self.drift_every, self.seed = window, share, n, drift_every, seed
-        self.seen = self.batches = 0
-        self._neighborhood = neighborhoods.neighborhood(neighborhood)
+        self.window, self.share, self.drift_every, self.seed = window, share, drift_every, seed
+        self.seen = self.batches = self.failures = 0
+        self._failure = ""
         self._values: dict[str, deque[Any]] = {}
         self._waiting: list[tuple[Inputs, Tensor]] = []
         self._since_check = 0
@@ -95,20 +100,50 @@ class Monitor:
 
     @classmethod
     def fit(cls, model: Callable[..., Any], source: ImageSet, **options: Any) -> Monitor:
-        """Return a monitor calibrated on shifted copies of a labelled set, as `Estimator.fit` does."""
-        return cls(model, Estimator.fit(model, source).calibration, **options)
+        """Return a monitor calibrated on shifted copies of a labelled set, with the options of `Estimator.fit` too."""
+        fitting = {name: options.pop(name) for name in FITTING if name in options}
+        return cls(model, Estimator.fit(model, source, seed=options.get("seed", 0), **fitting).calibration, **options)
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """Return what the model answers to a batch, and take note of it."""
-        tap = self._drift if self.batches % self.drift_every == 0 else None
-        with tap.taking(len(inputs)) if tap is not None else nullcontext(), torch.no_grad():
-            out: Tensor = self.model(inputs)
+        with torch.no_grad():
+            out = self._answer(inputs)
         self.observe(inputs, out)
         return out
 
     def observe(self, inputs: Inputs, out: Tensor) -> None:
         """Take note of a batch that was answered elsewhere: the inputs, and the logits [N, K] given."""
-        answers = check_logits(out, len(inputs)).numpy()
+        self.batches += 1
+        with self._watching():
+            self._observe(inputs, check_logits(out, len(inputs)).numpy())
+
+    def _answer(self, inputs: Inputs) -> Tensor:
+        """Return the model's answer; every so often the statistics inside it are taken on the way."""
+        out: Tensor | None = None
+        if self._drift is not None and self.batches % self.drift_every == 0:
+            try:
+                with self._drift.taking(len(inputs)):
+                    out = self.model(inputs)
+            except Exception as error:
+                out = self.model(inputs) if out is None else out  # what is the model's own fault, it says again
+                self._failed(error)
+        return self.model(inputs) if out is None else out
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Keep what fails inside from whoever waits for an answer."""
+        try:
+            yield
+        except Exception as error:  # whatever it is: the caller asked for an answer, not for a watch
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        self._failure = f"{type(error).__name__}: {error}"
+        if self.failures == 1:
+            logging.getLogger(__name__).warning("Watching failed; the model goes on serving.", exc_info=error)
+
+    def _observe(self, inputs: Inputs, answers: NDArray[np.float32]) -> None:
         classes = len(self._values["class"][0]) if "class" in self._values else answers.shape[1]
         if answers.shape[1] != classes:
             raise DataError("The number of classes has changed.", expected=f"{classes}", came=f"{answers.shape[1]}")
@@ -122,7 +157,6 @@ class Monitor:
         if sum(len(keys) for _, keys in self._waiting) >= LOOKED_AT:
             self._look()
         self.seen += len(answers)
-        self.batches += 1
         self._since_check += len(answers)
         if self._since_check >= self.window // CHECKS and len(self._values["confidence"]) >= FEW:
             self._check()
@@ -130,15 +164,16 @@ class Monitor:
 
     def status(self) -> Status:
         """Return what the window says now, with intervals; before the first inputs there is nothing but zeros."""
-        if not self.seen:
-            alarms = {name: alarm.raised for name, alarm in self.alarms.items()}
-            return Status(seen=0, window=0, alarms=alarms, warnings=("No inputs have come yet.",))
         self._look()
+        alarms = {name: alarm.raised for name, alarm in self.alarms.items()}
+        failed = () if not self.failures else (f"Watching failed {self.failures:,} times, last with {self._failure}",)
+        if not self.seen:
+            return Status(0, 0, alarms=alarms, warnings=(*failed, "No inputs have come yet."), failures=self.failures)
         values = self._rows()
-        statistics = summarize(values)
-        method = self.calibration.choose(statistics)
-        inputs = len(values["confidence"])
-        found = self.calibration.estimate(method, values, inputs=inputs, seed=self.seed)
+        statistics, inputs = summarize(values), len(values["confidence"])
+        found = self.calibration.auto(
+            statistics, lambda name: self.calibration.estimate(name, values, inputs=inputs, seed=self.seed)
+        )
         classes = tuple(np.mean(self._values["class"], axis=0).tolist())
         return Status(
             seen=self.seen,
@@ -146,14 +181,15 @@ class Monitor:
             accuracy=found.accuracy,
             low=found.low,
             high=found.high,
-            method=method,
+            method=found.method,
             error=found.error,
             entropy=float(np.mean(self._values["entropy"])),
             classes=classes,
             invariance=statistics.get("invariance"),
             drift={} if self._drift is None else self._drift.by_layer(),
-            alarms={name: alarm.raised for name, alarm in self.alarms.items()},
-            warnings=found.warnings + doubts(max(classes), self.calibration.source),
+            alarms=alarms,
+            warnings=failed + found.warnings + doubts(max(classes), self.calibration.source),
+            failures=self.failures,
         )
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
@@ -209,12 +245,14 @@ class Monitor:
         """Look at the sampled inputs that wait, with all their views."""
         if not self._waiting:
             return
-        inputs, keys = (joined(list(parts)) for parts in zip(*self._waiting, strict=True))
-        self._waiting = []
-        batch = Batch(inputs, None, keys)
-        found = observe(self.model, [batch], neighborhood=self._neighborhood, n=self.n, seed=self.seed)
-        values = values_of(found, self.calibration.source)
-        self._note({name: values[name] for name in ("invariance", "decision_entropy")})
+        waiting, self._waiting = self._waiting, []
+        with self._watching():
+            inputs, keys = (joined(list(parts)) for parts in zip(*waiting, strict=True))
+            near = neighborhoods.chosen(self.calibration.neighborhood, inputs)
+            batch = Batch(inputs, None, keys)
+            found = observe(self.model, [batch], neighborhood=near, n=self.calibration.n, seed=self.seed)
+            values = values_of(found, self.calibration.source)
+            self._note({name: values[name] for name in ("invariance", "decision_entropy")})
 
     def _check(self) -> None:
         """Let the alarms look at the window."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from shiftproof.data import TextSet
 from shiftproof.errors import ConfigurationError, ShiftproofError
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
@@ -120,11 +121,24 @@ TEXT_NEIGHBORHOODS: Mapping[str, Callable[[int], Shift]] = {
 }
 """Name -> the random shift for texts, at the magnitudes of Ng et al. 2023; `ssmba@2[model=FOLDER]` is another."""
 
+FOR_IMAGES, FOR_TEXTS = "randaugment", "eda"
+"""The neighbourhoods that are taken where nobody names one."""
+
 NeighborhoodLike: TypeAlias = "str | Shift | Neighborhood"
 
 
 def _of_shift(shift: Shift) -> ShiftNeighborhood:
     return ShiftNeighborhood(shift.label, lambda _: shift)
+
+
+def default(inputs: object) -> str:
+    """Return the name of the neighbourhood that suits a set of images, or of texts."""
+    return FOR_TEXTS if isinstance(inputs, TextSet | list) else FOR_IMAGES
+
+
+def chosen(spec: NeighborhoodLike | None, inputs: object) -> Neighborhood:
+    """Return a neighbourhood, for None the one that suits the inputs."""
+    return neighborhood(spec or default(inputs))
 
 
 def neighborhood(spec: NeighborhoodLike) -> Neighborhood:

@@ -15,9 +15,10 @@ DRAWS = 400
 class Estimate:
     """The accuracy to expect on a set of inputs without labels.
 
-    `low` and `high` bound it at 95%; `error` is the mean distance from the truth, in accuracy, on shifted copies of the
-    source that the estimator had not seen, where that is known. `warnings` say why the number should not be trusted,
-    and `others` are the answers of other estimators to the same question.
+    `low` and `high` bound it at 95% for shifts like those the estimator was calibrated on; of other shifts nobody can
+    say how far off it is, and it may be by much more. `error` is the mean distance from the truth, in accuracy, on
+    shifted copies of the source that the estimator had not seen, where that is known. `warnings` say why the number
+    should not be trusted, and `others` are the answers of other estimators to the same question.
     """
 
     accuracy: float

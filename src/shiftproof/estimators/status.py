@@ -16,7 +16,8 @@ class Status:
     `accuracy` is the estimate with its 95% interval and the `error` its `method` has on shifts it has not seen; all
     are None before the first inputs. `entropy` is the mean entropy of predictions and `classes` the share of each
     predicted class. `drift` is the distance of the normalisation statistics from the source's by layer, `invariance`
-    that of the sampled inputs. `alarms` tells which are raised.
+    that of the sampled inputs. `alarms` tells which are raised, and `failures` how often watching failed. The interval
+    is for shifts like those of the calibration; `warnings` tell when the window is unlike all of them.
     """
 
     seen: int
@@ -32,6 +33,7 @@ class Status:
     drift: Mapping[str, float] = field(default_factory=dict)
     alarms: Mapping[str, bool] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    failures: int = 0
 
     def to_row(self) -> dict[str, Json]:
         """Return everything as JSON values."""
@@ -60,8 +62,11 @@ class Status:
         yield "inputs_total", "counter", "Inputs seen.", [({}, float(self.seen))]
         yield "window_inputs", "gauge", "Inputs in the window.", [({}, float(self.window))]
         yield "estimated_accuracy", "gauge", "Accuracy to expect, without labels.", one(self.accuracy)
-        yield "estimated_accuracy_low", "gauge", "Lower end of its 95% interval.", one(self.low)
-        yield "estimated_accuracy_high", "gauge", "Upper end of its 95% interval.", one(self.high)
+        like = "of its 95% interval, for shifts like the calibration's."
+        yield "estimated_accuracy_low", "gauge", f"Lower end {like}", one(self.low)
+        yield "estimated_accuracy_high", "gauge", f"Upper end {like}", one(self.high)
+        yield "doubts", "gauge", "Warnings against the estimate.", [({}, float(len(self.warnings)))]
+        yield "watching_failures_total", "counter", "Times that watching failed.", [({}, float(self.failures))]
         yield "prediction_entropy", "gauge", "Mean entropy of predictions, in nats.", one(self.entropy)
         yield "neighborhood_invariance", "gauge", "Mean invariance of sampled inputs.", one(self.invariance)
         shares = [({"class": str(label)}, share) for label, share in enumerate(self.classes)]

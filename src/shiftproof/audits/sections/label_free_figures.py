@@ -133,7 +133,7 @@ def monitor_table(drop: float, error: float) -> Table:
         "Settings for a monitor of this model",
         (Column("setting"), Column("value"), Column("why")),
         (
-            ("drop", f"{drop:.2f}", f"twice the error of the estimate, {100 * error:.1f} points, and 0.05 at least"),
+            ("drop", f"{drop:.2f}", f"twice the mean error of the estimate, {100 * error:.1f} points, or 0.05"),
             ("window", f"{usual['window']:,}", "the latest inputs: too few make it restless, too many make it slow"),
             ("patience", str(usual["patience"]), "looks in a row before an alarm, ten of which fall into a window"),
         ),
