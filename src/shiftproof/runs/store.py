@@ -93,10 +93,11 @@ class Store:
     def _check_subject(self, about: Mapping[str, str], subject: Mapping[str, str]) -> None:
         for name, value in subject.items():
             if name in about and about[name] != value:
+                another = "other" if name.endswith("s") else "another"  # epochs, options
                 raise RunError(
-                    f"The run in {str(self.folder)!r} is about another {name}.",
-                    expected=f"{name} {value}",
-                    came=f"{name} {about[name]}",
+                    f"The run in {str(self.folder)!r} is about {another} {name}.",
+                    expected=f"{name} {about[name]}, as in the folder",
+                    came=f"{name} {value}",
                     instead="choose another folder; the results in this one are left as they are",
                 )
         self.note(subject)
