@@ -137,8 +137,9 @@ def read_by_option(tmp_path: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def read_by_build(tmp_path: Path) -> tuple[Any, dict[str, Any]]:
-    reads = f"{NET}\n\ndef trained():\n    net = build()\n    net.load_state_dict(torch.load({str(tmp_path / 'given.pt')!r}))\n"
-    (tmp_path / "net.py").write_text(f"{reads}    net.append(nn.Linear(2, 2))\n    return net\n")
+    reads = f"net.load_state_dict(torch.load({str(tmp_path / 'given.pt')!r}, weights_only=True))"
+    lines = ("def trained():", "net = build()", reads, "net.append(nn.Linear(2, 2))", "return net")
+    (tmp_path / "net.py").write_text(NET + "\n\n" + "\n    ".join(lines) + "\n")
     return f"{tmp_path / 'net.py'}:trained", {}
 
 
