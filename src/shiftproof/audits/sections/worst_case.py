@@ -64,7 +64,7 @@ class WorstCase(Section):
     question = "Which chain of small edits, that leaves images recognisable, hurts the model most?"
     numbers = (
         Number("worst_case_accuracy", "accuracy under the worst tuple found that keeps the content"),
-        Number("worst_case_loss", "clean accuracy less that", "lower"),
+        Number("worst_case_loss", "clean accuracy less that", None),
         Number(
             "worst_case_similarity", "how similar that tuple leaves the images, 1 being the same", None, "similarity"
         ),
