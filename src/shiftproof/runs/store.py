@@ -93,7 +93,7 @@ class Store:
     def _check_subject(self, about: Mapping[str, str], subject: Mapping[str, str]) -> None:
         for name, value in subject.items():
             if name in about and about[name] != value:
-                another = "other" if name.endswith("s") else "another"  # epochs, options
+                another = "other" if name.endswith("s") and not name.endswith("ss") else "another"  # epochs; fitness
                 raise RunError(
                     f"The run in {str(self.folder)!r} is about {another} {name}.",
                     expected=f"{name} {about[name]}, as in the folder",
