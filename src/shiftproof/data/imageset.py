@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.batch import Batch
+from shiftproof.data.levels import unit
 from shiftproof.data.source import BadFile, HeldSource, Source, read_all
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
@@ -120,7 +121,7 @@ class ImageSet:
                 continue
             chosen = torch.tensor(pixels.kept) + number * size
             labels = None if self.labels is None else self.labels[chosen].to(device)
-            yield Batch(_unit(pixels.images.to(device)), labels, self.keys[chosen].to(device))
+            yield Batch(unit(pixels.images.to(device)), labels, self.keys[chosen].to(device))
 
     def subset(self, indices: Sequence[int] | Tensor) -> ImageSet:
         """Return the images at some places, in the order given."""
@@ -186,8 +187,3 @@ def unreadable(file: str, reason: str) -> DataError:
         came=reason,
         instead="repair or remove the file; --on-bad-file skip leaves such files out and lists them",
     )
-
-
-def _unit(images: Tensor) -> Tensor:
-    """Return stored values as float32 in [0, 1]."""
-    return images.float().div_(255.0) if images.dtype == torch.uint8 else images.float()
