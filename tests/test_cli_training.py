@@ -16,7 +16,7 @@ def shiftproof(*arguments, cwd):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
-def test_train_says_where_the_model_is_and_it_goes_straight_into_an_audit(tmp_path):
+def test_train_says_where_the_model_is_and_it_goes_straight_into_a_certificate(tmp_path):
     recipe = ("--recipe", "augmix+hcr", "--sigma", 0.25, "--option", "lam=20", "--log-every", 1)
     first = shiftproof("train", *SMALL, *recipe, "--out", "run", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -28,11 +28,29 @@ def test_train_says_where_the_model_is_and_it_goes_straight_into_an_audit(tmp_pa
     assert json.loads((tmp_path / "run" / "model.json").read_text())["options"]["lam"] == "20.0"
     assert shiftproof("train", *SMALL, *recipe, "--out", "run", cwd=tmp_path).stdout == first.stdout
     command = first.stdout.partition("next")[2].split()
+    assert command[1:4] == ["certify", "--sigma", "0.25"]  # what such a network is for
+    certified = shiftproof(*command[1:], "--size", 16, "--images", 4, "--n", 200, cwd=tmp_path)
+    assert certified.returncode == 0, certified.stderr
+
+
+def test_a_network_without_noise_goes_straight_into_an_audit(tmp_path):
+    first = shiftproof("train", *SMALL, "--out", "run", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    command = first.stdout.partition("next")[2].split()
     audited = shiftproof(
         *command[1:], "--size", 16, "--sections", "clean", "--images", 20, "--out", "audit", cwd=tmp_path
     )
     assert audited.returncode == 0, audited.stderr
     assert (tmp_path / "audit" / "report.html").stat().st_size > 1000
+
+
+def test_networks_for_noise_are_judged_under_noise(tmp_path):
+    judged = ("--validation", "demo", "--size", 16, "--out", "run")
+    result = shiftproof("train", *SMALL, "--recipe", "gaussian", "--sigma", 0.5, *judged, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
+    both = f"{last['noisy_accuracy']:.4f} under noise of sigma 0.5, {last['clean_accuracy']:.4f} clean, on demo"
+    assert both in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_a_forked_process_has_threads_of_its_own():
         torch.set_num_threads(2)
         over_threads(lambda number: None, 4, cost=10**9)
         os._exit(7)
-    for _ in range(200):
+    for _ in range(6000):  # five minutes, which is forever: it ends at once, or never
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             break

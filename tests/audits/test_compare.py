@@ -1,6 +1,7 @@
 """Audits beside each other: the same is equal, a worse copy is worse, and what cannot be paired is refused."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 import shiftproof
 from shiftproof.audits import compare
 from shiftproof.audits.comparing import Difference
-from shiftproof.audits.comparison_views import show, words
+from shiftproof.audits.comparison_views import show, verdict, words
 from shiftproof.audits.outcome import Record
 from shiftproof.audits.sections import section
 from shiftproof.errors import ConfigurationError, DataError, RunError
@@ -145,17 +146,58 @@ def test_too_few_or_no_audits_are_refused(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("better", "interval", "verdict"),
+    ("better", "interval", "said"),
     [
         ("higher", (0.01, 0.1), "better"),
         ("lower", (0.01, 0.1), "worse"),
         (None, (0.01, 0.1), "changed"),
         ("higher", (-0.01, 0.1), "unclear"),
         ("higher", (None, None), "no interval"),
+        ("lower", (5.8e-18, 0.111), "unclear"),  # a residue of rounding is no difference
+        ("higher", (-0.111, -5.8e-18), "unclear"),
+        ("higher", (-5.8e-18, 5.8e-18), "equal"),
     ],
 )
-def test_verdicts_follow_from_the_interval_and_the_better_way(better, interval, verdict):
-    assert Difference("x", "s", better, 0.5, 0.55, *interval).verdict == verdict
+def test_verdicts_follow_from_the_interval_and_the_better_way(better, interval, said):
+    assert Difference("x", "s", better, 0.5, 0.55, *interval).verdict == said
+
+
+def test_a_model_is_not_worse_because_its_clean_accuracy_rose(tmp_path):
+    """It loses more to corruption then, of more: as in an audit of two, where no accuracy fell."""
+    images = np.zeros((80, 8, 8, 3), dtype=np.uint8)
+    images[:, 0, 0] = np.arange(80)[:, None] * 3
+    labels = np.arange(80) % 2
+
+    class Table(nn.Module):
+        """Knows some images by their first pixel, and nothing once an image has changed."""
+
+        def __init__(self, known):
+            super().__init__()
+            self.register_buffer("known", torch.tensor([place % 2 if place in known else 0 for place in range(256)]))
+
+        def forward(self, images):
+            levels = (images[:, 0, 0, 0] * 255 / 3).round().long().clamp(0, 255)
+            changed = images.flatten(2).mean((1, 2)) > 0.05
+            return nn.functional.one_hot(torch.where(changed, 0, self.known[levels]), 2).float()
+
+    for name, known in (("one", range(20)), ("other", range(80))):
+        options: dict[str, Any] = {"shifts": ["brightness"], "severities": [5], "sections": ["clean", "corruptions"]}
+        shiftproof.audit(Table(known), (images, labels), out=tmp_path / name, **options)
+    found = compare(tmp_path / "one", tmp_path / "other", out=tmp_path / "compared")
+    numbers = {one.name: one for one in found.differences["other"]}
+    assert numbers["clean_accuracy"].verdict == "better"
+    assert numbers["corruption_accuracy"].verdict == "equal"
+    assert numbers["corruption_loss"].low > 0  # more is lost, beyond chance
+    assert numbers["corruption_loss"].verdict == "changed"
+    assert not found.told("other", "worse")
+    assert "other is better than one" in found.report.read_text()
+
+
+def test_what_changed_without_a_better_way_is_told(compared):
+    changed = Difference("corruption_loss", "corruptions", None, 0.1, 0.2, 0.05, 0.15)
+    told = verdict(replace(compared, differences={"noisy": (changed,)}), "noisy").text
+    assert told.endswith("beyond chance. Changed: corruption loss +10.0 points (+5.0 to +15.0 points).")
+    assert "worse from first to noisy" in told
 
 
 def test_names_of_numbers_as_words():

@@ -179,7 +179,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path):
 
             def measure(self, cell):
                 print(os.getpid(), flush=True)
-                time.sleep(60)
+                time.sleep(600)
                 return {}
 
         if __name__ == "__main__":
@@ -194,7 +194,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path):
         assert process.stdout.readline().strip().isdecimal()
         process.kill()
         # The pipe ends when the last process that could write to it is gone: the worker, long before its cell ends.
-        assert process.communicate(timeout=50)[0] == ""
+        assert process.communicate(timeout=300)[0] == ""
 
 
 def test_a_run_of_another_model_is_refused_and_left_alone(tmp_path, marks):

@@ -199,6 +199,13 @@ def test_races_keep_the_lowest_third_and_end_on_all_images():
         kept = sorted(before, key=fitness.value)[: len(before) // 3]
         assert set(after) == set(kept)
     assert trace.best() is not None
+    assert len(trace) == 120
+    assert trace.evaluations == 81  # what goes on to more images is the same evaluation
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_evaluations_keep_to_the_budget(name):
+    assert 30 <= run(name, Counting(), budget=37).evaluations <= 37
 
 
 @given(images=st.integers(1, 5000), keep=st.integers(2, 5), rounds=st.integers(1, 6))
@@ -255,7 +262,9 @@ def test_what_a_trace_tells():
     assert trace.best_so_far().tolist() == [0.5, 0.5, 0.2, 0.2]
     assert [trial.genes for trial in trace.worst_tuples(2)] == [(3,), (1,)]
     assert trace.image_evaluations(100) == 300  # one tuple came twice
+    assert trace.evaluations == 4
     assert trace.quantile(0.5) == 0.5
+    assert trace.quantile(0.1) is None
     empty = Trace(SPACE, 1, "random", 0)
     assert empty.best() is None
     assert empty.quantile() is None

@@ -1,15 +1,55 @@
 """Black boxes that fail, hang, or must not be hurried."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
 
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.searchers import Service
+from shiftproof.searchers.service import Clock
 
 IMAGES = np.zeros((10, 8, 8, 3), np.uint8)
+
+
+class Pretended(Clock):
+    """Time that passes only where it is let; a call that hangs is out of time at once, any other has all it needs."""
+
+    def __init__(self):
+        self.time, self.slept = 100.0, []
+        self.hanging = threading.Event()
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.time += seconds
+
+    def wait(self, event, seconds):
+        while not event.wait(0.001):
+            if self.hanging.is_set():
+                self.hanging.clear()
+                self.time += seconds
+                return False
+        return True
+
+    def hang(self, released):
+        self.hanging.set()
+        released.wait()
+
+
+@pytest.fixture
+def clock():
+    return Pretended()
+
+
+@pytest.fixture
+def released():
+    """Let go of what hangs, at the end."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 class Flaky:
@@ -54,43 +94,65 @@ def test_patience_ends():
     assert len(flaky.calls) == 3
 
 
-def test_a_call_that_hangs_is_given_up_and_made_again():
-    released = threading.Event()
+def test_a_call_that_hangs_is_given_up_and_made_again(clock, released):
     calls = []
 
     def hangs_once(images):
         calls.append(1)
         if len(calls) == 1:
-            released.wait(20)
+            clock.hang(released)
         return [1] * len(images)
 
-    assert Service(hangs_once, timeout=0.1, wait=0)(IMAGES) == [1] * 10
-    released.set()
+    assert Service(hangs_once, timeout=30, wait=0, clock=clock)(IMAGES) == [1] * 10
     assert len(calls) == 2
+    assert clock.time == 130.0
 
 
-def test_what_hangs_forever_is_reported():
-    released = threading.Event()
+def test_what_hangs_forever_is_reported(clock, released):
     with pytest.raises(ModelError, match=r"no answer within 0\.05 s"):
-        Service(lambda images: [released.wait(20)], timeout=0.05, retries=1, wait=0)(IMAGES)
-    released.set()
+        Service(lambda images: clock.hang(released), timeout=0.05, retries=1, wait=0, clock=clock)(IMAGES)
 
 
-def test_an_error_within_the_time_limit_is_itself():
+def test_time_runs_out_by_the_clock_on_the_wall_too(released):
+    with pytest.raises(ModelError, match=r"no answer within 0\.01 s"):
+        Service(lambda images: released.wait(), timeout=0.01, retries=1, wait=0)(IMAGES)
+
+
+def test_an_error_within_the_time_limit_is_itself(clock):
     with pytest.raises(ModelError, match="no route"):
-        Service(Flaky(9), timeout=5, retries=0)(IMAGES)
+        Service(Flaky(9), timeout=5, retries=0, clock=clock)(IMAGES)
 
 
-def test_calls_keep_to_the_rate():
+def test_waits_double_between_calls(clock):
+    with pytest.raises(ModelError, match="failed 4 times"):
+        Service(Flaky(9), retries=3, wait=0.5, clock=clock)(IMAGES)
+    assert clock.slept == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(("takes", "begun"), [(0.0, [0, 0.25, 0.5, 0.75, 1]), (0.125, [0, 0.25, 0.5, 0.75, 1])])
+def test_calls_keep_to_the_rate(clock, takes, begun):
     times = []
 
     def punctual(images):
-        times.append(time.monotonic())
+        times.append(clock.now() - 100)
+        clock.time += takes
         return [0] * len(images)
 
-    Service(punctual, batch_size=2, rate=50)(IMAGES)
-    assert len(times) == 5
-    assert min(np.diff(times)) > 0.015  # a lower bound, which a busy machine cannot break
+    Service(punctual, batch_size=2, rate=4, clock=clock)(IMAGES)
+    assert times == begun
+
+
+def test_a_slow_service_is_not_made_slower(clock):
+    times = []
+
+    def slow(images):
+        times.append(clock.now() - 100)
+        clock.time += 1
+        return [0] * len(images)
+
+    Service(slow, batch_size=2, rate=4, clock=clock)(IMAGES)
+    assert times == [0, 1, 2, 3, 4]
+    assert sum(clock.slept) == 0
 
 
 def test_an_answer_per_image_is_asked_for():

@@ -90,7 +90,8 @@ def test_stored_images_come_out_as_the_same_levels(text, device):
     made = shift.on_bytes(stored, KEYS, seed=2)
     assert torch.equal(stored, before)
     assert (made.shape, made.dtype, made.device) == (stored.shape, torch.uint8, stored.device)
-    assert torch.equal(made, (shift(stored.float() / 255, KEYS, seed=2) * 255).round().to(torch.uint8))
+    nearest = (stored.cpu().float() / 255).to(device)  # on CUDA, torch would multiply by the reciprocal of 255
+    assert torch.equal(made, (shift(nearest, KEYS, seed=2) * 255).round().to(torch.uint8))
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)

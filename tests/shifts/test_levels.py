@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 
+from shiftproof.data import load_data
 from shiftproof.shifts.levels import from_levels, quantize, to_bytes, to_levels
 
 
@@ -23,3 +26,24 @@ def test_values_between_levels_are_truncated_as_images_are() -> None:
 
 def test_values_outside_are_clipped() -> None:
     assert quantize(torch.tensor([-1.0, 2.0])).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+def test_levels_are_the_nearest_numbers_however_they_are_made(device: str) -> None:
+    """Two ways with another last bit can end on two levels after a shift."""
+    whole = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).expand(1, 3, 16, 16).contiguous()
+    nearest = torch.from_numpy(np.arange(256, dtype=np.float32) / np.float32(255)).view(16, 16).expand(1, 3, 16, 16)
+    stored = whole.to(device)
+    strided = stored.transpose(2, 3).contiguous().transpose(2, 3)
+    (batch,) = load_data((whole, torch.zeros(1, dtype=torch.int64))).batches(1, device=device)
+    ways = {
+        "levels": from_levels(stored),
+        "strided levels": from_levels(strided),
+        "floats": from_levels(strided.float()),
+        "quantized": quantize(nearest.to(device).contiguous()),
+        "quantized, strided": quantize(nearest.to(device).transpose(2, 3).contiguous().transpose(2, 3)),
+        "quantized bytes": quantize(strided),
+        "a batch": batch.images,
+    }
+    for name, made in ways.items():
+        assert torch.equal(made.cpu(), nearest), name

@@ -196,11 +196,37 @@ class TestArrays:
         write_corrupted(tmp_path / "images.npy", tmp_path / "out", shifts=["contrast@3"])
         assert tree(tmp_path / "out").keys() == {"contrast@3.npy", "manifest.json"}
 
-    def test_an_array_that_was_begun_and_removed_is_noticed(self, arrays: Path, tmp_path: Path) -> None:
-        write_corrupted(arrays, tmp_path / "out", shifts=["contrast@3"])
-        (tmp_path / "out/contrast@3.npy").unlink()
-        with pytest.raises(RunError, match="is gone"):
-            write_corrupted(arrays, tmp_path / "out", shifts=["contrast@3"])
+    @pytest.mark.parametrize("damage", ["gone", "zeroed", "cut", "other", "one value", "no array"])
+    @pytest.mark.parametrize("suite", [False, True])
+    def test_a_damaged_array_is_written_again(
+        self, arrays: Path, tmp_path: Path, ice: str, damage: str, suite: bool
+    ) -> None:
+        options: dict[str, Any] = (
+            {"suite": "cifar-c", "textures": ice} if suite else {"shifts": ["contrast@3", "fog@1"]}
+        )
+        write_corrupted(arrays, tmp_path / "out", **options)
+        before = tree(tmp_path / "out")
+        array = tmp_path / "out" / ("contrast.npy" if suite else "contrast@3.npy")
+        content = np.load(array)
+        if damage == "gone":
+            array.unlink()
+        elif damage == "zeroed":
+            np.save(array, np.zeros_like(content))
+        elif damage == "cut":
+            array.write_bytes(array.read_bytes()[:-1])
+        elif damage == "other":
+            np.save(array, content[:, :8])
+        elif damage == "one value":
+            content[-1, -1, -1, -1] ^= 1
+            np.save(array, content)
+        else:
+            array.write_text("something else")
+        again: list[tuple[int, int]] = []
+        write_corrupted(arrays, tmp_path / "out", **options, watch=lambda done, total, _: again.append((done, total)))
+        assert tree(tmp_path / "out") == before
+        blocks = 5 if suite else 1
+        redone = 1 if damage == "one value" else blocks
+        assert [done for done, _ in again] == list(range(again[0][1] - redone, again[0][1] + 1))
 
 
 class TestSuites:
@@ -304,6 +330,50 @@ class TestSecondRuns:
         (tmp_path / "mine/thesis.tex").write_text("")
         with pytest.raises(RunError, match=r"(?s)holds other files.*thesis\.tex"):
             write_corrupted(folder, tmp_path / "mine", shifts=["contrast@3"])
+
+    @pytest.mark.parametrize("damage", ["gone", "cut", "empty", "overwritten"])
+    def test_a_damaged_copy_is_repaired(self, folder: Path, tmp_path: Path, damage: str) -> None:
+        texts = ["gaussian_noise@1", "contrast@3"]
+        write_corrupted(folder, tmp_path / "out", shifts=texts)
+        before = tree(tmp_path / "out")
+        file = tmp_path / "out/contrast/3/ant/a.png"
+        if damage == "gone":
+            file.unlink()
+        else:
+            other = before["gaussian_noise/1/ant/a.png"]
+            file.write_bytes({"cut": file.read_bytes()[:-9], "empty": b"", "overwritten": other}[damage])
+        (tmp_path / "out/manifest.json").unlink()
+        heard: list[int] = []
+        written = write_corrupted(folder, tmp_path / "out", shifts=texts, watch=lambda done, *_: heard.append(done))
+        assert heard == [1, 2]  # one of the two cells is written again
+        assert written.images == 4
+        assert tree(tmp_path / "out") == before
+
+    def test_files_that_were_left_out_are_not_missed(self, folder: Path, tmp_path: Path) -> None:
+        Image.fromarray(photo(64, 64, 0)).save(folder / "bee/cut.jpg")
+        (folder / "bee/cut.jpg").write_bytes((folder / "bee/cut.jpg").read_bytes()[:-200])
+        heard: list[int] = []
+        for _ in range(2):
+            heard.clear()
+            write_corrupted(
+                folder,
+                tmp_path / "out",
+                shifts=["contrast@3"],
+                on_bad_file="skip",
+                watch=lambda done, *_: heard.append(done),
+            )
+        assert heard == [1]
+
+    def test_a_damaged_table_of_texts_is_written_again(self, tmp_path: Path) -> None:
+        (tmp_path / "texts.csv").write_text("text,label\na good film,1\na very bad film,0\n")
+        texts = ["typos@3", "typos@5"]
+        write_corrupted(tmp_path / "texts.csv", tmp_path / "out", shifts=texts)
+        before = tree(tmp_path / "out")
+        kept = (tmp_path / "out/typos@5.csv").stat().st_mtime_ns
+        (tmp_path / "out/typos@3.csv").write_text("text,label\n")
+        write_corrupted(tmp_path / "texts.csv", tmp_path / "out", shifts=texts)
+        assert tree(tmp_path / "out") == before
+        assert (tmp_path / "out/typos@5.csv").stat().st_mtime_ns == kept
 
 
 class TestMistakes:

@@ -37,7 +37,7 @@ def test_two_processes_follow_the_losses_of_one(tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [*launch, str(tmp_path / "script.py"), str(tmp_path)]
     result = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert result.returncode == 0, result.stderr
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]

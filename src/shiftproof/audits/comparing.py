@@ -20,6 +20,8 @@ from shiftproof.runs import Cell, Json, Store, write_atomically
 
 OUT = "shiftproof-compare"
 CONFIDENCE = 0.95
+ROUNDING = 1e-9
+"""No more than this is a residue of summing in floating point: one image of a million adds a thousand times as much."""
 
 Verdict: TypeAlias = Literal["better", "worse", "changed", "equal", "unclear", "no interval"]
 
@@ -45,10 +47,10 @@ class Difference:
     def verdict(self) -> Verdict:
         """What can be said: better or worse where the interval excludes zero and one way is known to be better."""
         if self.low is None or self.high is None:
-            return "equal" if self.value == 0 else "no interval"
-        if self.low == self.high == 0:
+            return "equal" if abs(self.value) <= ROUNDING else "no interval"
+        if -ROUNDING <= self.low <= self.high <= ROUNDING:
             return "equal"
-        if self.low <= 0 <= self.high:
+        if self.low <= ROUNDING and self.high >= -ROUNDING:
             return "unclear"
         if self.better is None:
             return "changed"

@@ -71,6 +71,10 @@ def verdict(found: Comparison, label: str) -> Sentence:
     better, worse = found.told(label, "better"), found.told(label, "worse")
     if all(one.verdict == "equal" for one in differences):
         return Sentence(f"{label} is equal to {first} in all of {len(differences)} numbers.")
+    if not better and not worse and (changed := found.told(label, "changed")):
+        return Sentence(
+            f"Nothing got better or worse from {first} to {label} beyond chance. Changed: {_most(changed)}."
+        )
     if not better and not worse:
         return Sentence(f"No difference between {label} and {first} can be told from chance.")
     if worse and not better:

@@ -11,7 +11,7 @@ from shiftproof.cli import options
 from shiftproof.cli.application import FAILED, app
 
 if TYPE_CHECKING:
-    from shiftproof.searchers import Search
+    from shiftproof.searchers import Search, Trial
 
 
 @app.command()
@@ -101,15 +101,15 @@ def search(
 def _summary(found: Search, out: Path) -> None:
     """Print what was found and where it is."""
     trace, best, kept = found.trace, found.best, found.best_admissible
-    words = trace.space.words
     lines = [("clean", f"{found.fitness} {found.clean:.3f} on {found.images:,} images")]
-    lines.append(("worst", f"{found.worst:.3f} under {words(best.genes)}"))
+    lines.append(("worst", _under(found, best)))
     if found.constraint:
-        text = "no tuple that was tried" if kept is None else f"{found.worst_admissible:.3f} under {words(kept.genes)}"
-        lines.append(("keeping the content", text))
+        lines.append(("keeping the content", "no tuple that was tried" if kept is None else _under(found, kept)))
     if found.quantile is not None:
         lines.append(("0.1% of tuples", f"{found.quantile:.3f} or less"))
-    lines.append(("evaluations", f"{len(trace):,} of {trace.space.size(trace.length):.3g} tuples"))
+    whole = len(list(trace.full()))
+    part = f", {whole:,} of them on all images" if any(trial.images is not None for trial in trace.trials) else ""
+    lines.append(("evaluations", f"{trace.evaluations:,} of {trace.space.size(trace.length):.3g} tuples{part}"))
     if trace.failures:
         lines.append(("failed", f"{len(trace.failures)} tuples; the same command tries them again"))
         lines.append(("", str(trace.failures[0].score.error).splitlines()[0]))
@@ -118,3 +118,10 @@ def _summary(found: Search, out: Path) -> None:
     margin = max(len(name) for name, _ in lines)
     for name, text in lines:
         typer.echo(f"{name:<{margin}}  {text}")
+
+
+def _under(found: Search, trial: Trial) -> str:
+    """Say what a tuple brings the model to, or that none that was tried brings it lower than it is."""
+    if not trial.genes:
+        return f"nothing worse than clean was found: no tuple that was tried brings it below {found.clean:.3f}"
+    return f"{trial.score.fitness:.3f} under {found.trace.space.words(trial.genes)}"

@@ -34,7 +34,9 @@ def train(
         typer.Option("--option", "-O", help="A setting of the recipe, such as lam=20; can be given again."),
     ] = None,
     out: options.Out = Path("shiftproof-train"),
-    validation: Annotated[str | None, typer.Option(help="Images to take the accuracy on at every checkpoint.")] = None,
+    validation: Annotated[
+        str | None, typer.Option(help="Images to take the accuracy on at every checkpoint, with noise where there is.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data. Default: 200.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images of a step, over all devices. Default: 256.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate. Default: 0.1.")] = None,
@@ -108,10 +110,12 @@ def train(
     lines = [("recipe", f"{trained.recipe}, sigma {trained.sigma:g}" if trained.sigma else trained.recipe)]
     lines += [("trained", f"{row['steps']:,} steps"), ("loss", f"{trained.loss:.4f}")]
     if trained.accuracy is not None:
-        lines.append(("accuracy", f"{trained.accuracy:.4f} on {validation}"))
+        under = f" under noise of sigma {trained.sigma:g}, {trained.clean_accuracy:.4f} clean," if trained.sigma else ""
+        lines.append(("accuracy", f"{trained.accuracy:.4f}{under} on {validation}"))
     lines += [("tuple", text) for text in trained.tuples]
     lines += [("model", f"{out / 'model.safetensors'}"), ("log", f"{out / 'log.jsonl'}")]
-    lines.append(("next", f"shiftproof audit --model {out} --data {validation or data}"))
+    what = f"certify --sigma {trained.sigma:g} --images 100" if trained.sigma else "audit"
+    lines.append(("next", f"shiftproof {what} --model {out} --data {validation or data}"))
     for name, text in lines:
         typer.echo(f"{name:<9} {text}")
 

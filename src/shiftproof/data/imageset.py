@@ -15,6 +15,7 @@ from torch import Tensor
 
 from shiftproof.data.batch import Batch
 from shiftproof.data.contents import content_keys, numbered, occurrences
+from shiftproof.data.levels import unit
 from shiftproof.data.source import BadFile, HeldSource, Pixels, Source, read_all
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
@@ -163,7 +164,7 @@ class ImageSet:
             chosen = torch.tensor(pixels.kept) + number * size
             labels = None if self.labels is None else self.labels[chosen].to(device)
             keys = self._named(pixels, chosen) if self._keys is None else self._keys[chosen]
-            yield Batch(_unit(pixels.images.to(device)), labels, keys.to(device))
+            yield Batch(unit(pixels.images.to(device)), labels, keys.to(device))
 
     def subset(self, indices: Sequence[int] | Tensor) -> ImageSet:
         """Return the images at some places, in the order given."""
@@ -258,8 +259,3 @@ def in_shares(order: Tensor, labels: Tensor | None) -> Tensor:
     rank = torch.empty_like(order)  # how many of the same class came before
     rank[grouped] = torch.arange(len(order)) - (sizes.cumsum(0) - sizes)[own[grouped]]
     return order[((rank + 0.5).double() / sizes[own]).argsort(stable=True)]
-
-
-def _unit(images: Tensor) -> Tensor:
-    """Return stored values as float32 in [0, 1]."""
-    return images.float().div_(255.0) if images.dtype == torch.uint8 else images.float()

@@ -29,15 +29,20 @@ def is_python_file(spec: str) -> bool:
     return _SPEC.fullmatch(spec) is not None
 
 
-def load_python_file(spec: str) -> Callable[..., Any]:
-    """Return what the function of `file.py:function` returns; the function is `build` where none is named.
-
-    The file is run as Python runs a script: it may import the files beside it.
-    """
+def split_python_file(spec: str) -> tuple[Path, str]:
+    """Return the file and the function that `file.py:function` names; the function is `build` where none is named."""
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise ValueError(f"not of the form file.py:function: {spec!r}")
-    path, function = Path(match["path"]), match["function"] or "build"
+    return Path(match["path"]), match["function"] or "build"
+
+
+def load_python_file(spec: str) -> Callable[..., Any]:
+    """Return what the function of `file.py:function` returns.
+
+    The file is run as Python runs a script: it may import the files beside it.
+    """
+    path, function = split_python_file(spec)
     if not is_file(path):
         raise ModelError(f"There is no model file {str(path)!r}.", expected="a Python file with a function build()")
     with _beside(path), _told(path, "running it"):

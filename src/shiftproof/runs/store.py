@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -103,10 +103,11 @@ class Store:
     def _check_subject(self, about: Mapping[str, str], subject: Mapping[str, str]) -> None:
         for name, value in subject.items():
             if name in about and about[name] != value:
+                another = "other" if name.endswith("s") and not name.endswith("ss") else "another"  # epochs; fitness
                 raise RunError(
-                    f"The run in {str(self.folder)!r} is about another {name}.",
-                    expected=f"{name} {value}",
-                    came=f"{name} {about[name]}",
+                    f"The run in {str(self.folder)!r} is about {another} {name}.",
+                    expected=f"{name} {about[name]}, as in the folder",
+                    came=f"{name} {value}",
                     instead="choose another folder; the results in this one are left as they are",
                 )
         self.note(subject)
@@ -134,6 +135,11 @@ class Store:
         values = (identity, result.cell.task, result.cell.text, row, error, result.seconds)
         with self._errors(), self._transaction():
             self._db.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def forget(self, identities: Iterable[str]) -> None:
+        """Drop results, in one transaction: their cells run again."""
+        with self._errors(), self._transaction():
+            self._db.executemany("DELETE FROM cells WHERE id = ?", [(identity,) for identity in identities])
 
     def results(self, plan: Plan) -> list[Result]:
         """Return the results of a plan's cells, in the plan's order; cells that have not run are left out."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from shiftproof.data.levels import divide_
 from shiftproof.keyed import Keyed
 from shiftproof.models.allocation import ease_allocation
 from shiftproof.shifts import Operation, Shift
@@ -43,7 +44,7 @@ class Applier:
 
     def __call__(self, steps: Sequence[Shift], start: int, stop: int) -> Tensor:
         """Return the images from `start` to `stop` after the steps, float32 in [0, 1]."""
-        return self.levels(steps, start, stop).div_(255.0)
+        return divide_(self.levels(steps, start, stop))
 
     def levels(self, steps: Sequence[Shift], start: int, stop: int) -> Tensor:
         """Return the images from `start` to `stop` after the steps, as whole float32 numbers 0..255."""

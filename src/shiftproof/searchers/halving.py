@@ -28,7 +28,8 @@ def racing(
 
     The first round sees all `budget` tuples on 1 / `keep`^(`rounds` - 1) of the images; each round keeps the lowest
     1 / `keep` of them and shows these `keep` times as many images, up to all in the last. Images already seen are not
-    put through the model again, so a race costs about `rounds` / `keep`^(`rounds` - 1) of random search.
+    put through the model again, so a race costs about `rounds` / `keep`^(`rounds` - 1) of random search, and a tuple
+    that goes on to another round is still the one evaluation it began as.
     """
     if keep < 2 or rounds < 1:
         raise ConfigurationError(

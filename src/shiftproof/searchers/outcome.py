@@ -12,7 +12,7 @@ from shiftproof.errors import RunError
 from shiftproof.runs import write_atomically
 from shiftproof.runs.files import read_json
 from shiftproof.searchers.constraint import Constraint
-from shiftproof.searchers.trace import Trace, Trial
+from shiftproof.searchers.trace import Score, Trace, Trial
 
 if TYPE_CHECKING:
     from shiftproof.searchers.evaluating import Evaluator
@@ -39,13 +39,21 @@ class Search:
 
     @property
     def best(self) -> Trial:
-        """The worst case: the tuple of the lowest fitness that was tried, admissible or not."""
-        return _some(self.trace.best(), "No tuple could be evaluated on all images.")
+        """The worst case: the tuple of the lowest fitness that was tried, admissible or not.
+
+        Where no tuple is below the images as they are, these are the worst case: the empty tuple.
+        """
+        return self._or_clean(_some(self.trace.best(), "No tuple could be evaluated on all images."))
 
     @property
     def best_admissible(self) -> Trial | None:
         """The worst case that keeps the content; None where no tuple that was tried does, or without a constraint."""
-        return self.trace.best(admissible=True) if self.constraint else None
+        found = self.trace.best(admissible=True) if self.constraint else None
+        return None if found is None else self._or_clean(found)
+
+    def _or_clean(self, trial: Trial) -> Trial:
+        fitness = trial.score.fitness
+        return trial if fitness is None or fitness <= self.clean else Trial((), Score(self.clean))
 
     @property
     def worst(self) -> float:
@@ -59,12 +67,12 @@ class Search:
 
     @property
     def quantile(self) -> float | None:
-        """The fitness that a random tuple undercuts once in a thousand; None where tuples were not drawn at random."""
+        """The fitness that a random tuple undercuts once in a thousand; None where fewer, or none, were drawn."""
         return self.trace.quantile(QUANTILE) if self.trace.searcher == "random" else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as JSON values: the worst tuples first, then every trial."""
-        best, kept = self.trace.best(), self.best_admissible
+        best, kept = None if self.trace.best() is None else self.best, self.best_admissible
         label = self.trace.space.label
         return {
             "model": self.model,
@@ -84,7 +92,7 @@ class Search:
                 else {}
             ),
             **({"quantile_0.1%": self.quantile} if self.quantile is not None else {}),
-            "evaluations": len(self.trace),
+            "evaluations": self.trace.evaluations,
             "image_evaluations": self.trace.image_evaluations(self.images),
             "failures": len(self.trace.failures),
             "worst_tuples": [self._line(trial) for trial in self.trace.worst_tuples(WORST_TUPLES)],

@@ -15,12 +15,29 @@ from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.identity import digest
 
 
+class Clock:
+    """The time as a service knows it; a test can have another."""
+
+    def now(self) -> float:
+        """Return seconds since some moment."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait for an event; return whether it came within the time."""
+        return event.wait(seconds)
+
+
 class Service:
     """A function from images, uint8 [N, H, W, C], to one answer per image: a label, a label map, or what was detected.
 
     It is called with at most `batch_size` images, at most `rate` times per second. A call that raises, or takes more
     than `timeout` seconds, is made again up to `retries` times, after `wait`, 2 `wait`, 4 `wait`... seconds; then it is
-    a `ModelError`. `fingerprint` says which version of the service it is, where the function's code cannot.
+    a `ModelError`. `fingerprint` says which version of the service it is, where the function's code cannot. `clock` is
+    what it measures time with.
 
     >>> service = Service(lambda images: images.mean(axis=(1, 2, 3)) > 127, batch_size=2)
     >>> [bool(answer) for answer in service(np.full((3, 8, 8, 3), 200, np.uint8))]
@@ -38,6 +55,7 @@ class Service:
         wait: float = 0.5,
         name: str | None = None,
         fingerprint: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
         if batch_size < 1 or retries < 0 or wait < 0 or not all(one is None or one > 0 for one in (timeout, rate)):
             raise ConfigurationError(
@@ -48,7 +66,7 @@ class Service:
         self.function = function
         self.batch_size, self.retries, self.timeout, self.rate, self.wait = batch_size, retries, timeout, rate, wait
         self.name = name or getattr(function, "__name__", type(function).__name__)
-        self._given = fingerprint
+        self._given, self._clock = fingerprint, clock or Clock()
         self._free = 0.0  # when the next call may begin
 
     @cached_property
@@ -67,10 +85,10 @@ class Service:
         """Call the function until it answers or patience ends."""
         for attempt in range(self.retries + 1):
             if attempt:
-                time.sleep(self.wait * 2 ** (attempt - 1))
+                self._clock.sleep(self.wait * 2 ** (attempt - 1))
             self._take_turn()
             try:
-                answers = list(_within(self.timeout, self.function, images))
+                answers = list(self._answer(images))
                 break
             except Exception as error:  # whatever a service raises is reason to ask again
                 problem = error
@@ -90,29 +108,29 @@ class Service:
     def _take_turn(self) -> None:
         """Wait until the rate allows another call."""
         if self.rate is not None:
-            now = time.monotonic()
-            time.sleep(max(0.0, self._free - now))
+            now = self._clock.now()
+            self._clock.sleep(max(0.0, self._free - now))
             self._free = max(now, self._free) + 1.0 / self.rate
 
+    def _answer(self, images: NDArray[np.uint8]) -> Any:
+        """Return what the function returns within the time; a call that hangs is left behind in its thread."""
+        if self.timeout is None:
+            return self.function(images)
+        outcome: list[tuple[bool, Any]] = []
+        ended = threading.Event()
 
-def _within(seconds: float | None, function: Callable[..., Any], images: NDArray[np.uint8]) -> Any:
-    """Return what a function returns within a time; a call that hangs is left behind in its thread."""
-    if seconds is None:
-        return function(images)
-    outcome: list[tuple[bool, Any]] = []
+        def work() -> None:
+            try:
+                outcome.append((True, self.function(images)))
+            except Exception as error:
+                outcome.append((False, error))
+            finally:
+                ended.set()
 
-    def work() -> None:
-        try:
-            outcome.append((True, function(images)))
-        except Exception as error:
-            outcome.append((False, error))
-
-    thread = threading.Thread(target=work, daemon=True, name="shiftproof-service")
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        raise TimeoutError(f"no answer within {seconds:g} s")
-    answered, result = outcome[0]
-    if not answered:
-        raise result
-    return result
+        threading.Thread(target=work, daemon=True, name="shiftproof-service").start()
+        if not self._clock.wait(ended, self.timeout):
+            raise TimeoutError(f"no answer within {self.timeout:g} s")
+        answered, result = outcome[0]
+        if not answered:
+            raise result
+        return result

@@ -84,6 +84,8 @@ class Space:
 
     def words(self, genes: Genes) -> str:
         """Return a tuple for people to read: levels to three digits, names without underscores."""
+        if not genes:
+            return "no change"
         return ", ".join(
             f"{step.name.replace('_', ' ')} {step.level:.3g}"
             if isinstance(step, Operation) and step.level is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -107,9 +108,9 @@ class Trace:
         return lowest
 
     def quantile(self, share: float = 0.001) -> float | None:
-        """Return the fitness below which lies a share of the trials; None without any."""
+        """Return the fitness below which lies a share of the trials; None where they are too few to show it."""
         values = self.fitness()
-        return float(np.quantile(values, share)) if len(values) else None
+        return float(np.quantile(values, share)) if len(values) * share >= 1 else None
 
     def image_evaluations(self, images: int) -> int:
         """Return how many images were put through the model, where all are `images`; a repeated tuple costs nothing."""
@@ -117,6 +118,16 @@ class Trace:
         for trial in self.trials:
             reached[trial.genes] = max(reached.get(trial.genes, 0), images if trial.images is None else trial.images)
         return sum(reached.values())
+
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations were begun: a tuple that goes on to more images is still the one it began as."""
+        reached: dict[Genes, list[int]] = {}
+        for trial in self.trials:
+            now, ends = trial.images or sys.maxsize, reached.setdefault(trial.genes, [])
+            begun = next((place for place, end in enumerate(ends) if end < now), len(ends))
+            ends[begun : begun + 1] = [now]
+        return sum(map(len, reached.values()))
 
     @property
     def failures(self) -> list[Trial]:

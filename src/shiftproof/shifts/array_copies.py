@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -15,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.data import BadFile, Batch, ImageSet, load_data
-from shiftproof.errors import DataError, RunError
+from shiftproof.errors import DataError
 from shiftproof.runs import Cell, Json, Row, write_atomically
 from shiftproof.runs.files import cannot_write, not_through_a_link
-from shiftproof.shifts.copies import Copies
+from shiftproof.shifts.copies import Copies, digest_of
 from shiftproof.shifts.levels import to_bytes
 from shiftproof.shifts.suites import Target
 
@@ -72,26 +73,37 @@ class ArrayCopies(Copies):
         return self.out / f"{path}.part"
 
     def prepare(self, begun: Sequence[Cell]) -> None:
-        """Make the arrays to be filled, where they are not there yet."""
-        written = {self.target(cell).path for cell in begun}
-        channels, height, width = self.images.shape
-        for path, blocks in self.blocks.items():
-            part = self.part(path)
-            if part.exists() or (self.out / path).exists():
-                continue
-            if path in written:
-                raise RunError(
-                    f"The unfinished array {str(part)!r} is gone.",
-                    instead=f"remove the folder {str(self.out)!r}; the same command then begins anew",
-                )
-            new = self.out / f"{path}.new"
+        """Make the arrays to be filled, where they are not there yet; one that lost rows is unfinished again."""
+        whole = Counter(self.target(cell).path for cell in begun)
+        planned = Counter(self.target(cell).path for cell in self.cells())
+        for path in self.blocks:
+            part, made = self.part(path), self.out / path
             try:
-                shape = (blocks * len(self.images), height, width, channels)
+                if whole[path] == planned[path] or self._opened(part) is not None:
+                    continue
+                if self._opened(made) is not None:
+                    made.replace(part)
+                    continue
+                new = self.out / f"{path}.new"
                 new.unlink(missing_ok=True)  # of a killed run, or a link
-                np.lib.format.open_memmap(new, mode="w+", dtype=np.uint8, shape=shape)
+                np.lib.format.open_memmap(new, mode="w+", dtype=np.uint8, shape=self._shape(path))
                 new.replace(part)
+                made.unlink(missing_ok=True)
             except OSError as error:
                 raise cannot_write(part, error) from error
+
+    def _shape(self, path: str) -> tuple[int, ...]:
+        channels, height, width = self.images.shape
+        return self.blocks[path] * len(self.images), height, width, channels
+
+    def _opened(self, path: Path) -> NDArray[np.uint8] | None:
+        """Return an array on disk, finished or not; None where there is none, or a file that is not this array."""
+        try:
+            found: NDArray[np.uint8] = np.lib.format.open_memmap(path, mode="r")
+        except (OSError, ValueError):
+            return None
+        expected = self._shape(path.name.removesuffix(".part"))
+        return found if (found.dtype, found.shape) == (np.uint8, expected) else None
 
     def read(self, rows: range) -> Batch:
         """Return a run of images as one batch."""
@@ -109,8 +121,16 @@ class ArrayCopies(Copies):
         """Shift images and write them to their rows."""
         shifted = to_bytes(target.shift(images.images, images.keys, seed=self.seed)).permute(0, 2, 3, 1)
         first = target.block * len(self.images) + rows.start
-        write_rows(self.part(target.path), first, shifted.contiguous().cpu().numpy())
-        return {"images": len(rows), "left_out": []}
+        made = shifted.contiguous().cpu().numpy()
+        write_rows(self.part(target.path), first, made)
+        return {"images": len(rows), "left_out": [], "digest": digest_of([made.data])}
+
+    def digest(self, rows: range, target: Target, left_out: Collection[str]) -> str | None:
+        """Return a digest of some rows of an array, as they are."""
+        part = self._opened(self.part(target.path))
+        found = self._opened(self.out / target.path) if part is None else part
+        first = target.block * len(self.images) + rows.start
+        return None if found is None else digest_of([found[first : first + len(rows)].tobytes()])
 
     def finish(self) -> None:
         """Write the labels, and give whole arrays their names."""

@@ -88,7 +88,10 @@ class Shift(ABC):
             return shifted
 
     def on_bytes(self, levels: Tensor, keys: Tensor | Sequence[int], *, seed: int = 0) -> Tensor:
-        """Return shifted copies of stored images, uint8 N x C x H x W: what a call gives for `levels / 255`, in bytes.
+        """Return shifted copies of stored images, uint8 N x C x H x W: what a call gives for levels / 255, in bytes.
+
+        That is the float32 nearest to the quotient, as `load_data` has it. Where a CUDA tensor is divided by the number
+        255, PyTorch's last bit is another, and a few values of a million may come out a level off.
 
         On a CPU this moves a quarter of the memory.
         """

@@ -5,14 +5,15 @@ Files (`file_copies`) and arrays (`array_copies`) differ in how images are read 
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from shiftproof.data import BadFile
-from shiftproof.runs import Cell, Json, Row
+from shiftproof.runs import Cell, Json, Result, Row
 from shiftproof.shifts.suites import Target
 
 SLICE_VALUES = 2**25
@@ -56,7 +57,14 @@ class Copies(ABC):
 
     @abstractmethod
     def write(self, images: Any, rows: range, target: Target) -> Row:
-        """Shift a run of images and write them, with the same result however often it is done."""
+        """Shift a run of images and write them, with the same result however often it is done.
+
+        The row says how many `images` were written, the files `left_out`, and a `digest` of what was written.
+        """
+
+    @abstractmethod
+    def digest(self, rows: range, target: Target, left_out: Collection[str]) -> str | None:
+        """Return the `digest` that `write` noted, of what is on disk now; None where something is missing."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -73,6 +81,14 @@ class Copies(ABC):
             for start, stop in slices(self.values, self.slice_images)
             for number, target in enumerate(self.targets)
         )
+
+    def intact(self, result: Result) -> bool:
+        """Whether what a cell wrote is still as it was: a file may be gone, cut or overwritten since."""
+        cell, row = result.cell, result.row
+        if row is None or row.get("digest") is None:
+            return False
+        left_out = {bad[0] for bad in cast("list[list[str]]", row["left_out"])}
+        return self.digest(rows_of(cell), self.target(cell), left_out) == row["digest"]
 
     def target(self, cell: Cell) -> Target:
         """Return what a cell writes."""
@@ -93,11 +109,22 @@ class Copier:
 
     def measure(self, cell: Cell) -> Row:
         """Write a run of images under one shift."""
-        rows = range(cast(int, cell["start"]), cast(int, cell["stop"]))
+        rows = rows_of(cell)
         if rows != self._rows:
             self._images = self._copies.read(rows)
             self._rows = rows
         return self._copies.write(self._images, rows, self._copies.target(cell))
+
+
+def rows_of(cell: Cell) -> range:
+    """Return the places of the images that a cell writes."""
+    return range(cast(int, cell["start"]), cast(int, cell["stop"]))
+
+
+def digest_of(parts: Iterable[bytes | memoryview]) -> str:
+    """Return 32 hexadecimal digits of BLAKE2 of several contents, in their order."""
+    digests = (hashlib.blake2b(part, digest_size=16).digest() for part in parts)
+    return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
 
 
 def slices(values: Sequence[int], most: int) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +31,7 @@ from shiftproof.data.source import describe
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs import Cell, Json, Row, write_atomically
 from shiftproof.shifts.base import SMALLEST_SIDE
-from shiftproof.shifts.copies import Copies
+from shiftproof.shifts.copies import Copies, digest_of
 from shiftproof.shifts.corrupting import corrupt
 from shiftproof.shifts.suites import Target
 
@@ -123,6 +123,7 @@ class FileCopies(Copies):
     def write(self, images: Run, rows: range, target: Target) -> Row:
         """Shift images in groups of one size, and write their files."""
         groups: dict[tuple[int, ...], list[int]] = {}
+        written: dict[int, bytes] = {}
         for row, image in images.images.items():
             groups.setdefault(image.shape, []).append(row)
         with ThreadPoolExecutor() as pool:
@@ -131,9 +132,19 @@ class FileCopies(Copies):
                 keys = numbered(content_keys(batch), self.repeats[group])
                 made = corrupt(batch.to(self.device), target.shift, seed=self.seed, keys=keys)
                 paths = (self.out / target.path / self.names[row] for row in group)
-                for _ in pool.map(self._save, paths, made.permute(0, 2, 3, 1).cpu().numpy()):
-                    pass  # an error in a thread is raised here
-        return {"images": len(images.images), "left_out": [list(bad) for bad in images.bad]}
+                saved = pool.map(self._save, paths, made.permute(0, 2, 3, 1).cpu().numpy())
+                written.update(zip(group, saved, strict=True))  # an error in a thread is raised here
+        digest = digest_of(written[row] for row in sorted(written))
+        return {"images": len(written), "left_out": [list(bad) for bad in images.bad], "digest": digest}
+
+    def digest(self, rows: range, target: Target, left_out: Collection[str]) -> str | None:
+        """Return a digest of the files of some rows, as they are."""
+        kept = [row for row in rows if printable(self.files[row]) not in left_out]
+        with ThreadPoolExecutor() as pool:
+            try:
+                return digest_of(pool.map(lambda row: (self.out / target.path / self.names[row]).read_bytes(), kept))
+            except OSError:
+                return None
 
     def finish(self) -> None:
         """Write the table of labels into every tree, where the source has one."""
@@ -167,8 +178,10 @@ class FileCopies(Copies):
         except Exception as error:  # the decoders of damaged files fail in any way there is
             return BadFile(printable(self.files[row]), describe(error))
 
-    def _save(self, path: Path, image: NDArray[np.uint8]) -> None:
-        write_atomically(path, encode(image, path.suffix, self.quality))
+    def _save(self, path: Path, image: NDArray[np.uint8]) -> bytes:
+        content = encode(image, path.suffix, self.quality)
+        write_atomically(path, content)
+        return content
 
 
 def copies_of_folder(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from shiftproof.data.levels import divide_
 from shiftproof.shifts import kernels
 
 _SLACK = 2.0**-12
@@ -19,13 +20,13 @@ def quantize(images: Tensor) -> Tensor:
 def quantize_(images: Tensor, out: Tensor | None = None) -> Tensor:
     """Do the same in place, or into `out`, using the images as scratch space. Images of whole numbers are levels."""
     if not images.is_floating_point():
-        return from_levels(images) if out is None else out.copy_(images).div_(255.0)
+        return from_levels(images) if out is None else divide_(out.copy_(images))
     if out is None and kernels.usable(images) and images.is_contiguous():
         from shiftproof.shifts.kernels import levels
 
         return levels.quantize_(images, _SLACK)
     images.clamp_(0.0, 1.0).mul_(255.0).add_(_SLACK).floor_()
-    return torch.div(images, 255.0, out=images if out is None else out)
+    return divide_(images, out)
 
 
 def to_levels(images: Tensor) -> Tensor:
@@ -51,4 +52,4 @@ def from_levels(levels: Tensor) -> Tensor:
         from shiftproof.shifts.kernels import levels as fused
 
         return fused.from_levels(levels)
-    return levels.to(torch.float32, copy=True).div_(255.0)
+    return divide_(levels.to(torch.float32, copy=True))

@@ -179,10 +179,12 @@ def _copies(source: Any, folder: Path, order: Order, on_bad_file: OnBadFile) -> 
 def _drive(
     copies: Copies, store: Store, subject: dict[str, str], executor: Executor, watch: Watch | None
 ) -> list[Result]:
-    """Write what is missing. The first cell that fails ends it: the others would fail alike, or leave a gap."""
+    """Write what is missing or damaged. The first cell that fails ends it: others would fail alike, or leave a gap."""
     plan = Plan(copies.cells(), subject)
-    identities = plan.identities()
-    copies.prepare([identities[identity] for identity in store.done() if identity in identities])
+    identities = {cell: identity for identity, cell in plan.identities().items()}
+    written = {result.cell: copies.intact(result) for result in store.results(plan)}
+    store.forget(identities[cell] for cell, intact in written.items() if not intact)
+    copies.prepare([cell for cell, intact in written.items() if intact])
     return drive(plan, store, copies, executor=executor, watch=watch, essential="Writing a copy")
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data import ImageSet
+from shiftproof.data.levels import unit
 from shiftproof.errors import DataError
 
 HELD = {"cpu": 2**30, "cuda": 2**34}
@@ -32,8 +33,7 @@ class Pool:
         """Return the images of some rows, [n, C, H, W], and their keys, [n], on the device."""
         if self._held is not None:
             found = self._held[rows.to(self.device)]
-            images = found.float().div_(255.0) if found.dtype == torch.uint8 else found
-            return images, self.data.keys[rows].to(self.device)
+            return unit(found), self.data.keys[rows].to(self.device)
         batch = next(self.data.subset(rows).batches(len(rows), device=self.device), None)
         if batch is None or len(batch) < len(rows):
             raise DataError(

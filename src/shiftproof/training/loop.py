@@ -17,6 +17,7 @@ from shiftproof.runs import Json
 from shiftproof.training.feed import Feed, Views
 from shiftproof.training.objectives import Moment
 from shiftproof.training.schedules import rate_at
+from shiftproof.training.seeding import seeded
 from shiftproof.training.state import Average
 from shiftproof.training.tuples import TupleSearch
 
@@ -57,7 +58,9 @@ class Loop:
         self._extend()
         losses: list[Tensor] = []
         begun = time.perf_counter()
-        with _fast(self.device), self._seeded():
+        # Layers that draw for themselves, such as dropout, are seeded anew from every checkpoint on: so a run that goes
+        # on draws as one that was not interrupted.
+        with _fast(self.device), seeded(key_of(f"{self.settings.seed}/{self.step}/{self.team.rank}")):
             for batch in self.feed.batches(self.step, stop, tuple(self.found)):
                 losses.append(self._update(batch))
                 self.step += 1
@@ -67,16 +70,6 @@ class Loop:
                     seconds = time.perf_counter() - begun
                     note({**self._now(), "loss": loss, "steps": len(losses), "seconds": round(seconds, 4)})
                     losses, begun = [], time.perf_counter()
-
-    @contextmanager
-    def _seeded(self) -> Iterator[None]:
-        """Seed the layers that draw for themselves, such as dropout, anew from every checkpoint on.
-
-        So a run that goes on draws as one that was not interrupted, and the caller's own generator is left alone.
-        """
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(key_of(f"{self.settings.seed}/{self.step}/{self.team.rank}"))
-            yield
 
     def _now(self) -> dict[str, Json]:
         epoch = self.step / self.feed.steps_per_epoch

@@ -36,8 +36,19 @@ class Trained:
 
     @property
     def accuracy(self) -> float | None:
-        """The accuracy on the validation set at the end, where there was one."""
-        found = self.log[-1].get("accuracy")
+        """The accuracy on the validation set at the end, where there was one: under noise of `sigma`, where it has any.
+
+        The noise is one draw per image: it is that of the network alone, not of the smoothed classifier.
+        """
+        return self._last("noisy_accuracy" if self.sigma else "accuracy")
+
+    @property
+    def clean_accuracy(self) -> float | None:
+        """The accuracy on the validation set at the end, without noise."""
+        return self._last("clean_accuracy" if self.sigma else "accuracy")
+
+    def _last(self, name: str) -> float | None:
+        found = self.log[-1].get(name)
         return None if found is None else float(str(found))
 
     def losses(self) -> list[float]:
@@ -54,6 +65,7 @@ class Trained:
             "epochs": last["epoch"],
             "loss": self.loss,
             "accuracy": self.accuracy,
+            "clean_accuracy": self.clean_accuracy,
             "tuples": list(self.tuples),
         }
 

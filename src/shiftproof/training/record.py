@@ -12,7 +12,7 @@ from shiftproof.runs import Row, write_atomically
 from shiftproof.runs.files import cannot_write, not_through_a_link
 
 FILE = "log.jsonl"
-_SHOWN = ("loss", "lr", "accuracy")
+_SHOWN = ("loss", "lr", "accuracy", "noisy_accuracy", "clean_accuracy")
 
 
 class Record:

@@ -12,6 +12,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from shiftproof.data import ImageSet
+from shiftproof.keyed import Keyed
 from shiftproof.models import logits
 from shiftproof.runs import Cell, Json, Plan, Row, Store, drive
 from shiftproof.training.loop import Loop
@@ -70,7 +71,7 @@ class Runner:
 
         def note(row: dict[str, Json]) -> None:
             if self.validation is not None and row["step"] == stop:
-                row["accuracy"] = accuracy(self._judged(), self.validation, self.loop.feed.batch)
+                row |= self._validated(self.validation)
             rows.append(row)
             if self.record is not None:
                 self.record.add(row)
@@ -93,6 +94,15 @@ class Runner:
             self.loop.load_state_dict(load_state(self._state(steps), self.loop.device))
         return self._judged()
 
+    def _validated(self, data: ImageSet) -> dict[str, Json]:
+        """Return the accuracy, under noise and clean where the recipe has noise: it is noisy images that count then."""
+        network, batch, sigma = self._judged(), self.loop.feed.batch, self.loop.sigma
+        clean = accuracy(network, data, batch)
+        if sigma == 0.0:
+            return {"accuracy": clean}
+        noisy = accuracy(network, data, batch, sigma=sigma, seed=self.loop.settings.seed)
+        return {"noisy_accuracy": noisy, "clean_accuracy": clean}
+
     def _judged(self) -> nn.Module:
         self.judge.load_state_dict(self.loop.weights())
         return self.judge
@@ -110,11 +120,17 @@ class Runner:
                 old.unlink(missing_ok=True)
 
 
-def accuracy(network: nn.Module, data: ImageSet, batch_size: int = 256) -> float:
-    """Return the share of images that a network in evaluation mode gives their label."""
+def accuracy(network: nn.Module, data: ImageSet, batch_size: int = 256, *, sigma: float = 0.0, seed: int = 0) -> float:
+    """Return the share of images that a network in evaluation mode gives their label.
+
+    With `sigma`, Gaussian noise of that standard deviation is on every image, one draw by the seed and the image.
+    """
     right = 0
     for batch in data.batches(batch_size):
-        right += int((logits(network, batch.images).argmax(1) == cast("Tensor", batch.labels)).sum())
+        images = batch.images
+        if sigma:
+            images = images + Keyed(seed, batch.keys).fork("train/validation").normal(0.0, sigma, images.shape[1:])
+        right += int((logits(network, images).argmax(1) == cast("Tensor", batch.labels)).sum())
     return right / len(data)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from shiftproof.data import ImageSet, load_images
 from shiftproof.errors import DataError, ModelError
-from shiftproof.models import NETWORKS, build_network, fingerprint, load_model, logits
+from shiftproof.models import logits
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.training.feed import HELD, Feed, labels_of
@@ -22,6 +21,7 @@ from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
 from shiftproof.training.running import Runner, Watch, run
 from shiftproof.training.settings import Settings
+from shiftproof.training.start import Start
 from shiftproof.training.team import device_here, join
 from shiftproof.training.tuples import TupleSearch
 from shiftproof.version import __version__
@@ -73,10 +73,12 @@ def train(
     where = torch.device(device_here(device))
     loaded = _loaded(data, images, loop_settings.seed, size=size, labels=labels, split=split)
     known = labels_of(loaded)
-    network = _network(model, loaded, chosen, seed=loop_settings.seed, weights=weights, mean=mean, std=std)
+    start = Start(model, loaded, chosen, seed=loop_settings.seed, weights=weights, mean=mean, std=std)
+    network = start.network()
     _check_fit(network, loaded, known)
     held_out = None if validation is None else _loaded(validation, None, 0, size=size)
-    subject = _subject(network, loaded, held_out, chosen, noise, loop_settings, where)
+    begun = "" if out is None else start.identity(network)
+    subject = _subject(begun, loaded, held_out, chosen, noise, loop_settings, where)
     team = join(where)
     feed = Feed(loaded, chosen, loop_settings, device=where, team=team, workers=workers)
     search = None
@@ -124,37 +126,6 @@ def _loaded(data: Any, images: int | None, seed: int, **options: Any) -> ImageSe
     return loaded
 
 
-def _network(
-    model: Any,
-    data: ImageSet,
-    recipe: Recipe,
-    *,
-    seed: int,
-    weights: str | Path | None,
-    mean: Sequence[float] | None,
-    std: Sequence[float] | None,
-) -> nn.Module:
-    """Return the network to begin with."""
-    if isinstance(model, str) and model in NETWORKS and weights is None:
-        channels = data.shape[0]
-        if recipe.noise != "none" and mean is None and std is None:
-            mean, std = (0.0,) * channels, (1.0,) * channels
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            classes = max(2, len(data.classes), int(labels_of(data).max()) + 1)
-            return build_network(model, classes=classes, channels=channels, mean=mean, std=std)
-    loaded = load_model(model, weights=weights, mean=mean, std=std)
-    if not isinstance(loaded, nn.Module):
-        raise ModelError(
-            "A black box cannot be trained.",
-            expected=f"a PyTorch module: {', '.join(NETWORKS)}, file.py:build, torchvision:NAME, timm:NAME",
-            came=f"{loaded!r}, which has no weights to change",
-        )
-    if not any(parameter.requires_grad for parameter in loaded.parameters()):
-        raise ModelError("The model has no weights that can change.", came="no parameter that requires gradients")
-    return copy.deepcopy(loaded)
-
-
 def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
     """Try two images before any long work: there must be a score for every class."""
     batch = next(iter(data.subset(range(2)).batches(2)))
@@ -170,7 +141,7 @@ def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
 
 
 def _subject(
-    network: nn.Module,
+    start: str,
     data: ImageSet,
     validation: ImageSet | None,
     recipe: Recipe,
@@ -188,5 +159,5 @@ def _subject(
         **settings.told(),
         "data": data.fingerprint,
         "validation": "none" if validation is None else validation.fingerprint,
-        "model": fingerprint(network),
+        "model": start,
     }

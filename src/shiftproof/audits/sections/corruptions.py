@@ -52,7 +52,7 @@ class Corruptions(Section):
     takes = ("images", "texts")
     numbers = (
         Number("corruption_accuracy", "accuracy under corruption, the mean over corruptions and severities"),
-        Number("corruption_loss", "clean accuracy less that", "lower"),
+        Number("corruption_loss", "clean accuracy less that", None),
         Number("worst_corruption_accuracy", "accuracy under the worst corruption, the mean over severities"),
         Number("accuracy.*", "accuracy under one corruption, the mean over severities"),
         Number("mce", "mean corruption error: errors relative to AlexNet's on ImageNet-C", "lower", "percent"),

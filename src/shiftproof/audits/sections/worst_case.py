@@ -20,6 +20,7 @@ from shiftproof.audits.sections.worst_case_figures import (
     found_in,
     galleries,
     progress,
+    rare_accuracy,
     worst_table,
 )
 from shiftproof.audits.view import Action, Figure, Level, Sentence, Table, Tile, View
@@ -64,12 +65,12 @@ class WorstCase(Section):
     question = "Which chain of small edits, that leaves images recognisable, hurts the model most?"
     numbers = (
         Number("worst_case_accuracy", "accuracy under the worst tuple found that keeps the content"),
-        Number("worst_case_loss", "clean accuracy less that", "lower"),
+        Number("worst_case_loss", "clean accuracy less that", None),
         Number(
             "worst_case_similarity", "how similar that tuple leaves the images, 1 being the same", None, "similarity"
         ),
         Number("worst_case_unconstrained_accuracy", "accuracy under the worst tuple found"),
-        Number("worst_case_random_quantile", "the accuracy that 0.1% of random tuples do not reach"),
+        Number("worst_case_random_quantile", "the accuracy that 0.1% of random tuples do not reach, of 1,000 or more"),
     )
 
     def plan(self, scope: Scope) -> Iterator[Cell]:
@@ -133,8 +134,10 @@ class WorstCase(Section):
             return View(self.name, self.title, self.question, notes=("No tuple was measured.",))
         cell, row = measured[0]
         images, clean = cast(int, cell["images"]), cast(float, row["clean"])
-        lowest = min(everything, key=lambda found: found.fitness)
-        kept = min((found for found in everything if found.admissible), key=lambda found: found.fitness, default=lowest)
+        same = Found("no change", clean, 1.0)  # a worst case is never above what is done to nothing
+        lowest = min([*everything, same], key=lambda found: found.fitness)
+        admissible = [found for found in everything if found.admissible]
+        kept = min([*admissible, same], key=lambda found: found.fitness) if admissible else lowest
         lost = clean - kept.fitness
         level: Level = "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
         counted = Accuracy(round(kept.fitness * images), images)
@@ -146,7 +149,8 @@ class WorstCase(Section):
         }
         blocks: list[Figure | Table] = [worst_table(everything)]
         if random:
-            numbers["worst_case_random_quantile"] = float(np.quantile([found.fitness for found in random], RARE))
+            if (rare := rare_accuracy(random)) is not None:
+                numbers["worst_case_random_quantile"] = rare
             blocks = [density(random, kept, clean), progress(random, [some for _, some in runs]), *blocks]
         return View(
             self.name,
@@ -224,6 +228,6 @@ def _notes(images: int, random: int, runs: Sequence[int]) -> tuple[str, ...]:
         f"{searched}, {LENGTH} steps each, from the space {SPACE!r} of 190 operations at levels, on {images} images. "
         "The same tuple is applied to every image; a search that tries more may find worse."
     ]
-    if random < 1 / RARE:
-        notes.append(f"{random} tuples cannot show their lowest 0.1%: the mark is near the lowest of them.")
+    if 0 < random < 1 / RARE:
+        notes.append(f"{random} random tuples are too few to show what the lowest 0.1% reach; {1 / RARE:,.0f} do.")
     return tuple(notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,8 @@ def write_texts(
 ) -> list[Path]:
     """Write a table for each shift, such as `typos@3.csv`, with the columns text, pair (of pairs) and label.
 
-    Tables that are there already, of the same texts, seed and version, are kept: a call after a kill writes the rest.
+    Tables that are there already, of the same texts, seed and version and as they were written, are kept: a call after
+    a kill writes the rest.
     `manifest.json` tells what was made of what. Texts are shifted as by `shift(texts, keys, seed)` with the set's keys.
     """
     kind = format or (Path(data.name).suffix.removeprefix(".") if Path(data.name).suffix[1:] in FORMATS else "jsonl")
@@ -60,13 +62,15 @@ def write_texts(
     same = {name: before.get(name) for name in about} == about
     if not same:
         write_atomically(out / "manifest.json", json.dumps(about, indent=1) + "\n")
+    known = _digests(before) if same else {}
+    files: list[Json] = []
     for number, (shift, path) in enumerate(named.items()):
         if watch is not None:
             watch(number, len(named), None)
-        if not (same and path.is_file()):
+        if path.name not in known or known[path.name] != _digest(path):
             write_atomically(path, table(data, shifted(data, shift, seed), kind))
-    files: list[Json] = [{"shift": shift.label, "path": path.name} for shift, path in named.items()]
-    write_atomically(out / "manifest.json", json.dumps({**about, "shifts": files}, indent=1) + "\n")
+        files.append({"shift": shift.label, "path": path.name, "digest": _digest(path)})
+        write_atomically(out / "manifest.json", json.dumps({**about, "shifts": files}, indent=1) + "\n")
     return list(named.values())
 
 
@@ -103,6 +107,18 @@ def file_name(shift: Shift) -> str:
         letter if letter.isalnum() or letter in "@.+-_=" else "_" for letter in shift.label.replace(" ", "")
     )
     return plain[:100]
+
+
+def _digest(path: Path) -> str | None:
+    """Return 32 hexadecimal digits of BLAKE2 of a file; None where there is none."""
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.is_file() else None
+
+
+def _digests(manifest: Mapping[str, Any]) -> dict[str, Json]:
+    """Return what a manifest says of the content of each table."""
+    listed = manifest.get("shifts")
+    tables = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return {str(one.get("path")): one.get("digest") for one in tables}
 
 
 def _manifest(out: Path) -> Mapping[str, Json]:

@@ -1,0 +1,92 @@
+"""The network that training begins with: one seed, one start; and what of it a run directory is about."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftproof.data import ImageSet
+from shiftproof.errors import ModelError
+from shiftproof.models import NETWORKS, build_network, fingerprint, load_model
+from shiftproof.models.identity import digest
+from shiftproof.models.python_file import is_python_file, split_python_file
+from shiftproof.training.feed import labels_of
+from shiftproof.training.recipes import Recipe
+from shiftproof.training.seeding import seeded
+
+
+class Start:
+    """What makes the network to begin with; `weights`, `mean` and `std` are those of `load_model`."""
+
+    def __init__(
+        self,
+        model: Any,
+        data: ImageSet,
+        recipe: Recipe,
+        *,
+        seed: int,
+        weights: str | Path | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+    ) -> None:
+        self.model, self.data, self.recipe, self.seed = model, data, recipe, seed
+        self.weights, self.mean, self.std = weights, mean, std
+        self.text = str(model) if isinstance(model, str | Path) else ""
+
+    def network(self) -> nn.Module:
+        """Return the network: whatever it draws at random, the seed decides."""
+        return self._network(self.seed)
+
+    def identity(self, network: nn.Module) -> str:
+        """Return what tells a start from another: given weights count, weights that were drawn do not.
+
+        What a seed draws may differ in its last bits on another machine, and what a `build()` draws from elsewhere
+        differs every time; a run goes on from its own checkpoint in any case. So a network that comes without weights
+        counts with its architecture and the user's own file, and with those of its tensors that another seed leaves as
+        they are: a `build()` may well read trained weights itself.
+        """
+        if self.weights is not None or not (self.text in NETWORKS or is_python_file(self.text)):
+            return fingerprint(network)
+        other = self._network(self.seed + 1)
+        known = dict(_tensors(network))
+        with torch.no_grad():
+            for name, tensor in _tensors(other):
+                if name not in known or not torch.equal(tensor, known[name]):
+                    tensor.zero_()
+        if self.text in NETWORKS:
+            return fingerprint(other)
+        path, function = split_python_file(self.text)
+        return digest([fingerprint(other), function, path.read_bytes()])
+
+    def _network(self, seed: int) -> nn.Module:
+        with seeded(seed):
+            if self.text in NETWORKS and self.weights is None:
+                return self._reference()
+            loaded = load_model(self.model, weights=self.weights, mean=self.mean, std=self.std)
+        if not isinstance(loaded, nn.Module):
+            raise ModelError(
+                "A black box cannot be trained.",
+                expected=f"a PyTorch module: {', '.join(NETWORKS)}, file.py:build, torchvision:NAME, timm:NAME",
+                came=f"{loaded!r}, which has no weights to change",
+            )
+        if not any(parameter.requires_grad for parameter in loaded.parameters()):
+            raise ModelError("The model has no weights that can change.", came="no parameter that requires gradients")
+        return copy.deepcopy(loaded)
+
+    def _reference(self) -> nn.Module:
+        """Return a reference network with random weights, for the classes and channels of the data."""
+        channels, mean, std = self.data.shape[0], self.mean, self.std
+        if self.recipe.noise != "none" and mean is None and std is None:
+            mean, std = (0.0,) * channels, (1.0,) * channels
+        classes = max(2, len(self.data.classes), int(labels_of(self.data).max()) + 1)
+        return build_network(self.text, classes=classes, channels=channels, mean=mean, std=std)
+
+
+def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(network.named_parameters(remove_duplicate=False), network.named_buffers(remove_duplicate=False))
