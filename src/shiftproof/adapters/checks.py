@@ -45,6 +45,14 @@ def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> None:
             came=f"{type(model).__name__} without any",
             instead=f"methods that do without: {without}",
         )
+    if chosen.needs_batch_norm and not any(isinstance(module, _BatchNorm) for module in model.modules()):
+        learning = ", ".join(each.name for each in others if each.needs_norm_layers and not each.needs_batch_norm)
+        raise ModelError(
+            f"Method {chosen.name!r} does not apply: the model has no batch normalisation, so nothing would adapt.",
+            expected="BatchNorm layers, whose statistics the method replaces",
+            came=f"{type(model).__name__} with other normalisation layers",
+            instead=f"methods that learn the scale and shift of other normalisation layers: {learning}",
+        )
     if chosen.needs_features:
         last_linear(model)
 
