@@ -31,8 +31,8 @@ def diagnose(method: Method, policy: Reset, counts: Counts) -> tuple[str, ...]:
     said = []
     if method.needs_gradients and not method.own_memory and updates < MIN_UPDATE_SHARE * batches:
         said.append(
-            f"{method.name} updated in {updates:,} of {batches:,} batches: its filters drop nearly every image, so its "
-            "answers are hardly more than those of batch statistics"
+            f"{method.name} updated in {updates:,} of {batches:,} batches: its filters drop nearly every image, and it "
+            "answers almost as if it did not learn"
         )
     if resets > MAX_RESET_SHARE * batches and not isinstance(policy, Every | EachShift):
         said.append(

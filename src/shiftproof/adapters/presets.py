@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from shiftproof.models.layers import has_batch_norm
 
 PUBLISHED = {10: "cifar", 100: "cifar100", 1000: "imagenet"}
 """Classes -> the preset of the data set that has so many."""
@@ -25,6 +26,6 @@ def choose_preset(model: Any, classes: int) -> str:
     """
     layers = list(model.modules()) if isinstance(model, nn.Module) else []
     transformer = any(isinstance(layer, nn.LayerNorm | nn.RMSNorm) for layer in layers)
-    if transformer and not any(isinstance(layer, _BatchNorm) for layer in layers):
+    if transformer and not has_batch_norm(model):
         return "imagenet_vit"
     return PUBLISHED[min(PUBLISHED, key=lambda known: abs(math.log(known / classes)))]

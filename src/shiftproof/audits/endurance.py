@@ -43,6 +43,8 @@ class Endurance:
                 **trace.to_row(),
                 "area_against_source": trace.area(source),
                 "collapsed_after": None if name == "source" else trace.collapse(source),
+                "batches": len(trace.images),
+                "updates": trace.updates,
                 "resets": trace.resets,
             }
             for name, trace in self.traces.items()
@@ -244,7 +246,7 @@ def show(result: Endurance, console: Console | None = None) -> None:
 
     console = console or Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("method", "accuracy, %", "against source", "collapsed after", "resets", "ms per batch"):
+    for title in ("method", "accuracy, %", "against source", "collapsed after", "updates", "resets", "ms/batch"):
         table.add_column(title, justify="left" if title == "method" else "right")
     for row in result.to_rows():
         after = row["collapsed_after"]
@@ -253,7 +255,7 @@ def show(result: Endurance, console: Console | None = None) -> None:
             f"{100 * float(str(row['accuracy'])):.1f}",
             "" if row["method"] == "source" else f"{100 * float(str(row['area_against_source'])):+.1f}",
             "" if after is None else f"{after:,} images",
-            str(row["resets"] or ""),
+            *(f"{row[count]:,}" if row[count] else "" for count in ("updates", "resets")),
             f"{1e3 * float(str(row['seconds_per_batch'])):.1f}",
         )
     console.print(table)

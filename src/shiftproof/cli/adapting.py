@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,7 +40,7 @@ def adapt(
     images: Annotated[int | None, typer.Option(help="Images to adapt to. Default: all; 100,000 of a stream.")] = None,
     batch_size: Annotated[int, typer.Option(help="Images per batch.")] = 64,
     preset: Annotated[
-        str | None, typer.Option(help="imagenet, imagenet_vit, cifar or cifar100. Default: by image size.")
+        str | None, typer.Option(help="imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.")
     ] = None,
     lr_scale: Annotated[float, typer.Option(help="Streams: learning rates times this.")] = 1.0,
     prior: Annotated[str | None, typer.Option(help="Shifts: prior of bn, a number of images or auto.")] = None,
@@ -123,17 +124,27 @@ def _show(found: MethodComparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console, ran = Console(), [name for name in found.methods if name not in found.reasons]
+    from shiftproof.adapters import method
+
+    console = Console()
     table = Table(title="Accuracy, %", title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("shift")
-    for name in ran:
+    for name in found.methods:
         table.add_column(name, justify="right")
+    ran = {name: found.total(name) for name in found.methods if name not in found.reasons}
+    learning = {name: counts for name, counts in ran.items() if method(name).needs_gradients}
+
+    def add(title: str, cells: Mapping[str, str], instead: str = "") -> None:
+        table.add_row(title, *(cells.get(name, instead) for name in found.methods))
+
     for shift in found.shifts:
-        table.add_row(shift, *(f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran))
+        add(shift, {name: f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran}, "-")
     table.add_section()
-    table.add_row("points won", *("" if (gain := found.gain(name)) is None else f"{100 * gain:+.1f}" for name in ran))
-    table.add_row("time per batch", *(f"{found.costs[name]:.1f}x" for name in ran))
+    add("points won", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
+    add("time per batch", {name: f"{found.costs[name]:.1f}x" for name in ran}, "-")
+    add("updates", {name: f"{counts.updates:,} of {counts.batches:,}" for name, counts in learning.items()})
+    add("resets", {name: f"{counts.resets:,}" for name, counts in learning.items()})
     console.print(table)
-    for name, reason in found.reasons.items():
-        console.print(f"{name}: {reason}", markup=False, soft_wrap=True)
+    for said in (*(f"{name}: {reason}" for name, reason in found.reasons.items()), *found.notes):
+        console.print(said, markup=False, soft_wrap=True)
     console.print(f"\nnumbers  {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
