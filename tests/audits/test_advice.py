@@ -135,7 +135,7 @@ def test_the_table_of_methods_counts_updates_and_resets(tmp_path):
 def along(method, *right):
     images = [100] * len(right)
     batches = {"images": images, "right": list(right), "shifts": [["fog@3", sum(images)]]}
-    row = {
+    row: dict[str, Any] = {
         "resets": 0,
         "updates": len(right),
         "preset": "cifar",

@@ -29,22 +29,45 @@ def adapt(
         str | None, typer.Option(help=f"Instead of shifts, a stream: {', '.join(STREAMS)}.", show_default=False)
     ] = None,
     target: Annotated[
-        str, typer.Option(help="ccc: the source model's accuracy along the stream: easy, medium, hard, or a number.")
-    ] = "easy",
-    speed: Annotated[int, typer.Option(help="ccc: images per step of severity.")] = 1000,
+        str | None,
+        typer.Option(
+            help="ccc: the source model's accuracy along the stream: easy, medium, hard, or a number. "
+            "Default: easy, or the calibration's.",
+            show_default=False,
+        ),
+    ] = None,
+    speed: Annotated[
+        int | None,
+        typer.Option(
+            help="Streams: images per step. Default: 1,000 of ccc and gradual, or the calibration's; else all images.",
+            show_default=False,
+        ),
+    ] = None,
     shifts: Annotated[str, typer.Option(help="Streams: shifts or families, separated by commas.")] = "",
-    calibration: Annotated[Path | None, typer.Option(help="ccc: a file `stream calibrate` wrote.")] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="ccc: what `stream calibrate` wrote, file or folder.")
+    ] = None,
     calibration_images: Annotated[
         int, typer.Option(help="ccc: images a pair of severities is measured on, at most.")
     ] = 4000,
-    images: Annotated[int | None, typer.Option(help="Images to adapt to. Default: all; 100,000 of a stream.")] = None,
+    images: Annotated[
+        int | None,
+        typer.Option(
+            help="Images to adapt to. Default: all; of ccc 100,000, or the calibration's.", show_default=False
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Images per batch.")] = 64,
     preset: Annotated[
         str | None, typer.Option(help="imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.")
     ] = None,
     lr_scale: Annotated[float, typer.Option(help="Streams: learning rates times this.")] = 1.0,
     prior: Annotated[str | None, typer.Option(help="Shifts: prior of bn, a number of images or auto.")] = None,
-    seed: options.Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed of every random draw. Default: 0; of ccc 43, or the calibration's.", show_default=False
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = None,
     device: options.Device = "auto",
     workers: Annotated[int, typer.Option(help="Streams: methods at a time, one process each.")] = 1,
@@ -63,7 +86,6 @@ def adapt(
         "methods": methods,
         "batch_size": batch_size,
         "preset": preset,
-        "seed": seed,
         "device": device,
         "weights": weights,
         "size": size,
@@ -79,7 +101,8 @@ def adapt(
                 model,
                 data,
                 stream=stream,
-                images=images or 100_000,
+                images=images,
+                seed=seed,
                 target=target,
                 speed=speed,
                 shifts=listed(shifts),
@@ -99,6 +122,7 @@ def adapt(
                 data,
                 shifts=shift or (),
                 images=images,
+                seed=seed or 0,
                 options={} if prior is None else {"prior": _prior(prior)},
                 out=out or "shiftproof-adapt",
                 watch=progress.heard,
