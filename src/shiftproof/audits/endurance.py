@@ -126,7 +126,7 @@ def endure(
         )
     if stream == "mixed" and speed is not None:
         raise ConfigurationError("A mixed stream has no steps.", expected="no speed", came=f"speed {speed}")
-    device, folder = choose_device(device), Path(out)
+    device, folder = choose_device(device, model), Path(out)
     target = None if target is None else read_target(target)
     data_options = {"size": size, "labels": labels, "on_bad_file": on_bad_file}
     made: Path | None = None

@@ -108,7 +108,7 @@ def compare_methods(
         raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", came="none")
     if batch_size < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
-    device = choose_device(device)
+    device = choose_device(device, model)
     bench = Bench(
         model=model,
         data=data,

@@ -16,7 +16,7 @@ from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.material import Material
 from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
-from shiftproof.models import BatchFitter, device_of
+from shiftproof.models import BatchFitter, choose_device, device_of
 from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor
 from shiftproof.shifts import Shift, parse
 
@@ -46,7 +46,7 @@ def certify(
     seed: int = 0,
     dtype: Precision = "float32",
     compile: bool = False,  # noqa: A002  (the option's name)
-    device: str | None = None,
+    device: str = "auto",
     batch_size: int | None = None,
     weights: str | Path | None = None,
     size: int | None = None,
@@ -77,6 +77,7 @@ def certify(
     check_fixed(model)  # before loading puts a module into evaluation mode
     chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
     check_sizes(n0, n)
+    device = choose_device(device, model)
     job = Job(
         material=Material(
             model, {"weights": weights, "device": device}, images, {"size": size, "labels": labels}, take, seed
@@ -90,7 +91,7 @@ def certify(
         batch_size=batch_size,
     )
     job.material.check()
-    where = choose_executor(executor, workers, device=device or str(device_of(job.material.loaded[0])))
+    where = choose_executor(executor, workers, device=device)
     made = job.conclude(job.material.run(job.cells(), job, out=out, executor=where, watch=watch))
     if out is not None:
         made.save(Path(out) / file_name(made.terms.shift))

@@ -63,7 +63,6 @@ def train(
 ) -> None:
     """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl."""
     from shiftproof.audits.terminal import Progress
-    from shiftproof.models import choose_device
     from shiftproof.training import train as run
 
     settings: dict[str, Any] = {
@@ -92,7 +91,7 @@ def train(
             options=_pairs(option or []),
             out=out,
             validation=validation,
-            device=choose_device(device),
+            device=device,
             weights=weights,
             images=images,
             size=size,

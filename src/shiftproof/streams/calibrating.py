@@ -75,7 +75,7 @@ def calibrate(
     severities go in steps too coarse for a model, or one corruption undoes part of the other, as blur does of noise, no
     path keeps the accuracy constant: a pair whose path strays by more than `steady` is avoided. None avoids none.
     """
-    target, device = read_target(target), choose_device(device)
+    target, device = read_target(target), choose_device(device, model)
     if length < 1 or speed < 1 or images < 1 or precision <= 0:
         raise ConfigurationError(
             "A calibration needs images and a precision.",
