@@ -40,7 +40,7 @@ def test_calibrate_preview_write_and_adapt(images, tmp_path):
     file = made / "calibration.json"
     assert json.loads(file.read_text())["target"] == 0.5
 
-    common = ("-d", images, "--images", 40, "--speed", 20, "--calibration", file)
+    common = ("-d", images, "--calibration", file)  # which says the length, the speed and the seed
     done = run("stream", "preview", *common, "-o", tmp_path / "stream.png", "--rows", 2)
     assert done.exit_code == 0
     assert (tmp_path / "stream.png").is_file()
@@ -49,8 +49,7 @@ def test_calibrate_preview_write_and_adapt(images, tmp_path):
     assert done.exit_code == 0
     assert sorted(path.name for path in (tmp_path / "shards").glob("*.tar")) == ["shard-000000.tar", "shard-000001.tar"]
 
-    options = ("--seed", 43, "--batch-size", 20, "--device", "cpu")
-    adapting = ("adapt", "--stream", "ccc", "--target", 0.5, *common, *options)
+    adapting = ("adapt", "--stream", "ccc", *common, "--batch-size", 20, "--device", "cpu")
     done = run(*adapting, "--method", "tent,guard", "-o", tmp_path / "run")
     assert done.exit_code == 0
     rows = json.loads((tmp_path / "run" / "endurance.json").read_text())["rows"]
@@ -60,14 +59,39 @@ def test_calibrate_preview_write_and_adapt(images, tmp_path):
         run(*adapting, "--target", 0.2, "--method", "tent", "-o", tmp_path / "other")
 
 
-def test_a_calibration_of_another_model_is_refused(images, tmp_path):
+def test_a_calibration_of_another_model_is_taken_and_told(images, tmp_path):
     file = tmp_path / "model.py"
     file.write_text("def build():\n    return lambda images: images.mean((2, 3)).repeat(1, 4)[:, :10]\n")
     made = tmp_path / "calibration"
     assert run("stream", "calibrate", "-m", f"{file}:build", "-d", images, "-o", made, *SMALL).exit_code == 0
-    options = ("--calibration", made / "calibration.json", "--seed", 43, "--method", "bn", "--device", "cpu")
-    with pytest.raises(DataError, match="another model"):
-        run("adapt", "--stream", "ccc", "-d", images, *SMALL, *options, "-o", tmp_path / "run")
+    options = ("--calibration", made, "--method", "bn", "--device", "cpu")
+    done = run("adapt", "--stream", "ccc", "-d", images, *options, "-o", tmp_path / "run")
+    assert done.exit_code == 0
+    assert f"The difficulty of the stream is that of the model '{file}:build'" in done.stdout
+
+
+def test_a_concatenated_stream_goes_over_all_it_was_asked(images, tmp_path):
+    given = (
+        "-d",
+        images,
+        "--batch-size",
+        20,
+        "--device",
+        "cpu",
+        "--method",
+        "source",
+        "--shifts",
+        "contrast,fog,frost",
+    )
+    done = run("adapt", "--stream", "concatenated", *given, "-o", tmp_path / "all")
+    assert done.exit_code == 0
+    content = json.loads((tmp_path / "all" / "endurance.json").read_text())
+    assert (content["length"], content["speed"]) == (3 * 40, 40)
+    assert content["notes"] == []
+    done = run("adapt", "--stream", "concatenated", *given, "--images", 60, "-o", tmp_path / "half")
+    assert "Each of 3 corruptions has 20 of the 40 images." in done.stdout
+    done = run("adapt", "--stream", "concatenated", *given, "--images", 60, "--speed", 40, "-o", tmp_path / "cut")
+    assert "The stream reaches 2 of 3 corruptions: all of them take 120 images." in done.stdout
 
 
 def test_streams_that_need_no_calibration_run_as_they_are(images, tmp_path):

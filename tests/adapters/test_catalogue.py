@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from shiftproof.adapters import METHODS, adapt, facts, method
+from shiftproof.adapters import METHODS, adapt, choose_preset, facts, method
 from shiftproof.adapters.method import COMMON, PRESETS
 from shiftproof.adapters.ranges import RANGES
 from shiftproof.errors import ConfigurationError, ModelError, ShiftproofError
@@ -53,6 +53,37 @@ def test_presets_and_given_options() -> None:
     assert (hundred.confidence, hundred.optimizer, hundred.restore) == (0.72, "adam", 0.5)
     assert cotta.options(None, "release", {}).average == "logits"
     assert method("tent").options("imagenet", "paper", {}).lr == 2.5e-4
+
+
+@pytest.mark.parametrize("name", ["tent", "eta", "eata", "rdumb", "guard", "roid", "cmf", "deyo"])
+def test_rates_are_the_published_ones(name: str) -> None:
+    for preset, expected in (("imagenet", ("sgd", 2.5e-4)), ("cifar", ("adam", 1e-3)), ("cifar100", ("adam", 1e-3))):
+        chosen = method(name).options(preset, "paper", {})
+        assert (chosen.optimizer, chosen.lr) == expected
+    assert method("sar").options("cifar", "paper", {}).lr == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("norm", "classes", "expected"),
+    [
+        (nn.BatchNorm2d(3), 2, "cifar"),
+        (nn.BatchNorm2d(3), 10, "cifar"),
+        (nn.BatchNorm2d(3), 101, "cifar100"),
+        (nn.BatchNorm2d(3), 1000, "imagenet"),
+        (nn.BatchNorm2d(3), 21_841, "imagenet"),
+        (nn.LayerNorm(3), 10, "imagenet_vit"),
+        (nn.GroupNorm(1, 3), 1000, "imagenet"),
+        (nn.Sequential(nn.BatchNorm2d(3), nn.LayerNorm(3)), 10, "cifar"),
+    ],
+)
+def test_presets_go_by_classes_and_normalisation(norm: nn.Module, classes: int, expected: str) -> None:
+    assert choose_preset(nn.Sequential(norm), classes) == expected
+
+
+def test_costs_are_facts_of_the_methods() -> None:
+    assert method("bn").cost == method("source").cost == 1
+    assert method("tent").cost == method("rdumb").cost == 3
+    assert method("tent").cost < method("guard").cost < method("sar").cost < method("cotta").cost
 
 
 @pytest.mark.parametrize(

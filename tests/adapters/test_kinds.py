@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.adapters import METHODS
+from shiftproof.errors import ModelError
 from tests.adapters.networks import LEARNING, Flat, convolutional, small, stream, transformer
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
@@ -25,6 +26,11 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_on_every_kind_of_model(name: str, model: str) -> None:
     net = MODELS[model]()
+    if name == "bn" and model in ("group", "instance", "transformer"):
+        with pytest.raises(ModelError, match="does not apply: the model has no batch normalisation") as caught:
+            small(name, net)
+        assert "tent" in caught.value.facts["instead"]
+        return
     adapter = small(name, net)
     for batch in stream(2):
         logits = adapter(batch)

@@ -132,3 +132,12 @@ def test_space_and_tuples_are_the_searchers_own():
     space = make_space("cifar")
     (result,) = measured([random_cell(0, 3)], Greenness())
     assert result.row["trials"]["words"] == [space.words(genes) for genes in draw_tuples(space, 5, range(3))]
+
+
+@pytest.mark.parametrize("norm", [torch.nn.BatchNorm2d(3), torch.nn.GroupNorm(1, 3)])
+def test_networks_with_batch_norm_are_advised_to_train_on_several_chains_a_batch(norm):
+    model = Greenness()
+    model.norm = norm
+    (action,) = section("worst_case").view(measured([random_cell(0, 10), evolution_cell()], model)).actions
+    wanted = "--option per_batch=8 " if isinstance(norm, torch.nn.BatchNorm2d) else ""
+    assert f"--recipe esda {wanted}--out" in action.code

@@ -33,7 +33,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "eta_lr5e-3": ("eta", FILTERED),
     "eata_alpha2000_lr5e-3": ("eata", FILTERED),
     "rdumb_reset10_lr5e-3": ("rdumb", {**FILTERED, "reset": 10}),
-    "sar_mario": ("sar", {"variant": "release"}),
+    "sar_mario": ("sar", {"variant": "release", "recover_below": 0.2}),
     "lame_rbf5": ("lame", {}),
     "roid_noconsistency_sgd": ("roid", {"consistency": False}),
     "deyo_patch": ("deyo", {}),

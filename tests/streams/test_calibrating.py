@@ -13,8 +13,7 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, fingerprint, load_model
 from shiftproof.runs import Store
 from shiftproof.streams import Calibration, Ccc, calibrate
-from shiftproof.streams.calibrating import FILE
-from shiftproof.streams.calibration import label_at
+from shiftproof.streams.calibration import FILE, label_at
 from shiftproof.streams.course import Course, MissingPairError, straight
 
 OPTIONS: dict[str, Any] = {"length": 40, "speed": 2, "target": 0.5, "images": 60, "steady": None}
@@ -96,13 +95,24 @@ def test_it_survives_a_file(model, data, tmp_path):
     assert json.loads((tmp_path / FILE).read_text())["notes"] == list(found.notes)
 
 
-def test_another_model_and_another_target_are_refused(model, data, tmp_path):
+def test_another_target_is_refused_and_another_model_is_told(model, data, tmp_path):
     found = calibrate(model, data, out=tmp_path, shifts=NAMES, **OPTIONS)
-    found.check(model=fingerprint(model), target=0.5)
-    with pytest.raises(DataError, match="another model"):
-        found.check(model=fingerprint(load_model("demo")))
+    found.check(target=0.5)
     with pytest.raises(DataError, match="another target"):
-        found.check(model=fingerprint(model), target=0.4)
+        found.check(target=0.4)
+    assert found.notes_for(fingerprint(model)) == ()
+    (said,) = replace(found, name="mine.py:build").notes_for(fingerprint(load_model("demo")))
+    assert "that of the model 'mine.py:build'" in said
+    assert found.model in found.notes_for("another")[0]
+
+
+def test_a_stream_takes_length_speed_and_seed_from_its_calibration(model, data, tmp_path):
+    found = calibrate(model, data, out=tmp_path, shifts=NAMES, **{**OPTIONS, "seed": 7})
+    stream = Ccc(data, calibration=Calibration.load(tmp_path))  # the folder will do
+    assert (len(stream), stream.speed, stream.seed) == (OPTIONS["length"], OPTIONS["speed"], 7)
+    assert len(Ccc(data, calibration=found, length=10)) == 10
+    older = replace(found, length=None, speed=None, stream_seed=None)
+    assert Ccc(data, calibration=older, length=10, seed=7).speed == 1000
 
 
 def test_a_target_nobody_reaches_gets_the_nearest_path_and_says_so(model, data, tmp_path):
@@ -132,9 +142,9 @@ def test_what_was_interpolated_and_how_sure_it_is_are_said(model, data, tmp_path
 def test_a_named_target_is_a_share_of_the_way_from_chance_to_clean(model, data, tmp_path):
     found = calibrate(model, data, out=tmp_path, shifts=NAMES, **{**OPTIONS, "target": "easy"})
     assert found.target == pytest.approx(0.5 + 0.45 * (found.clean - 0.5))
-    found.check(model=fingerprint(model), target="easy")
+    found.check(target="easy")
     with pytest.raises(DataError, match="another target"):
-        found.check(model=fingerprint(model), target="medium")
+        found.check(target="medium")
 
 
 @pytest.mark.parametrize("variant", ["exact", "release"])

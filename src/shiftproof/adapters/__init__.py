@@ -6,15 +6,18 @@ logits = adapted(images)          # predicts, and learns from the images
 
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method
+from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.freezing import freeze
 from shiftproof.adapters.guard import Guard
 from shiftproof.adapters.method import Method, Parts, Step
+from shiftproof.adapters.presets import choose_preset
 from shiftproof.adapters.priors import PriorChoice, choose_prior
 from shiftproof.adapters.resets import Reset, each_shift, every, never
 
 __all__ = [
     "METHODS",
     "Adapter",
+    "Counts",
     "Facts",
     "Guard",
     "Method",
@@ -23,7 +26,9 @@ __all__ = [
     "Reset",
     "Step",
     "adapt",
+    "choose_preset",
     "choose_prior",
+    "diagnose",
     "each_shift",
     "every",
     "facts",

@@ -17,6 +17,7 @@ from torch.func import functional_call
 
 from shiftproof.adapters import resets
 from shiftproof.adapters.checks import check_images, check_logits, is_program
+from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.learning import learn
 from shiftproof.adapters.method import Memory, Method, Options
 from shiftproof.adapters.norms import NormPolicy, SourceStatistics, replace_batch_norms
@@ -25,6 +26,9 @@ from shiftproof.adapters.soundness import NotFiniteError, Soundness
 from shiftproof.errors import DataError, ModelError
 from shiftproof.keyed import Keyed
 from shiftproof.models.identity import digest
+
+DIAGNOSED_AFTER = 100
+"""After so many batches an adapter warns if it hardly learns."""
 
 
 class Adapter(nn.Module):
@@ -36,7 +40,8 @@ class Adapter(nn.Module):
     same method, options and model, continues the stream bit for bit.
 
     Counts: `steps` batches answered, `updates` made, `resets`, and `skipped` batches that could not be learnt from: not
-    finite logits, which are answered by the source, or not finite gradients.
+    finite logits, which are answered by the source, or not finite gradients. `diagnosis` says in words where these mean
+    that it hardly learns, or keeps nothing; after 100 batches that is a warning.
     """
 
     source: nn.Module
@@ -171,6 +176,12 @@ class Adapter(nn.Module):
         """How many batches could not be learnt from."""
         return self.soundness.skipped
 
+    @property
+    def diagnosis(self) -> tuple[str, ...]:
+        """What is wrong with how often it updates and resets, in words; nothing where all is well."""
+        counts = Counts(self.steps, self.updates, self.resets)
+        return diagnose(self.method, self.reset_policy, counts) if self.trained else ()
+
     def reset(self, *, optimizer: bool = True) -> None:
         """Go back to the start: parameters, gathered statistics, memory and (unless told otherwise) the optimiser."""
         self.restart(optimizer=optimizer)
@@ -274,6 +285,9 @@ class Adapter(nn.Module):
         self.steps += 1
         with torch.no_grad(), suppress(NotFiniteError):
             self.reset_policy.observe(self, images, logits)
+        if self.steps == DIAGNOSED_AFTER:
+            for said in self.diagnosis:
+                warnings.warn(said, stacklevel=5)
 
     def _answer_with_source(self, images: Tensor) -> Tensor:
         """Count a batch that cannot be learnt from and answer it with the source model."""

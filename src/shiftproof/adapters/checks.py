@@ -14,6 +14,7 @@ from shiftproof.adapters.features import last_linear
 from shiftproof.adapters.norms import BatchStatistics
 from shiftproof.adapters.parts import NORMS
 from shiftproof.errors import DataError, ModelError
+from shiftproof.models.layers import has_batch_norm
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -44,6 +45,14 @@ def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> None:
             expected="BatchNorm, GroupNorm, LayerNorm, RMSNorm or InstanceNorm modules",
             came=f"{type(model).__name__} without any",
             instead=f"methods that do without: {without}",
+        )
+    if chosen.needs_batch_norm and not has_batch_norm(model):
+        learning = ", ".join(each.name for each in others if each.needs_norm_layers and not each.needs_batch_norm)
+        raise ModelError(
+            f"Method {chosen.name!r} does not apply: the model has no batch normalisation, so nothing would adapt.",
+            expected="BatchNorm layers, whose statistics the method replaces",
+            came=f"{type(model).__name__} with other normalisation layers",
+            instead=f"methods that learn the scale and shift of other normalisation layers: {learning}",
         )
     if chosen.needs_features:
         last_linear(model)

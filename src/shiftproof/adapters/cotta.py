@@ -88,6 +88,7 @@ COTTA = Method(
         "cifar100": {"confidence": 0.72},
     },
     release={"average": "logits"},
+    passes=(34, 1),
     departures="the released code averages the views' logits (variant='release'); views have no change of hue and no "
     "blur; Press et al. 2023 restore 1 % on ImageNet (restore=0.01)",
 )

@@ -80,5 +80,6 @@ DEYO = Method(
         "drop": 0.2,
         "orders": None,
     },
-    presets={"imagenet_vit": {"lr": 1e-3}},
+    presets={"cifar": {"optimizer": "adam", "lr": 1e-3}, "imagenet_vit": {"lr": 1e-3}},
+    passes=(2, 1),
 )

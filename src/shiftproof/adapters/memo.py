@@ -51,6 +51,8 @@ MEMO = Method(
     parts=_memo,
     needs_norm_layers=False,
     own_memory=True,
+    passes=(65, 64),
+    recovers=True,
     defaults={
         "optimizer": "sgd",
         "lr": 2.5e-4,

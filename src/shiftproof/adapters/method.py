@@ -104,7 +104,9 @@ class Method:
     Options have the same names in every method. `presets` are changes of the defaults by kind of model; `release`
     those of the released code where it differs from the paper, chosen by `variant="release"`. `min_batch` is the
     smallest batch that batch statistics are of use with; `own_memory` says that the method keeps earlier images itself
-    or needs none, so that a window of them is refused.
+    or needs none, so that a window of them is refused. `passes` counts, for a batch, how often its images go forward
+    and backward through the network, at most; `recovers` says that the method goes back to its start by itself,
+    whatever its reset policy.
     """
 
     name: str
@@ -115,17 +117,27 @@ class Method:
     release: Mapping[str, Any] = field(default_factory=dict)
     needs_gradients: bool = True
     needs_norm_layers: bool = True
+    needs_batch_norm: bool = False
     needs_features: bool = False
     min_batch: int = 1
     own_memory: bool = False
+    passes: tuple[float, float] | None = None
+    recovers: bool = False
     departures: str = ""
+
+    @property
+    def cost(self) -> float:
+        """What a batch costs, in forward passes: a way back through the network is about two."""
+        forward, backward = self.passes or (1, int(self.needs_gradients))
+        return forward + 2 * backward
 
     @property
     def needs(self) -> tuple[str, ...]:
         """What the method needs of a model and its stream, in words for tables and errors; nothing: outputs alone."""
         said = {
             "gradients": self.needs_gradients,
-            "normalisation layers": self.needs_norm_layers,
+            "normalisation layers": self.needs_norm_layers and not self.needs_batch_norm,
+            "BatchNorm layers": self.needs_batch_norm,
             "features before a last linear layer": self.needs_features,
             f"batches of {self.min_batch} or a window, with BatchNorm": self.min_batch > 1,
         }

@@ -66,10 +66,23 @@ def reliable(margin: float) -> Filter:
     return narrow
 
 
-def novel(similarity: float, momentum: float = 0.9) -> Filter:
+def largest_cosine(classes: int) -> float:
+    """Return the cosine with the mean prediction under which a prediction is new, by the number of classes.
+
+    A sure prediction has a cosine of 1 / sqrt(C) with a uniform mean, so a smaller threshold keeps nothing. To two
+    digits this is the published value for 10 and for 1000 classes.
+
+    >>> [largest_cosine(classes) for classes in (2, 10, 100, 1000)]
+    [0.81, 0.4, 0.14, 0.05]
+    """
+    return float(f"{(1.1 + 0.16 * math.log10(classes)) / math.sqrt(classes):.2g}")
+
+
+def novel(similarity: float | str, momentum: float = 0.9) -> Filter:
     """Keep images whose prediction has |cosine| < similarity with the running mean prediction (Niu et al. 2022).
 
-    The mean is that of kept images; the first batch that has any starts it and is kept whole.
+    The mean is that of kept images; the first batch that has any starts it and is kept whole. `auto` is the
+    `largest_cosine` for the model's number of classes.
     """
 
     def narrow(step: Step, adapter: Adapter) -> None:
@@ -78,7 +91,7 @@ def novel(similarity: float, momentum: float = 0.9) -> Filter:
         mean = step.memory.get("mean_prediction")
         if mean is not None:
             alike = F.cosine_similarity(mean[None], step.probabilities[step.kept], dim=1)
-            step.keep(alike.abs() < similarity)
+            step.keep(alike.abs() < (largest_cosine(step.classes) if isinstance(similarity, str) else similarity))
         if len(step.kept):
             new = step.probabilities[step.kept].mean(0)
             step.memory["mean_prediction"] = new if mean is None else momentum * mean + (1 - momentum) * new

@@ -53,17 +53,25 @@ def one_of(*words: str) -> Range:
     return Range(" or ".join(words), lambda value: isinstance(value, str) and value in words)
 
 
+def or_auto(numbers: Range) -> Range:
+    """Return a range of numbers that can be left to the number of classes."""
+    words = f"{numbers.words}, or auto: by the number of classes"
+    return Range(words, lambda value: value == "auto" if isinstance(value, str) else numbers.holds(value))
+
+
 RANGES: Mapping[str, Range] = {
     "seed": WHOLE,
     **dict.fromkeys(("views", "capacity", "update_every", "neighbours", "supports", "fisher_images"), COUNT),
     **dict.fromkeys(("keep_weights", "keep_hidden", "keep_mean", "ema", "restore", "q"), SHARE),
     "momentum": BELOW_ONE,
     **dict.fromkeys(("lr", "weight_decay", "epsilon", "noise", "rho"), NOT_NEGATIVE),
-    **dict.fromkeys(("confidence", "similarity", "entropy_margin", "weight_margin"), NOT_NEGATIVE),
+    **dict.fromkeys(("confidence", "entropy_margin", "weight_margin"), NOT_NEGATIVE),
+    "similarity": or_auto(NOT_NEGATIVE),
+    "recover_below": or_auto(NUMBER),
     **dict.fromkeys(("fisher_weight", "ratio_weight"), NOT_NEGATIVE),
     **dict.fromkeys(("nesterov", "consistency", "prior_correction", "freeze_last", "reset_optimizer"), FLAG),
     "temperature": POSITIVE,
-    **dict.fromkeys(("drop", "recover_below"), NUMBER),
+    "drop": NUMBER,
     "prior": PRIOR,
     "average": one_of("probabilities", "logits"),
     "variance": one_of("biased", "unbiased"),

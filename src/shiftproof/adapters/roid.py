@@ -107,6 +107,7 @@ ROID = Method(
         "augment": "jitter",
     },
     presets={"cifar": {"optimizer": "adam", "lr": 1e-3}},
+    passes=(2, 2),
     departures="the consistency view has no change of hue and no blur; the sum is divided by the images of this batch, "
     "not by a fixed batch size",
 )
@@ -117,5 +118,6 @@ CMF = Method(
     min_batch=2,
     defaults={**ROID.defaults, "keep_hidden": 0.99, "noise": 0.005},
     presets=ROID.presets,
+    passes=ROID.passes,
     departures=f"loss and answer are those of roid; one variance for all weights, which starts at 0; {ROID.departures}",
 )

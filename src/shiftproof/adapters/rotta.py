@@ -116,6 +116,7 @@ ROTTA = Method(
     paper="Yuan et al. 2023",
     parts=_rotta,
     own_memory=True,
+    passes=(3, 1),
     defaults={
         "optimizer": "adam",
         "lr": 1e-3,

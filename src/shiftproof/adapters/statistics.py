@@ -119,6 +119,7 @@ BN = Method(
     defaults={"prior": 0, "statistics": "batch", "ema": 0.1, "target": None, "variance": "biased"},
     release={"variance": "unbiased"},
     needs_gradients=False,
+    needs_batch_norm=True,
     min_batch=2,
     departures="the released code mixes in the unbiased variance of the batch (variant='release')",
 )

@@ -109,7 +109,7 @@ def audit(
     requirements = parse_all(require, settings.sections)
     if batch_size is not None and batch_size < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
-    device = choose_device(device)
+    device = choose_device(device, model)
     where = choose_executor(executor, workers, device=device)
     bench = Bench(
         model=model,

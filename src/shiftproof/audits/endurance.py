@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from shiftproof.adapters import Counts
+from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
+from shiftproof.audits.sections.base import Subject
+from shiftproof.audits.sections.measuring import preset_for
 from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import Model, choose_device, fingerprint, load_model
@@ -15,6 +20,7 @@ from shiftproof.registry import unknown
 from shiftproof.runs import Cell, Json, Processes, Row, Watch, write_atomically
 from shiftproof.streams import STREAMS, Calibration, Stream, Trace, calibrate, evaluate, make_stream
 from shiftproof.streams.calibrating import IMAGES, PRECISION
+from shiftproof.streams.course import LENGTH, SEED, SPEED
 from shiftproof.streams.targets import Target, read_target
 
 if TYPE_CHECKING:
@@ -43,6 +49,8 @@ class Endurance:
                 **trace.to_row(),
                 "area_against_source": trace.area(source),
                 "collapsed_after": None if name == "source" else trace.collapse(source),
+                "batches": len(trace.images),
+                "updates": trace.updates,
                 "resets": trace.resets,
             }
             for name, trace in self.traces.items()
@@ -72,10 +80,10 @@ def endure(
     out: str | Path = "shiftproof-stream",
     stream: str = "ccc",
     methods: Sequence[str] = METHODS,
-    images: int = 100_000,
-    target: Target = "easy",
-    speed: int = 1000,
-    seed: int = 43,
+    images: int | None = None,
+    target: Target | None = None,
+    speed: int | None = None,
+    seed: int | None = None,
     shifts: Sequence[str] | None = None,
     batch_size: int = 64,
     preset: str | None = None,
@@ -93,9 +101,11 @@ def endure(
 ) -> Endurance:
     """Send the same stream of `images` images through every method, and trace how often each is right.
 
-    `stream` is a name in `streams.STREAMS`; CCC keeps the source model at the accuracy `target` (a number, or `easy`,
-    `medium` or `hard`) by a `calibration`, a file, or made in `out` where there is none, on up to
-    `calibration_images` images a place to a standard error of `precision`. `methods` are names of `adapters.METHODS`;
+    `stream` is a name in `streams.STREAMS`, and what is None is the stream's own: `images` all of one round, 100,000 of
+    CCC; `speed`, images a step. CCC keeps the source model at the accuracy `target` (a number, or `easy`, `medium` or
+    `hard`; easy by default) by a `calibration`, a file or folder, which then says what is None, or made in `out` where
+    there is none, on up to `calibration_images` images a place to a standard error of `precision`. One of another model
+    is taken as it is, and said. `methods` are names of `adapters.METHODS`;
     the source model is always among them. `lr_scale` multiplies learning rates. `workers` methods run at a time, in a
     process each. Every method has a run directory in `out`: the same call goes on where it was killed. Writes
     `endurance.json`.
@@ -108,13 +118,16 @@ def endure(
             raise unknown("method of adaptation", name, KNOWN)
     if stream not in STREAMS:
         raise unknown("stream", stream, STREAMS)
-    if images < 1 or workers < 1 or lr_scale <= 0:
+    if (images is not None and images < 1) or workers < 1 or lr_scale <= 0:
         raise ConfigurationError(
             "A run needs images, workers and a learning rate.",
             expected="more than 0 of each",
             came=f"images {images}, workers {workers}, lr_scale {lr_scale:g}",
         )
-    device, folder, target = choose_device(device), Path(out), read_target(target)
+    if stream == "mixed" and speed is not None:
+        raise ConfigurationError("A mixed stream has no steps.", expected="no speed", came=f"speed {speed}")
+    device, folder = choose_device(device, model), Path(out)
+    target = None if target is None else read_target(target)
     data_options = {"size": size, "labels": labels, "on_bad_file": on_bad_file}
     made: Path | None = None
     if stream == "ccc":
@@ -124,10 +137,10 @@ def endure(
                 model,
                 data,
                 out=made.parent,
-                length=images,
-                target=target,
-                speed=speed,
-                seed=seed,
+                length=LENGTH if images is None else images,
+                target=target or "easy",
+                speed=SPEED if speed is None else speed,
+                seed=SEED if seed is None else seed,
                 shifts=shifts,
                 images=calibration_images,
                 precision=precision,
@@ -136,15 +149,16 @@ def endure(
                 data_options=data_options,
                 watch=watch,
             )
-    given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size}
-    given |= {"speed": speed} if stream in ("ccc", "gradual") else {}
+    given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size, "speed": speed}
     given |= {"shifts": None if stream == "ccc" else shifts}
     contest = _Contest(
         model, data, device, folder, stream, given, made, target, preset, lr_scale, {"weights": weights}, data_options
     )
     traces, reasons = _run(contest, names, workers, watch)
-    result = Endurance(folder, traces, reasons, contest.stream().notes)
-    content = {"stream": stream, **given, "target": target, "lr_scale": lr_scale, "notes": result.notes}
+    made_stream = contest.stream()
+    result = Endurance(folder, traces, reasons, (*contest.notes(), *_said(traces)))
+    run = {"length": len(made_stream), "seed": made_stream.seed, "speed": getattr(made_stream, "speed", None)}
+    content = {"stream": stream, **given, **run, "target": target, "lr_scale": lr_scale, "notes": result.notes}
     write_atomically(folder / FILE, json.dumps({**content, "rows": result.to_rows()}, indent=1) + "\n")
     return result
 
@@ -160,7 +174,7 @@ class _Contest:
     kind: str
     options: Mapping[str, Any]
     calibration: Path | None
-    target: Target
+    target: Target | None
     preset: str | None
     lr_scale: float
     model_options: Mapping[str, Any]
@@ -192,19 +206,27 @@ class _Contest:
             options = dict(self.options)
             if self.calibration is not None:
                 options["calibration"] = Calibration.load(self.calibration)
-                options["calibration"].check(model=fingerprint(self.subject()), target=self.target)
+                options["calibration"].check(target=self.target)
             images = load_images(self.data, **self.data_options)
             self.made["stream"] = make_stream(self.kind, images, device=self.device, **options)
         stream: Stream = self.made["stream"]
         stream.seek(0)
         return stream
 
+    def notes(self) -> tuple[str, ...]:
+        """Return what the stream has to say, and whether its difficulty is another model's."""
+        stream = self.stream()
+        calibration = getattr(stream, "calibration", None)
+        return (*stream.notes, *(calibration.notes_for(fingerprint(self.subject())) if calibration else ()))
+
     def trace(self, method: str, watch: Watch | None = None) -> Trace:
         """Run one method, or what is left of its run."""
         stream = self.stream()
-        preset = self.preset or ("cifar" if stream.data.side <= SMALL_SIDE else "imagenet")
+        preset = self.preset or preset_for(Subject(self.subject(), stream.data, self.device, 1))
         adapter = make_adapter(self.subject(), method, preset=preset, lr_scale=self.lr_scale)
-        return evaluate(adapter, stream, out=self.folder / method, watch=watch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
+            return evaluate(adapter, stream, out=self.folder / method, watch=watch)
 
 
 def _run(
@@ -230,6 +252,17 @@ def _run(
     return traces, reasons
 
 
+def _said(traces: Mapping[str, Trace]) -> list[str]:
+    """Return which methods hardly learnt, and whether the stream is long enough to tell who lasts."""
+    steps = len(traces["source"].images)
+    said = diagnoses({name: Counts(steps, each.updates, each.resets) for name, each in traces.items()})
+    if "rdumb" in traces and steps < steps_that_tell():
+        said.append(
+            f"{steps:,} batches are too short to tell who lasts: rdumb goes back every {steps_that_tell() // 2:,}."
+        )
+    return said
+
+
 def _part(watch: Watch | None, number: int, parts: int) -> Watch | None:
     """Return what hears of one part of a run and tells of the whole."""
     if watch is None:
@@ -244,7 +277,7 @@ def show(result: Endurance, console: Console | None = None) -> None:
 
     console = console or Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("method", "accuracy, %", "against source", "collapsed after", "resets", "ms per batch"):
+    for title in ("method", "accuracy, %", "against source", "collapsed after", "updates", "resets", "ms/batch"):
         table.add_column(title, justify="left" if title == "method" else "right")
     for row in result.to_rows():
         after = row["collapsed_after"]
@@ -253,7 +286,7 @@ def show(result: Endurance, console: Console | None = None) -> None:
             f"{100 * float(str(row['accuracy'])):.1f}",
             "" if row["method"] == "source" else f"{100 * float(str(row['area_against_source'])):+.1f}",
             "" if after is None else f"{after:,} images",
-            str(row["resets"] or ""),
+            *(f"{row[count]:,}" if row[count] else "" for count in ("updates", "resets")),
             f"{1e3 * float(str(row['seconds_per_batch'])):.1f}",
         )
     console.print(table)

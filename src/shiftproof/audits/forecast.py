@@ -134,11 +134,11 @@ class Prices:
 
     def _make(self, name: str) -> Callable[..., object] | None:
         """Return a fresh adapter, None where the model cannot have one: its cells will cost nothing."""
-        from shiftproof.audits.endurance import SMALL_SIDE, make_adapter
+        from shiftproof.audits.endurance import make_adapter
+        from shiftproof.audits.sections.measuring import preset_for
 
-        preset = "cifar" if self.subject.data.side <= SMALL_SIDE else "imagenet"
         try:
-            adapter: Callable[..., object] = make_adapter(self.subject.model, name, preset=preset)
+            adapter: Callable[..., object] = make_adapter(self.subject.model, name, preset=preset_for(self.subject))
         except (ModelError, ConfigurationError):
             return None
         return adapter

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from shiftproof import shifts as shifted
+from shiftproof.adapters import Counts
 from shiftproof.adapters import method as find
 from shiftproof.audits.bench import Bench, check_subject
-from shiftproof.audits.sections.measuring import accuracy
+from shiftproof.audits.sections.advice import diagnoses
+from shiftproof.audits.sections.measuring import accuracy, preset_for
 from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
@@ -22,7 +24,10 @@ from shiftproof.version import __version__
 
 @dataclass(frozen=True)
 class MethodComparison:
-    """The accuracy of each method under each shift, its cost per batch against the source model's, and what failed."""
+    """The accuracy of each method under each shift, with what was counted, its cost, and why some do not apply.
+
+    Costs are times per batch, the source model's being 1; `preset` is that of all methods.
+    """
 
     folder: Path
     shifts: tuple[str, ...]
@@ -30,6 +35,17 @@ class MethodComparison:
     accuracies: Mapping[tuple[str, str], Accuracy]
     costs: Mapping[str, float]
     reasons: Mapping[str, str]
+    counts: Mapping[tuple[str, str], Counts]
+    preset: str
+
+    def total(self, method: str) -> Counts:
+        """Return batches, updates and resets of a method over all shifts."""
+        return Counts(*map(sum, zip(*(each for (name, _), each in self.counts.items() if name == method), strict=True)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said of methods that hardly learnt."""
+        return tuple(diagnoses({name: self.total(name) for name in self.methods if name not in self.reasons}))
 
     def gain(self, method: str) -> float | None:
         """Return the mean accuracy a method adds to the source model's, over the shifts; None where it did not run."""
@@ -43,7 +59,13 @@ class MethodComparison:
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row per method and shift that was measured."""
         return [
-            {"method": method, "shift": shift, "accuracy": found.value, "images": found.images}
+            {
+                "method": method,
+                "shift": shift,
+                "accuracy": found.value,
+                "images": found.images,
+                **self.counts[method, shift]._asdict(),
+            }
             for (method, shift), found in self.accuracies.items()
         ]
 
@@ -69,9 +91,10 @@ def compare_methods(
 ) -> MethodComparison:
     """Let every method adapt to the same images under each shift, in batches, and measure how often it is right.
 
-    `shifts` are texts that `shifts.parse` reads (`fog@3`); `images` a number of them, None all; `options` are given to
-    every method that has them. The source model is always measured too. `out` is a run directory: the same call goes on
-    where it stopped. Writes `methods.json` there.
+    `shifts` are texts that `shifts.parse` reads (`fog@3`); `images` a number of them, None all. `preset` is by default
+    the one for the model's number of classes and kind of normalisation; `options` are given to every method that has
+    them. The source model is always measured too. `out` is a run directory: the same call goes on where it stopped.
+    Writes `methods.json` there.
 
     >>> found = compare_methods("demo", "demo", shifts=["contrast@5"], methods=["bn"], images=64, out=folder)
     >>> found.gain("bn") > 0.1
@@ -85,7 +108,7 @@ def compare_methods(
         raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", came="none")
     if batch_size < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
-    device = choose_device(device)
+    device = choose_device(device, model)
     bench = Bench(
         model=model,
         data=data,
@@ -101,7 +124,7 @@ def compare_methods(
     check_subject(subject)
     count = len(subject.data)
     chosen: dict[str, Json] = {
-        "preset": preset or ("cifar" if subject.data.side <= 64 else "imagenet"),
+        "preset": preset or preset_for(subject),
         "options": dict(options or {}),
     }
     cells = tuple(
@@ -113,7 +136,7 @@ def compare_methods(
     plan = Plan(cells, {**prints, "sample": subject.data.fingerprint})
     with Store(Path(out), prints) as store:
         results = drive(plan, store, bench, watch=watch)
-    comparison = _compared(Path(out), parsed, names, results)
+    comparison = _compared(Path(out), parsed, names, results, str(chosen["preset"]))
     write_atomically(
         comparison.folder / "methods.json",
         json.dumps({"fingerprints": plan.fingerprints, **chosen, "rows": comparison.to_rows()}, indent=1) + "\n",
@@ -122,9 +145,10 @@ def compare_methods(
 
 
 def _compared(
-    folder: Path, shifts: tuple[str, ...], methods: tuple[str, ...], results: Sequence[Result]
+    folder: Path, shifts: tuple[str, ...], methods: tuple[str, ...], results: Sequence[Result], preset: str
 ) -> MethodComparison:
     accuracies: dict[tuple[str, str], Accuracy] = {}
+    counts: dict[tuple[str, str], Counts] = {}
     spent: dict[str, list[float]] = {name: [] for name in methods}
     reasons: dict[str, str] = {}
     for result in results:
@@ -134,8 +158,10 @@ def _compared(
         if value is None:
             reasons[name] = str(row.get("reason", "no images"))
         else:
-            accuracies[name, cast(str, result.cell["shift"])] = value
+            shift = cast(str, result.cell["shift"])
+            accuracies[name, shift] = value
+            counts[name, shift] = Counts(*(cast(int, row.get(part, 0)) for part in Counts._fields))
             spent[name].append(cast(float, row["milliseconds"]))
     means = {name: sum(times) / len(times) for name, times in spent.items() if times}
     costs = {name: mean / means["source"] for name, mean in means.items()} if "source" in means else {}
-    return MethodComparison(folder, shifts, methods, accuracies, costs, reasons)
+    return MethodComparison(folder, shifts, methods, accuracies, costs, reasons, counts, preset)

@@ -54,6 +54,7 @@ def trace_table(traces: Mapping[str, Trace], window: int) -> Table:
                 None if name == "source" else round(100 * trace.area(source), 1),
                 None if name == "source" else trace.collapse(source, window),
                 round(trace.seconds_per_batch / max(source.seconds_per_batch, 1e-9), 1),
+                *((None, None) if name == "source" else (trace.updates, trace.resets)),
             )
         )
     return Table(
@@ -66,6 +67,8 @@ def trace_table(traces: Mapping[str, Trace], window: int) -> Table:
             Column("points against source", "number"),
             Column("collapsed after, images", "number"),
             Column("time per batch, times source", "number"),
+            Column("updates", "number"),
+            Column("resets", "number"),
         ),
         tuple(body),
     )

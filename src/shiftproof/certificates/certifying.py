@@ -17,7 +17,7 @@ from shiftproof.certificates.material import Material
 from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
 from shiftproof.errors import RunError
-from shiftproof.models import BatchFitter, device_of
+from shiftproof.models import BatchFitter, choose_device, device_of
 from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor
 from shiftproof.shifts import Shift, parse
 
@@ -47,7 +47,7 @@ def certify(
     seed: int = 0,
     dtype: Precision = "float32",
     compile: bool = False,  # noqa: A002  (the option's name)
-    device: str | None = None,
+    device: str = "auto",
     batch_size: int | None = None,
     weights: str | Path | None = None,
     size: int | None = None,
@@ -80,6 +80,7 @@ def certify(
     check_fixed(model)  # before loading puts a module into evaluation mode
     chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
     check_sizes(n0, n)
+    device = choose_device(device, model)
     job = Job(
         material=Material(
             model, {"weights": weights, "device": device}, images, {"size": size, "labels": labels}, take, seed
@@ -96,7 +97,7 @@ def certify(
     path = None if out is None else Path(out) / file_name(job.terms().shift)
     if path is not None and path.exists():
         check_same(path, job.terms())
-    where = choose_executor(executor, workers, device=device or str(device_of(job.material.loaded[0])))
+    where = choose_executor(executor, workers, device=device)
     made = job.conclude(job.material.run(job.cells(), job, out=out, executor=where, watch=watch))
     if path is not None:
         made.save(path)

@@ -26,7 +26,7 @@ from shiftproof.certificates.material import Material
 from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BatchFitter, device_of, logits
+from shiftproof.models import BatchFitter, choose_device, device_of, logits
 from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor, write_atomically
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
 from shiftproof.version import __version__
@@ -130,7 +130,7 @@ def spectrum(
     n: int = 10_000,
     alpha: float = 0.001,
     seed: int = 0,
-    device: str | None = None,
+    device: str = "auto",
     batch_size: int | None = None,
     weights: str | Path | None = None,
     size: int | None = None,
@@ -163,6 +163,7 @@ def spectrum(
     if measure == "acr":
         rule = make_rule("sequential", sigma=sigma, n=n, alpha=alpha)
         check_sizes(n0, n)
+    device = choose_device(device, model)
     material = Material(
         model, {"weights": weights, "device": device}, images, {"size": size, "labels": labels}, take, seed
     )
@@ -172,7 +173,7 @@ def spectrum(
         raise DataError("The images have no labels.", expected="labels, of which accuracy and certified radii speak")
     plan = Waves(eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity)
     cells = plan.cells(material.loaded[1].shape, job.terms())
-    where = choose_executor(executor, workers, device=device or str(device_of(material.loaded[0])))
+    where = choose_executor(executor, workers, device=device)
     results = material.run(cells, job, out=out, executor=where, watch=watch)
     made = _conclude(results, material, measure, step, {**job.terms(), "eps": eps, "images": len(material.loaded[1])})
     if out is not None:

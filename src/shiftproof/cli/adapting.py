@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,22 +29,45 @@ def adapt(
         str | None, typer.Option(help=f"Instead of shifts, a stream: {', '.join(STREAMS)}.", show_default=False)
     ] = None,
     target: Annotated[
-        str, typer.Option(help="ccc: the source model's accuracy along the stream: easy, medium, hard, or a number.")
-    ] = "easy",
-    speed: Annotated[int, typer.Option(help="ccc: images per step of severity.")] = 1000,
+        str | None,
+        typer.Option(
+            help="ccc: the source model's accuracy along the stream: easy, medium, hard, or a number. "
+            "Default: easy, or the calibration's.",
+            show_default=False,
+        ),
+    ] = None,
+    speed: Annotated[
+        int | None,
+        typer.Option(
+            help="Streams: images per step. Default: 1,000 of ccc and gradual, or the calibration's; else all images.",
+            show_default=False,
+        ),
+    ] = None,
     shifts: Annotated[str, typer.Option(help="Streams: shifts or families, separated by commas.")] = "",
-    calibration: Annotated[Path | None, typer.Option(help="ccc: a file `stream calibrate` wrote.")] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="ccc: what `stream calibrate` wrote, file or folder.")
+    ] = None,
     calibration_images: Annotated[
         int, typer.Option(help="ccc: images a pair of severities is measured on, at most.")
     ] = 4000,
-    images: Annotated[int | None, typer.Option(help="Images to adapt to. Default: all; 100,000 of a stream.")] = None,
+    images: Annotated[
+        int | None,
+        typer.Option(
+            help="Images to adapt to. Default: all; of ccc 100,000, or the calibration's.", show_default=False
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Images per batch.")] = 64,
     preset: Annotated[
-        str | None, typer.Option(help="imagenet, imagenet_vit, cifar or cifar100. Default: by image size.")
+        str | None, typer.Option(help="imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.")
     ] = None,
     lr_scale: Annotated[float, typer.Option(help="Streams: learning rates times this.")] = 1.0,
     prior: Annotated[str | None, typer.Option(help="Shifts: prior of bn, a number of images or auto.")] = None,
-    seed: options.Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed of every random draw. Default: 0; of ccc 43, or the calibration's.", show_default=False
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Run directory; the same command resumes it.")] = None,
     device: options.Device = "auto",
     workers: Annotated[int, typer.Option(help="Streams: methods at a time, one process each.")] = 1,
@@ -62,7 +86,6 @@ def adapt(
         "methods": methods,
         "batch_size": batch_size,
         "preset": preset,
-        "seed": seed,
         "device": device,
         "weights": weights,
         "size": size,
@@ -78,7 +101,8 @@ def adapt(
                 model,
                 data,
                 stream=stream,
-                images=images or 100_000,
+                images=images,
+                seed=seed,
                 target=target,
                 speed=speed,
                 shifts=listed(shifts),
@@ -98,6 +122,7 @@ def adapt(
                 data,
                 shifts=shift or (),
                 images=images,
+                seed=seed or 0,
                 options={} if prior is None else {"prior": _prior(prior)},
                 out=out or "shiftproof-adapt",
                 watch=progress.heard,
@@ -123,17 +148,27 @@ def _show(found: MethodComparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console, ran = Console(), [name for name in found.methods if name not in found.reasons]
+    from shiftproof.adapters import method
+
+    console = Console()
     table = Table(title="Accuracy, %", title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("shift")
-    for name in ran:
+    for name in found.methods:
         table.add_column(name, justify="right")
+    ran = {name: found.total(name) for name in found.methods if name not in found.reasons}
+    learning = {name: counts for name, counts in ran.items() if method(name).needs_gradients}
+
+    def add(title: str, cells: Mapping[str, str], instead: str = "") -> None:
+        table.add_row(title, *(cells.get(name, instead) for name in found.methods))
+
     for shift in found.shifts:
-        table.add_row(shift, *(f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran))
+        add(shift, {name: f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran}, "-")
     table.add_section()
-    table.add_row("points won", *("" if (gain := found.gain(name)) is None else f"{100 * gain:+.1f}" for name in ran))
-    table.add_row("time per batch", *(f"{found.costs[name]:.1f}x" for name in ran))
+    add("points won", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
+    add("time per batch", {name: f"{found.costs[name]:.1f}x" for name in ran}, "-")
+    add("updates", {name: f"{counts.updates:,} of {counts.batches:,}" for name, counts in learning.items()})
+    add("resets", {name: f"{counts.resets:,}" for name, counts in learning.items()})
     console.print(table)
-    for name, reason in found.reasons.items():
-        console.print(f"{name}: {reason}", markup=False, soft_wrap=True)
+    for said in (*(f"{name}: {reason}" for name, reason in found.reasons.items()), *found.notes):
+        console.print(said, markup=False, soft_wrap=True)
     console.print(f"\nnumbers  {found.folder / 'methods.json'}", markup=False, soft_wrap=True)

@@ -54,7 +54,6 @@ def certify(
     from shiftproof.certificates.certifying import file_name
     from shiftproof.certificates.telling import certified_table, verdict
     from shiftproof.measures import mean_average_radius
-    from shiftproof.models import choose_device
 
     one_of("--dtype", dtype, ("float32", "bfloat16", "float16"))
     chosen: dict[str, Any] = {"dtype": dtype, "compile": compile_, "rule": rule}
@@ -74,7 +73,7 @@ def certify(
                     shift=changed,
                     take=images,
                     seed=seed,
-                    device=choose_device(device),
+                    device=device,
                     batch_size=batch_size,
                     weights=weights,
                     size=size,
@@ -125,7 +124,6 @@ def spectrum(
     from shiftproof.audits.terminal import Progress
     from shiftproof.certificates import spectrum as run
     from shiftproof.certificates.telling import spectrum_table
-    from shiftproof.models import choose_device
 
     one_of("--measure", measure, ("accuracy", "acr"))
     chosen: dict[str, Any] = {"measure": measure}
@@ -145,7 +143,7 @@ def spectrum(
             n=n,
             alpha=alpha,
             seed=seed,
-            device=choose_device(device),
+            device=device,
             batch_size=batch_size,
             weights=weights,
             size=size,

@@ -58,7 +58,6 @@ def estimate(
     from shiftproof.estimators.estimating import IMAGES
     from shiftproof.estimators.estimating import estimate as run
     from shiftproof.estimators.evidence import BATCH_SIZE
-    from shiftproof.models import choose_device
     from shiftproof.runs import write_atomically
 
     with Progress() as progress:
@@ -73,7 +72,7 @@ def estimate(
             shifts=listed(shifts),
             images={None: IMAGES, 0: None}.get(images, images),
             seed=seed,
-            device=choose_device(device),
+            device=device,
             batch_size=BATCH_SIZE if batch_size is None else batch_size,
             size=size,
             text_column=text_column,

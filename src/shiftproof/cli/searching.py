@@ -62,7 +62,6 @@ def search(
     """Search for the tuple of image operations a model is most vulnerable to. Writes search.json and worst.png."""
     from shiftproof.audits.terminal import Progress
     from shiftproof.data.arrays import read_array
-    from shiftproof.models import choose_device
     from shiftproof.searchers import search as run
 
     own = {"variant": variant, "population": population, "mutation": mutation, "sampler": sampler}
@@ -84,7 +83,7 @@ def search(
             agreement=agreement,
             reference=reference,
             out=out,
-            device=choose_device(device),
+            device=device,
             batch_size=batch_size,
             weights=weights,
             size=size,

@@ -43,7 +43,6 @@ def corrupt(
     """Write a corrupted copy of a data set: files in the same folders, or arrays. Ends with a manifest.json."""
     from shiftproof.audits.terminal import Progress
     from shiftproof.data.text_loading import is_text_source
-    from shiftproof.models import choose_device
     from shiftproof.shifts.writing import write_corrupted
 
     chosen: dict[str, Any] = {"on_bad_file": on_bad_file, "executor": executor, "format": file_format}
@@ -58,7 +57,7 @@ def corrupt(
             size=size,
             preset=preset,
             textures=None if textures is None else str(textures),
-            device=choose_device(device),
+            device=device,
             workers=workers,
             text_column=text_column,
             label_column=label_column,

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 stream = typer.Typer(help="Streams of changing shifts: calibrate, preview, write.", no_args_is_help=True)
 app.add_typer(stream, name="stream")
 
-ImagesOption = Annotated[int, typer.Option(help="Length of the stream in images.")]
-SpeedOption = Annotated[int, typer.Option(help="Images per step of severity.")]
+ImagesOption = Annotated[
+    int | None, typer.Option(help="Length of the stream in images. Default: the stream's own.", show_default=False)
+]
+SpeedOption = Annotated[
+    int | None, typer.Option(help="Images per step of severity. Default: the stream's own.", show_default=False)
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", help="Seed of every draw. Default: the stream's own.", show_default=False)
+]
 ShiftsOption = Annotated[
     str, typer.Option(help="Shifts or families, separated by commas; holdout is for choosing hyper-parameters.")
 ]
@@ -35,8 +42,8 @@ def calibrate(
     target: Annotated[
         str, typer.Option(help="Accuracy of the model along the stream: easy, medium, hard, or a number such as 0.34.")
     ] = "easy",
-    images: ImagesOption = 100_000,
-    speed: SpeedOption = 1000,
+    images: Annotated[int, typer.Option(help="Length of the stream in images.")] = 100_000,
+    speed: Annotated[int, typer.Option(help="Images per step of severity.")] = 1000,
     seed: options.Seed = 43,
     shifts: ShiftsOption = "",
     calibration_images: Annotated[
@@ -60,9 +67,8 @@ def calibrate(
 ) -> None:
     """Measure how hard pairs of corruptions are for a model, as far as a CCC stream needs it."""
     from shiftproof.audits.terminal import Progress
-    from shiftproof.models import choose_device
     from shiftproof.streams import calibrate as measure
-    from shiftproof.streams.calibrating import FILE
+    from shiftproof.streams.calibration import FILE
 
     one_of("--variant", variant, ("steady", "exact", "release"))
     chosen: dict[str, Any] = {"variant": variant}
@@ -80,7 +86,7 @@ def calibrate(
             precision=precision,
             crop=crop,
             steady=steady,
-            device=choose_device(device),
+            device=device,
             executor=options.where(executor, workers, device, address, gpus_per_worker),
             model_options={"weights": weights},
             data_options={"size": size},
@@ -102,9 +108,9 @@ def preview(
     ),
     kind: KindOption = "ccc",
     data: options.Data = "demo",
-    images: ImagesOption = 100_000,
-    speed: SpeedOption = 1000,
-    seed: options.Seed = 43,
+    images: ImagesOption = None,
+    speed: SpeedOption = None,
+    seed: SeedOption = None,
     shifts: ShiftsOption = "",
     calibration: CalibrationOption = None,
     rows: Annotated[int, typer.Option(help="Positions to show.")] = 12,
@@ -122,9 +128,9 @@ def write(
     out: Annotated[Path, typer.Argument(help="Folder of the shards; the same command resumes it.")],
     kind: KindOption = "ccc",
     data: options.Data = "demo",
-    images: ImagesOption = 100_000,
-    speed: SpeedOption = 1000,
-    seed: options.Seed = 43,
+    images: ImagesOption = None,
+    speed: SpeedOption = None,
+    seed: SeedOption = None,
     shifts: ShiftsOption = "",
     calibration: CalibrationOption = None,
     file_format: Annotated[str, typer.Option("--format", help="png, or jpg, which loses a little.")] = "png",
@@ -156,9 +162,9 @@ def write(
 def _stream(
     kind: str,
     data: str,
-    images: int,
-    speed: int,
-    seed: int,
+    images: int | None,
+    speed: int | None,
+    seed: int | None,
     shifts: str,
     calibration: Path | None,
     size: int | None,
@@ -168,11 +174,11 @@ def _stream(
     from shiftproof.data import load_images
     from shiftproof.streams import Calibration, make_stream
 
-    staged = {"speed": speed} if kind in ("ccc", "gradual") else {}
+    staged: dict[str, Any] = {"speed": speed} if kind != "mixed" else {}
     if calibration is not None:
         if kind != "ccc":
             raise typer.BadParameter(f"--calibration goes with --stream ccc; got {kind}")
-        staged["calibration"] = Calibration.load(calibration)  # type: ignore[assignment]
+        staged["calibration"] = Calibration.load(calibration)
     return make_stream(
         kind, load_images(data, size=size), length=images, seed=seed, shifts=listed(shifts), device=device, **staged
     )

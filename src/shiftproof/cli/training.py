@@ -65,7 +65,6 @@ def train(
 ) -> None:
     """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl."""
     from shiftproof.audits.terminal import Progress
-    from shiftproof.models import choose_device
     from shiftproof.training import train as run
 
     settings: dict[str, Any] = {
@@ -94,7 +93,7 @@ def train(
             options=_pairs(option or []),
             out=out,
             validation=validation,
-            device=choose_device(device),
+            device=device,
             weights=weights,
             images=images,
             size=size,

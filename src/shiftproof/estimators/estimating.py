@@ -27,7 +27,7 @@ from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import Estimate
 from shiftproof.estimators.statistics import Reference, common_class, doubts, summarize, values_of
 from shiftproof.measures.estimation import Array, fit_temperature, score
-from shiftproof.models import device_of, load_model
+from shiftproof.models import choose_device, device_of, load_model
 from shiftproof.registry import unknown
 from shiftproof.shifts import Shift, parse
 
@@ -192,7 +192,7 @@ def estimate(
     images: int | None = IMAGES,
     temperature: float | None = None,
     seed: int = 0,
-    device: str | None = None,
+    device: str = "auto",
     batch_size: int = BATCH_SIZE,
     size: int | None = None,
     text_column: str | None = None,
@@ -217,6 +217,7 @@ def estimate(
     check_method(method)
     if method == "agreement" and other is None:
         raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
+    device = choose_device(device, model)
     tested = load_model(model, device=device)
     labelled = load_data(source, size=size, text_column=text_column, label_column=label_column)
     target = load_data(data, size=size, text_column=text_column)  # its labels, if any, are of no use

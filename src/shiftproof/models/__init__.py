@@ -7,6 +7,7 @@ scores = logits(model, images)          # images [N, C, H, W] in [0, 1]; scores 
 from shiftproof.models.blackbox import BlackBox, Model
 from shiftproof.models.devices import choose_device
 from shiftproof.models.identity import fingerprint
+from shiftproof.models.layers import has_batch_norm
 from shiftproof.models.loading import FORMS, load_model
 from shiftproof.models.memory import BatchFitter
 from shiftproof.models.named import card
@@ -30,6 +31,7 @@ __all__ = [
     "collect_statistics",
     "device_of",
     "fingerprint",
+    "has_batch_norm",
     "load_model",
     "load_weights",
     "logits",

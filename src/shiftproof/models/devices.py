@@ -5,12 +5,22 @@ from __future__ import annotations
 from shiftproof.errors import ConfigurationError
 
 
-def choose_device(device: str) -> str:
-    """Return the device to use; `auto` is CUDA where there is one."""
+def choose_device(device: object, model: object = None) -> str:
+    """Return the device to use; `auto` is where a module already is if that is no CPU, else CUDA where there is one.
+
+    >>> choose_device("cpu")
+    'cpu'
+    """
     import torch
 
     if device == "auto":
+        where = (
+            next((tensor.device for tensor in model.parameters()), None) if isinstance(model, torch.nn.Module) else None
+        )
+        if where is not None and where.type != "cpu":
+            return str(where)
         return "cuda" if torch.cuda.is_available() else "cpu"
+    device = str(device)
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

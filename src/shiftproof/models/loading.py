@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.allocation import ease_allocation
 from shiftproof.models.blackbox import BlackBox, Model
+from shiftproof.models.devices import choose_device
 from shiftproof.models.huggingface import is_huggingface_folder, load_huggingface
 from shiftproof.models.named import cards, weights_of
 from shiftproof.models.networks import NETWORKS, build_network
@@ -57,7 +58,8 @@ def load_model(
     """Return a model from images [N, C, H, W] in [0, 1] to logits: a module in evaluation mode, or a black box.
 
     `spec` is one of `FORMS`, or a model already made: a module (put into evaluation mode) or a function (wrapped in a
-    `BlackBox`). `device` is where it shall compute: the CPU for what is loaded, where it is for what is made.
+    `BlackBox`). `device` is where it shall compute, `auto` on CUDA where there is one; by default, and not so in the
+    verbs, on the CPU for what is loaded, and where it is for what is made: images of one's own are on the CPU too.
     `weights` is a file of tensors for a reference network or a `file.py:build`, or the name of a torchvision entry.
     `mean` and `std` put a `Normalize` in front of a model that lacks one.
     """
@@ -67,6 +69,7 @@ def load_model(
             expected="one number per channel for each, such as mean=[0.5, 0.5, 0.5]",
             came=f"mean={mean}, std={std}",
         )
+    device = None if device is None else choose_device(device, spec)
     normalize = None if mean is None or std is None else Normalize(mean, std)
     if not isinstance(spec, str | Path):
         if weights is not None:

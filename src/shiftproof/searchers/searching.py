@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from shiftproof.data import ImageSet, load_images
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BlackBox, device_of, load_model
+from shiftproof.models import BlackBox, choose_device, load_model
 from shiftproof.runs import Executor, Store, Watch, choose_executor
 from shiftproof.searchers.applying import MEMORY
 from shiftproof.searchers.catalogue import searcher as find_searcher
@@ -46,7 +46,7 @@ def search(
     agreement: float | None = None,
     reference: Any = None,
     out: str | Path | None = None,
-    device: str | None = None,
+    device: str = "auto",
     batch_size: int | None = None,
     memory: int = MEMORY,
     weights: str | Path | None = None,
@@ -72,7 +72,7 @@ def search(
     With `similarity` (the least mean structural similarity) or a `reference` model and its `agreement`, the search is
     for the worst tuple that keeps the content; the worst of all that were tried is reported too.
 
-    `device` is where images are transformed and models run: by default where a module is, and the CPU for others.
+    `device` is where images are transformed and models run, `auto` on CUDA where there is one.
     `out` is a run directory: every evaluation is kept there, the same call goes on where it stopped, and `search.json`
     and `worst.png` are written at the end. The trace depends on the seed alone, not on `batch_size` or `memory`, which
     bounds the bytes of images kept after first steps that tuples share. `executor` is `inline`, `processes` or `ray`,
@@ -85,7 +85,7 @@ def search(
     chosen = make_space(space)
     check_length(length)
     check_budget(budget)
-    device = device or (str(device_of(model)) if isinstance(model, nn.Module) else "cpu")
+    device = choose_device(device, model)
     whole, truth = _data(data, targets, images, seed, {"size": size, "labels": labels})
     subject = _subject(model, device, weights)
     size_of_batch = batch_size or BATCH_SIZES.get(device.partition(":")[0], 64)

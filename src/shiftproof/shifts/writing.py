@@ -17,6 +17,7 @@ from shiftproof.data.decoding import Size
 from shiftproof.data.imageset import OnBadFile
 from shiftproof.data.text_loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
+from shiftproof.models.devices import choose_device
 from shiftproof.runs import (
     Executor,
     Json,
@@ -107,6 +108,7 @@ def write_corrupted(
         columns = {"text_column": text_column, "label_column": label_column}
         refused = {"suite": suite, "size": size, "preset": preset, "textures": textures}
         return _write_texts(source, expand(out), shifts, refused, seed, format, on_bad_file, columns, watch)
+    device = choose_device(device)
     order = make_order(
         source,
         shifts,

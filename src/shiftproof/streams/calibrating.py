@@ -15,18 +15,17 @@ from typing import Any
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.trace import WINDOW
-from shiftproof.models import fingerprint
+from shiftproof.models import choose_device, fingerprint
 from shiftproof.models.identity import digest
 from shiftproof.runs import Executor, Plan, Store, Watch, choose_executor
-from shiftproof.streams.calibration import Calibration, Variant
-from shiftproof.streams.course import LEVELS, Course, MissingPairError, Pair
+from shiftproof.streams.calibration import FILE, Calibration, Variant
+from shiftproof.streams.course import LENGTH, LEVELS, SEED, SPEED, Course, MissingPairError, Pair
 from shiftproof.streams.orders import corruptions
 from shiftproof.streams.probing import WHOLE, Probe
 from shiftproof.streams.surveying import Route, Survey, find_routes
 from shiftproof.streams.targets import Target, accuracy_at, read_target
 from shiftproof.version import __version__
 
-FILE = "calibration.json"
 IMAGES = 4000
 """Images a place is measured on, at most."""
 PRECISION = 0.01
@@ -46,17 +45,17 @@ def calibrate(
     data: Any,
     *,
     out: str | FilePath,
-    length: int,
+    length: int = LENGTH,
     target: Target = "easy",
-    speed: int = 1000,
-    seed: int = 43,
+    speed: int = SPEED,
+    seed: int = SEED,
     shifts: Sequence[str] | None = None,
     images: int = IMAGES,
     precision: float = PRECISION,
     crop: float | None = None,
     steady: float | None = STEADY,
     variant: Variant = "steady",
-    device: str = "cpu",
+    device: str = "auto",
     executor: str | Executor = "inline",
     workers: int | None = None,
     model_options: Mapping[str, Any] | None = None,
@@ -76,7 +75,7 @@ def calibrate(
     severities go in steps too coarse for a model, or one corruption undoes part of the other, as blur does of noise, no
     path keeps the accuracy constant: a pair whose path strays by more than `steady` is avoided. None avoids none.
     """
-    target = read_target(target)
+    target, device = read_target(target), choose_device(device, model)
     if length < 1 or speed < 1 or images < 1 or precision <= 0:
         raise ConfigurationError(
             "A calibration needs images and a precision.",
@@ -121,6 +120,10 @@ def calibrate(
             expected={pair: route.accuracy for pair, route in routes.items()},
             errors={pair: max(route.error) for pair, route in routes.items()},
             rough=rough,
+            name=str(model) if isinstance(model, str | FilePath) else "",
+            length=length,
+            speed=speed,
+            stream_seed=seed,
         )
         made.save(FilePath(out) / FILE)
     return made

@@ -20,6 +20,7 @@ from shiftproof.version import __version__
 
 Variant: TypeAlias = Literal["steady", "exact", "release"]
 """How paths are chosen: by `measures.steadiness`, or by one of the two searches of `measures.paths`."""
+FILE = "calibration.json"
 JOINT = " > "
 BY_PAIR = ("paths", "expected", "errors", "rough")
 PLAIN: Mapping[str, Callable[[Any], Any]] = {
@@ -28,6 +29,8 @@ PLAIN: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("classes", "images", "seed"), int),
 }
 """Fields that are one value, by their kind."""
+RUN = ("length", "speed", "stream_seed")
+"""Of the run it was made for; files of earlier versions do not say."""
 NEAR = 0.02
 """A path whose mean accuracy misses the target by more than this did not reach it."""
 
@@ -40,7 +43,9 @@ class Calibration:
     classes. `measured` holds counts by the label of a shift, on `images` images at most, `expected` the fitted accuracy
     along each path and `errors` its largest standard error, `left_out` the accuracy at severity 5 of corruptions too
     weak to reach the target, `rough` how far the paths of pairs to be avoided stray from it. `seed` chose the images,
-    `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream.
+    `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream. `length`, `speed`
+    and `stream_seed` are those of the run it was made for, and a stream's own unless it is told others; `name` is what
+    the model was called.
     """
 
     model: str
@@ -59,6 +64,10 @@ class Calibration:
     expected: Mapping[Pair, tuple[float, ...]] = field(default_factory=dict)
     errors: Mapping[Pair, float] = field(default_factory=dict)
     rough: Mapping[Pair, float] = field(default_factory=dict)
+    name: str = ""
+    length: int | None = None
+    speed: int | None = None
+    stream_seed: int | None = None
 
     def accuracy(self, pair: Pair) -> float:
         """Return the mean accuracy to be expected along a pair's path."""
@@ -108,17 +117,20 @@ class Calibration:
         )
         return tuple(said)
 
-    def check(self, *, model: str, target: Target | None = None) -> None:
-        """Refuse a calibration of another model, or for another target."""
-        if model != self.model:
-            raise DataError(
-                "This calibration belongs to another model.",
-                expected=f"model {model}",
-                came=f"model {self.model}",
-                instead="shiftproof stream calibrate makes one of this model",
-            )
+    def check(self, *, target: Target | None = None) -> None:
+        """Refuse a calibration for another target."""
         if target is not None and accuracy_at(target, clean=self.clean, classes=self.classes) != self.target:
             raise DataError("This calibration is for another target.", expected=f"{target}", came=f"{self.target:.3g}")
+
+    def notes_for(self, model: str) -> tuple[str, ...]:
+        """Return what has to be said where another model, of this fingerprint, is sent along the stream."""
+        if model == self.model:
+            return ()
+        whose = repr(self.name) if self.name else f"with the fingerprint {self.model}"
+        return (
+            f"The difficulty of the stream is that of the model {whose}, which it was calibrated with: "
+            f"{100 * self.target:.3g}% is that model's accuracy along it, not this one's.",
+        )
 
     def save(self, path: str | FilePath) -> None:
         """Write it to a JSON file."""
@@ -133,10 +145,13 @@ class Calibration:
 
     @classmethod
     def load(cls, path: str | FilePath) -> Self:
-        """Read it from a JSON file."""
+        """Read it from a JSON file, or from the folder that `shiftproof stream calibrate` wrote it to."""
+        path = FilePath(path)
+        path = path / FILE if path.is_dir() else path
         try:
-            content = read_json(FilePath(path))
+            content = read_json(path)
             content |= {name: kind(content[name]) for name, kind in PLAIN.items()}
+            content |= {name: int(content[name]) for name in RUN if content.get(name) is not None}
             content["noises"] = tuple(map(str, content["noises"]))
             for name in BY_PAIR:
                 content[name] = {_pair(text): value for text, value in content[name].items()}

@@ -15,7 +15,7 @@ from shiftproof.shifts import Shift
 from shiftproof.shifts.crop import FlipCrop
 from shiftproof.streams.balancing import balanced_order
 from shiftproof.streams.calibration import JOINT, Calibration
-from shiftproof.streams.course import Course, MissingPairError, pair_shift, straight
+from shiftproof.streams.course import LENGTH, SEED, SPEED, Course, MissingPairError, pair_shift, straight
 from shiftproof.streams.orders import Staged, corruptions
 
 SMALL_SIDE = 64
@@ -34,7 +34,8 @@ class Ccc(Staged):
     Every image is cropped and mirrored at random, then goes through two corruptions with 256 levels between them. A
     step of `speed` images has one pair of severities; the next lowers the first or raises the second by 0.25. A
     `calibration` gives paths along which the accuracy of its model stays at its target. Without one, severities go
-    straight from (`severity`, 0) to (0, `severity`): the difficulty then varies. Where labels are known, every stretch
+    straight from (`severity`, 0) to (0, `severity`): the difficulty then varies. Length, speed and seed are by default
+    those of the calibration, or 100,000 images, 1,000 a step and seed 43. Where labels are known, every stretch
     of 256 images has the classes in their shares: the accuracy of a window then does not move with its mix of classes.
     """
 
@@ -45,16 +46,18 @@ class Ccc(Staged):
         self,
         data: ImageSet,
         *,
-        length: int,
+        length: int | None = None,
         calibration: Calibration | None = None,
         shifts: Sequence[str] | None = None,
         severity: float = 3.0,
-        speed: int = 1000,
-        seed: int = 43,
+        speed: int | None = None,
+        seed: int | None = None,
         crop: float | None = None,
         **options: Any,
     ) -> None:
         self.calibration = calibration
+        run = (None,) * 3 if calibration is None else (calibration.length, calibration.speed, calibration.stream_seed)
+        length, speed, seed = map(_first, (length, speed, seed), run, (LENGTH, SPEED, SEED))
         if calibration is None:
             names = corruptions(shifts)
             paths = {(one, other): straight(severity) for one in names for other in names if one != other}
@@ -106,3 +109,8 @@ class Ccc(Staged):
         """Return the speed and the steps of the course."""
         legs = self.course.legs(-(-self.length // self.speed))
         return {"speed": self.speed, "course": [[*pair, [list(at) for at in self.course.paths[pair]]] for pair in legs]}
+
+
+def _first(*values: int | None) -> int:
+    """Return the first value that is given."""
+    return next(value for value in values if value is not None)

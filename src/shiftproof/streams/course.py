@@ -16,6 +16,9 @@ STEP = 0.25
 LEVELS = 21
 """Severities 0, 0.25, ..., 5."""
 
+LENGTH, SPEED, SEED = 100_000, 1000, 43
+"""Images of a CCC run, images a step, and the seed of its course, where neither the caller nor a calibration says."""
+
 Pair: TypeAlias = tuple[str, str]
 
 

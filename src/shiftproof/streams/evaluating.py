@@ -96,7 +96,7 @@ class _Runner:
         self.reached = stop
         if self.adapts and self.folder is not None:
             self._save(stop, keep=start)
-        return {"start": start, **row, "resets": getattr(self.model, "resets", 0)}
+        return {"start": start, **row, **{name: getattr(self.model, name, 0) for name in ("resets", "updates")}}
 
     def _run(self, stop: int) -> dict[str, Json]:
         images: list[Json] = []

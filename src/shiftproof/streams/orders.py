@@ -55,7 +55,8 @@ class Staged(Stream):
 class Concatenated(Staged):
     """Shifts of one severity, one after another over all images (CIN-C; Wang et al. 2022): every seed is another order.
 
-    Where the stream is longer than one round of all shifts, the next round has an order of its own.
+    Where the stream is longer than one round of all shifts, the next round has an order of its own; where it is shorter
+    and no `speed` is given, every shift has an equal share of it.
     """
 
     kind: ClassVar[str] = "concatenated"
@@ -73,7 +74,7 @@ class Concatenated(Staged):
         self.names = corruptions(shifts)
         self.shifts = tuple(catalogue.corruption(name, severity) for name in self.names)
         self.severity = severity
-        each = speed or len(data)
+        each = speed or (len(data) if length is None else min(len(data), max(1, length // len(self.shifts))))
         super().__init__(data, length=length or each * len(self.shifts), speed=each, **options)
 
     def stage(self, number: int) -> Shift:
@@ -81,6 +82,18 @@ class Concatenated(Staged):
         round_, turn = divmod(number, len(self.shifts))
         order = Keyed(self.seed, [round_]).fork("rounds").permutation(len(self.shifts))[0]
         return self.shifts[int(order[turn])]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whether shifts have fewer images than there are, and which share of the shifts the stream reaches."""
+        said, count = [], len(self.shifts)
+        if self.speed < len(self.data):
+            said.append(f"Each of {count} corruptions has {self.speed:,} of the {len(self.data):,} images.")
+        if (reached := -(-self.length // self.speed)) < count:
+            said.append(
+                f"The stream reaches {reached} of {count} corruptions: all of them take {count * self.speed:,} images."
+            )
+        return tuple(said)
 
     def describe(self) -> dict[str, Json]:
         """Return the shifts and their severity."""

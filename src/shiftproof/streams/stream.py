@@ -18,6 +18,7 @@ from torch import Tensor
 from shiftproof.data import Batch, ImageSet
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
+from shiftproof.models.devices import choose_device
 from shiftproof.models.identity import digest
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift
@@ -74,7 +75,7 @@ class Stream(ABC):
         self.length = length
         self.seed = seed
         self.batch_size = batch_size
-        self.device = torch.device(device)
+        self.device = torch.device(choose_device(device))
         self.framing = framing
         self.position = 0
         self.pool = Pool(data.take(), self.device)  # so that the names of files decide nothing

@@ -16,7 +16,7 @@ from shiftproof.runs import Json, Row
 class Trace:
     """Per batch: its images, the right answers and the seconds; and the shifts with how many images came under each.
 
-    `resets` counts how often a model that adapts went back to its start.
+    `updates` counts how often a model that adapts learnt from a batch, `resets` how often it went back to its start.
     """
 
     images: tuple[int, ...]
@@ -25,6 +25,7 @@ class Trace:
     shifts: tuple[tuple[str, int], ...]
     start: int = 0
     resets: int = 0
+    updates: int = 0
 
     @classmethod
     def join(cls, rows: Iterable[Row]) -> Trace:
@@ -33,10 +34,10 @@ class Trace:
         right: list[int] = []
         seconds: list[float] = []
         shifts: list[tuple[str, int]] = []
-        start = resets = 0
+        start = resets = updates = 0
         for number, row in enumerate(rows):
             start = cast(int, row["start"]) if number == 0 else start
-            resets = cast(int, row["resets"])
+            resets, updates = cast(int, row["resets"]), cast(int, row.get("updates", 0))
             images += cast("list[int]", row["images"])
             right += cast("list[int]", row["right"])
             seconds += [1e-3 * time for time in cast("list[float]", row["milliseconds"])]
@@ -45,7 +46,7 @@ class Trace:
                     shifts[-1] = label, shifts[-1][1] + count
                 else:
                     shifts.append((label, count))
-        return cls(tuple(images), tuple(right), tuple(seconds), tuple(shifts), start, resets)
+        return cls(tuple(images), tuple(right), tuple(seconds), tuple(shifts), start, resets, updates)
 
     @property
     def accuracy(self) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shiftproof.data import TextSet
 from shiftproof.errors import DataError
+from shiftproof.models.devices import choose_device
 from shiftproof.models.networks.text_cnn import TextCNN, make_vocabulary, padded
 
 BETAS, EPSILON = (0.9, 0.98), 1e-6
@@ -27,7 +28,7 @@ def train_text_cnn(
     label_noise: float = 0.0,
     vocabulary: int | Sequence[str] = 20_000,
     seed: int = 0,
-    device: str = "cpu",
+    device: str = "auto",
     watch: Callable[[int, float], None] | None = None,
     **network: Any,
 ) -> TextCNN:
@@ -46,7 +47,7 @@ def train_text_cnn(
     """
     if data.labels is None:
         raise DataError("The texts have no labels.", expected="a labelled set of texts")
-    generator = torch.Generator().manual_seed(seed)
+    device, generator = choose_device(device), torch.Generator().manual_seed(seed)
     labels = _noisy(data.labels, len(data.classes), label_noise, generator)
     with torch.random.fork_rng([device] if device.startswith("cuda") else []):
         torch.manual_seed(seed)

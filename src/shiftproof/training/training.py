@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from shiftproof.data import ImageSet, load_images
 from shiftproof.errors import DataError, ModelError
-from shiftproof.models import logits
+from shiftproof.models import choose_device, logits
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.training.feed import HELD, Feed, labels_of
@@ -36,7 +36,7 @@ def train(
     options: dict[str, Any] | None = None,
     out: str | Path | None = None,
     validation: Any = None,
-    device: str = "cpu",
+    device: str = "auto",
     weights: str | Path | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
@@ -70,7 +70,7 @@ def train(
     chosen = find_recipe(recipe, **(options or {}))
     noise = chosen.sigma(sigma)
     loop_settings = make_settings(chosen, settings)
-    where = torch.device(device_here(device))
+    where = torch.device(device_here(choose_device(device)))
     loaded = _loaded(data, images, loop_settings.seed, size=size, labels=labels, split=split)
     known = labels_of(loaded)
     start = Start(model, loaded, chosen, seed=loop_settings.seed, weights=weights, mean=mean, std=std)

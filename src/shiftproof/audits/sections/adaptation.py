@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from shiftproof import shifts
+from shiftproof.adapters import Adapter, Counts, adapt
+from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, never_resets
 from shiftproof.audits.sections.base import Scope, Section, Subject, Work
-from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, rows, tally
+from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
 from shiftproof.audits.sections.statistics import TASK as STATISTICS
 from shiftproof.audits.sections.statistics import (
     measure_statistics,
@@ -29,9 +32,9 @@ from shiftproof.audits.sections.wording import between, percent, title
 from shiftproof.audits.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
-from shiftproof.measures.means import Mean, mean
+from shiftproof.measures.means import mean
 from shiftproof.models.outputs import check_logits
-from shiftproof.runs import Cell, Result, Row
+from shiftproof.runs import Cell, Json, Result, Row
 
 BATCH = 64
 SPARSE_BATCH = 16
@@ -86,12 +89,13 @@ class Adaptation(Section):
         if cell.task == STATISTICS:
             return measure_statistics(cell, subject)
         try:
-            adapter = _adapter(cell, subject)
+            preset = cast("str | None", cell.parameters.get("preset")) or preset_for(subject)
+            adapter = _adapter(cell, subject, preset)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
-            return _streamed(adapter, cell, subject, _batch(cell))
+            return {**_streamed(adapter, cell, subject, _batch(cell)), "preset": preset}
 
     def work(self, cell: Cell) -> Work:
         """Count images through an adapter."""
@@ -127,9 +131,14 @@ class Adaptation(Section):
     def view(self, results: Sequence[Result]) -> View:
         """Tell which method wins back most, and what it costs."""
         found = [(cell, row) for cell, row in rows(results, "adaptation") if row.get("applies", True)]
+        refused = {
+            cast(str, cell["method"]): str(row["reason"])
+            for cell, row in rows(results, "adaptation")
+            if not row.get("applies", True)
+        }
         if not found:
-            reasons = {str(row["reason"]) for _, row in rows(results, "adaptation") if "reason" in row}
-            return View(self.name, self.title, self.question, notes=tuple(reasons) or ("Nothing was measured.",))
+            notes = tuple(sorted(set(refused.values()))) or ("Nothing was measured.",)
+            return View(self.name, self.title, self.question, notes=notes)
         grid: dict[str, dict[str, Accuracy]] = defaultdict(dict)
         pace: dict[str, list[float]] = defaultdict(list)
         for cell, row in found:
@@ -143,43 +152,52 @@ class Adaptation(Section):
         best = max(gains, key=lambda method: gains[method], default=None)
         if best is None:
             return View(self.name, self.title, self.question, notes=("No method was measured.",))
-        spread = _spread([(cell, row) for cell, row in found if cell["method"] in ("source", best)])
+        per_image = {name.removeprefix("gain."): each for name, each in self.per_image(results).items()}
+        chosen = advised({name: each for name, each in per_image.items() if len(each) > 1}, long=False)
+        told = chosen if chosen and gains[chosen] > HELPS else best
         numbers = {f"gain.{method}": gain for method, gain in gains.items()} | {"best_adaptation_gain": gains[best]}
-        helps = gains[best] > HELPS
-        level: Level = "good" if helps else "watch" if gains[best] >= 0 else "bad"
-        reach = f" ({between(spread, '')})" if spread else ""
-        won = f"{100 * max(gains[best], 0):.1f} points{reach} on average at the strongest severity"
+        helps = gains[told] > HELPS
+        reach = f" ({_reach(per_image, told)})" if _reach(per_image, told) else ""
+        won = f"{100 * max(gains[told], 0):.1f} points{reach} on average at the strongest severity"
         said = (
-            f"Adapting while serving ({best}) wins back {won}."
+            f"Adapting while serving ({told}) wins back {won}."
             if helps
             else f"No adaptation wins back more than {won}."
         )
         tile = Tile(
             "Best gain by adaptation",
             f"{100 * gains[best]:+.1f} points",
-            ", ".join([*([between(spread, "")] if spread else []), best]),
-            level,
+            ", ".join([each for each in (_reach(per_image, best), best) if each]),
+            _level(gains[best]),
             LEVEL_RULE,
         )
-        prior = rows(results, "adaptation.prior")
+        batch = _batch(found[0][0])
+        images = next(iter(source.values())).images
+        preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
+        prior = [(cell, row) for cell, row in rows(results, "adaptation.prior") if row.get("applies", True)]
         moved = [row for _, row in rows(results, STATISTICS) if row.get("applies", True)]
         blocks, predicted = statistics_blocks(moved[0], source) if moved else ((), {})
-        images = next(iter(source.values())).images
+        counts = _counts(found)
         return View(
             self.name,
             self.title,
             self.question,
-            verdict=(Sentence(said, "good" if helps else "plain"),),
+            verdict=(Sentence(f"{said}{_why_not(best, told, gains) if helps else ''}", "good" if helps else "plain"),),
             tiles=(tile,),
             blocks=(
                 _gain_table(grid, source, gains),
-                _cost_table(pace, gains),
+                _cost_table(pace, gains, counts, list(dict.fromkeys(refused))),
                 *([_prior_figure(prior)] if prior else []),
                 *blocks,
             ),
-            notes=(f"{images:,} images a stream, in batches of {_batch(found[0][0])}, each from a fresh start.",),
+            notes=(
+                f"{images:,} images a stream, in batches of {batch}, each from a fresh start"
+                + (f", with the options of the preset {preset}." if preset else "."),
+                *diagnoses(counts),
+                *sorted(set(refused.values())),
+            ),
             numbers={**numbers, **predicted},
-            actions=(_action(best, gains[best]),) if helps else (),
+            actions=(_action(chosen, gains[chosen], preset, batch),) if helps and chosen == told else (),
         )
 
 
@@ -187,43 +205,65 @@ def _batch(cell: Cell) -> int:
     return cast(int, cell.parameters.get("batch", BATCH))
 
 
-def _spread(found: Sequence[tuple[Cell, Row]]) -> Mean | None:
-    """Return the mean gain of a method over the source model with its interval over images, from their rows."""
-    means = [
-        image_means([row] for cell, row in found if (cell["method"] == "source") == source) for source in (False, True)
-    ]
-    if means[0] is None or means[1] is None or len(means[0]) != len(means[1]) or len(means[0]) < 2:
-        return None
-    return mean(means[0] - means[1])
+def _reach(gains: Gains, name: str) -> str:
+    """Return the interval of a method's mean gain over images, in points."""
+    return between(mean(gains[name]), "") if len(gains.get(name, ())) > 1 else ""
 
 
-def _action(best: str, gain: float) -> Action:
+def _level(gain: float) -> Level:
+    return "good" if gain > HELPS else "watch" if gain >= 0 else "bad"
+
+
+def _why_not(best: str, told: str, gains: Mapping[str, float]) -> str:
+    """Return why the method with the highest mean is not the one that is named."""
+    more = f" {best} wins {100 * (gains[best] - gains[told]):.1f} points more"
+    if best == told:
+        return f" {best} never resets: a short stream does not show whether that lasts." if _unproven(best) else ""
+    if _unproven(best):
+        return f"{more}, but never resets: a short stream does not show whether that lasts."
+    return f"{more}, which is within noise, at a higher cost."
+
+
+def _unproven(name: str) -> bool:
+    return never_resets(find(name))
+
+
+def _counts(found: Sequence[tuple[Cell, Row]]) -> dict[str, Counts]:
+    """Return batches, updates and resets of each method over all streams; those of older runs are not known."""
+    counted: dict[str, Counts] = {}
+    for cell, row in found:
+        if "updates" in row:
+            name = cast(str, cell["method"])
+            new = (cast(int, row[part]) for part in Counts._fields)
+            counted[name] = Counts(*map(sum, zip(counted.get(name, (0, 0, 0)), new, strict=True)))
+    return counted
+
+
+def _action(chosen: str, gain: float, preset: str | None, batch: int) -> Action:
     return Action(
-        f"Let it adapt while it serves ({best})",
-        f"It wins back {100 * gain:.1f} points on average at the strongest severity, without labels.",
-        f'adapted = shiftproof.adapt(model, "{best}")\nlogits = adapted(images)  # in batches, as they come',
+        f"Let it adapt while it serves ({chosen})",
+        f"It wins back {100 * gain:.1f} points on average at the strongest severity, without labels. Of the methods "
+        "that do not learn without end it is the cheapest within noise of the best.",
+        f"{adapting_code(chosen, preset)}\nlogits = adapted(images)  # in batches of {batch}, as they come",
         gain=100 * gain,
         on="on average at the strongest severity",
     )
 
 
-def _adapter(cell: Cell, subject: Subject) -> nn.Module:
+def _adapter(cell: Cell, subject: Subject, preset: str) -> Adapter:
     """Return a fresh adapter of the cell's method."""
-    from shiftproof.adapters import adapt, method
-
     if not isinstance(subject.model, nn.Module):
         raise ModelError("The model is a black box: it has no layers that can adapt.")
     if cell.task == "adaptation.prior":
         return adapt(subject.model, "bn", prior=cast(int, cell["prior"]))
-    chosen = method(cast(str, cell["method"]))
-    preset = cast(str, cell.parameters.get("preset", "cifar" if subject.data.side <= 64 else "imagenet"))
+    chosen = find(cast(str, cell["method"]))
     given = cast(Mapping[str, Any], cell.parameters.get("options", {}))
     options = {name: value for name, value in given.items() if name in chosen.defaults}
     return adapt(subject.model, chosen.name, preset=preset, **options)
 
 
-def _streamed(adapter: nn.Module, cell: Cell, subject: Subject, batch: int) -> Row:
-    """Return the tally of an adapter's answers to a stream of shifted images, and the median milliseconds a batch."""
+def _streamed(adapter: Adapter, cell: Cell, subject: Subject, batch: int) -> dict[str, Json]:
+    """Return the tally of an adapter's answers to a stream, the milliseconds a batch takes, and what was counted."""
     shift, seed = shifts.parse(cast(str, cell["shift"])), cast(int, cell["seed"])
     labels, predicted, confidences, spent = [], [], [], []
     for part in subject.data.subset(range(cast(int, cell["images"]))).batches(batch, device=subject.device):
@@ -238,6 +278,7 @@ def _streamed(adapter: nn.Module, cell: Cell, subject: Subject, batch: int) -> R
     return {
         **tally(torch.cat(labels), torch.cat(predicted), torch.cat(confidences)),
         "milliseconds": 1e3 * median(spent[1:] or spent),  # the first batch warms up
+        **dict(zip(Counts._fields, (len(spent), adapter.updates, adapter.resets), strict=True)),
     }
 
 
@@ -266,14 +307,31 @@ def _gain_table(
     )
 
 
-def _cost_table(pace: Mapping[str, Sequence[float]], gains: Mapping[str, float]) -> Table:
+def _cost_table(
+    pace: Mapping[str, Sequence[float]],
+    gains: Mapping[str, float],
+    counts: Mapping[str, Counts],
+    refused: Sequence[str],
+) -> Table:
     plain = median(pace["source"])
     ranked = sorted(gains, key=lambda method: -gains[method])
     return Table(
         "What it costs",
-        (Column("method"), Column("points won", "number"), Column("time per batch, times a plain forward", "number")),
-        tuple((m, round(100 * gains[m], 1), round(median(pace[m]) / plain, 1)) for m in ranked),
-        caption="Medians over batches and corruptions, after a first batch to warm up.",
+        (
+            Column("method"),
+            Column("points won", "number"),
+            Column("time per batch, times a plain forward", "number"),
+            *(Column(title, "number") for title in Counts._fields),
+        ),
+        (
+            *(
+                (m, round(100 * gains[m], 1), round(median(pace[m]) / plain, 1), *counts.get(m, (None,) * 3))
+                for m in ranked
+            ),
+            *((m, "does not apply", *(None,) * 4) for m in refused),
+        ),
+        caption="Medians of times over batches and corruptions, after a first batch to warm up; batches, updates and "
+        "resets over all corruptions.",
     )
 
 

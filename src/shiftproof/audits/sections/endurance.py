@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftproof.adapters import Counts
 from shiftproof.audits.endurance import SMALL_SIDE, make_adapter
 from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, steps_that_tell
 from shiftproof.audits.sections.base import Scope, Section, Subject, Work
-from shiftproof.audits.sections.measuring import rows
+from shiftproof.audits.sections.measuring import preset_for, rows
 from shiftproof.audits.sections.wording import between, listed
 from shiftproof.audits.traces import trace_figure
 from shiftproof.audits.view import Action, Sentence, View
 from shiftproof.errors import ModelError
-from shiftproof.measures.means import Mean, mean
+from shiftproof.measures.means import mean
 from shiftproof.runs import Cell, Result, Row
 from shiftproof.streams import Trace, evaluate, make_stream
 
@@ -58,7 +64,7 @@ class Endurance(Section):
 
     def measure(self, cell: Cell, subject: Subject) -> Row:
         """Send the stream through a fresh adapter."""
-        preset = "cifar" if subject.data.side <= SMALL_SIDE else "imagenet"
+        preset = preset_for(subject)
         try:
             adapter = make_adapter(subject.model, cast(str, cell["method"]), preset=preset)
         except ModelError as error:
@@ -75,11 +81,15 @@ class Endurance(Section):
             batch_size=_batch(cell),
             device=subject.device,
         )
-        trace = evaluate(adapter, stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
+            trace = evaluate(adapter, stream)
         return {
             "images": sum(trace.images),
             "right": sum(trace.right),
             "resets": trace.resets,
+            "updates": trace.updates,
+            "preset": preset,
             "batches": {"images": trace.images, "right": trace.right, "shifts": trace.shifts},
             "milliseconds": [round(1e3 * seconds, 3) for seconds in trace.seconds],
         }
@@ -104,11 +114,13 @@ class Endurance(Section):
             notes = tuple(reasons) or ("No method was measured along a stream.",)
             return View(self.name, self.title, self.question, notes=notes)
         source = traces["source"]
-        images = sum(source.images)
+        images, steps = sum(source.images), len(source.images)
+        preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
         batch = _batch(found[0][0])
         window = max(batch, min(2_000, images // 4))
         others = {name: trace for name, trace in traces.items() if name != "source"}
         gains = {name: trace.area(source) for name, trace in others.items()}
+        gained = {name: _gained(trace, source) for name, trace in others.items()}
         falls = {name: trace.collapse(source, window) for name, trace in others.items()}
         numbers = {f"endurance.{name}": gain for name, gain in gains.items()}
         numbers["endurance.collapsed"] = float(sum(place is not None for place in falls.values()))
@@ -116,21 +128,25 @@ class Endurance(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(_verdict(gains, falls, images, {name: _spread(each, source) for name, each in others.items()}),),
+            verdict=(_verdict(gained, gains, falls, images, steps),),
             blocks=(trace_figure(traces, window),),
             notes=(
-                f"{images:,} images in batches of {batch}, cropped and mirrored at random, each under two corruptions: "
-                "one fades out while the next fades in. Severities are not calibrated, so the source model's accuracy "
-                "moves too; compare lines at the same place.",
+                f"{images:,} images in {steps:,} batches of {batch}, cropped and mirrored at random, each under two "
+                "corruptions: one fades out while the next fades in. Severities are not calibrated, so the source "
+                "model's accuracy moves too; compare lines at the same place.",
                 *(
-                    ["A stream this short shows only quick collapses; shiftproof adapt --stream ccc runs long ones."]
-                    if images < SIZES["standard"]
+                    [
+                        f"Only quick collapses show in {steps:,} batches: rdumb goes back every "
+                        f"{steps_that_tell() // 2:,}. shiftproof adapt --stream ccc runs long streams."
+                    ]
+                    if steps < steps_that_tell()
                     else []
                 ),
+                *diagnoses({name: Counts(steps, each.updates, each.resets) for name, each in others.items()}),
                 *reasons,
             ),
             numbers=numbers,
-            actions=_actions(gains, falls),
+            actions=_actions(gained, gains, falls, preset, long=steps >= steps_that_tell()),
         )
 
 
@@ -140,27 +156,37 @@ def _batch(cell: Cell) -> int:
 
 def _trace(row: Row) -> Trace:
     kept = cast("Mapping[str, list[int]]", row["batches"])
-    return Trace.join([{"start": 0, "resets": row["resets"], "milliseconds": row["milliseconds"], **kept}])
+    return Trace.join(
+        [
+            {
+                "start": 0,
+                **{name: row.get(name, 0) for name in ("resets", "updates")},
+                "milliseconds": row["milliseconds"],
+                **kept,
+            }
+        ]
+    )
 
 
-def _spread(trace: Trace, source: Trace) -> Mean | None:
-    """Return the mean gain over the source model with its interval over batches."""
-    gained = [(a - b) / n for a, b, n in zip(trace.right, source.right, trace.images, strict=True)]
-    return mean(gained) if len(gained) > 1 else None
+def _gained(trace: Trace, source: Trace) -> NDArray[np.float64]:
+    """Return what a method adds to the source model's accuracy on every batch, [N]."""
+    return np.subtract(trace.right, source.right) / np.asarray(trace.images, np.float64)
 
 
-def _actions(gains: Mapping[str, float], falls: Mapping[str, int | None]) -> tuple[Action, ...]:
+def _actions(
+    gained: Gains, gains: Mapping[str, float], falls: Mapping[str, int | None], preset: str | None, *, long: bool
+) -> tuple[Action, ...]:
     fallen = sorted(name for name, place in falls.items() if place is not None)
-    lasting = [name for name in gains if name not in fallen and gains[name] > 0]
-    if not fallen or not lasting:
+    lasting = {name: gained[name] for name in gains if name not in fallen and gains[name] > 0}
+    best = advised(lasting, long=long)
+    if not fallen or best is None:
         return ()
-    best = max(lasting, key=lambda name: gains[name])
     return (
         Action(
             f"Over long streams adapt with {best}, not with {listed(fallen)}",
             f"Along the stream {best} stays {100 * gains[best]:.1f} points above the unadapted model; "
             f"{listed(fallen)} fell below it.",
-            f'adapted = shiftproof.adapt(model, "{best}")',
+            adapting_code(best, preset),
             gain=100 * gains[best],
             on="along the stream",
         ),
@@ -168,19 +194,24 @@ def _actions(gains: Mapping[str, float], falls: Mapping[str, int | None]) -> tup
 
 
 def _verdict(
-    gains: Mapping[str, float], falls: Mapping[str, int | None], images: int, spread: Mapping[str, Mean | None]
+    gained: Gains, gains: Mapping[str, float], falls: Mapping[str, int | None], images: int, steps: int
 ) -> Sentence:
     best = max(gains, key=lambda name: gains[name])
     fallen = {name: place for name, place in falls.items() if place is not None}
-    reach = spread[best]
-    points = f"{100 * gains[best]:.1f} points" + (f" ({between(reach, '')})" if reach else "")
+    points = f"{100 * gains[best]:.1f} points" + (f" ({between(mean(gained[best]), '')})" if steps > 1 else "")
     stays = f"{best} stays {points} above it" if gains[best] > 0 else "no method stays above it"
+    short = f"{steps:,} batches are too short to tell" if steps < steps_that_tell() else ""
     if fallen:
         first = min(fallen, key=lambda name: fallen[name])
         return Sentence(
             f"Along a stream of changing corruptions {first} falls below the unadapted model after {fallen[first]:,} "
-            f"images; {stays}.",
+            f"images; {stays}{f', but {short} whether that lasts' if short and gains[best] > 0 else ''}.",
             "watch" if gains[best] > 0 else "bad",
+        )
+    if short:
+        return Sentence(
+            f"{short} whether the help lasts. So far, along {images:,} images of changing corruptions, no method falls "
+            f"below the unadapted model; {stays}."
         )
     return Sentence(
         f"Along {images:,} images of changing corruptions no method falls below the unadapted model for good; {stays}.",

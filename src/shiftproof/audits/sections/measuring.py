@@ -39,6 +39,14 @@ def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, se
     return torch.cat(labels), torch.cat(predicted), torch.cat(confidences)
 
 
+def preset_for(subject: Subject) -> str:
+    """Return the preset of methods of adaptation that suits the model."""
+    from shiftproof.adapters import choose_preset
+
+    (one,) = subject.data.subset([0]).batches(1, device=subject.device)
+    return choose_preset(subject.model, logits(subject.model, one.images).shape[1])
+
+
 def check_labels(labels: Tensor | None, classes: int) -> Tensor:
     """Return the labels on the CPU; refuse a set without labels, or with labels the model cannot give."""
     if labels is None:

@@ -25,6 +25,7 @@ from shiftproof.audits.sections.worst_case_figures import (
 )
 from shiftproof.audits.view import Action, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
+from shiftproof.models import has_batch_norm
 from shiftproof.runs import Cell, Json, Result, Row
 
 if TYPE_CHECKING:
@@ -109,7 +110,11 @@ class WorstCase(Section):
         else:
             run = cast(int, cell["run"])
             trace = evolution(space, evaluate, length=length, budget=cast(int, cell["budget"]), seed=seed + 1000 * run)
-        row: dict[str, Json] = {"clean": clean.fitness, "trials": _trials(trace)}
+        row: dict[str, Json] = {
+            "clean": clean.fitness,
+            "trials": _trials(trace),
+            "batch_norm": has_batch_norm(subject.model),
+        }
         worst = trace.best(admissible=True)
         if worst is not None:
             row["pictures"] = _pictures(evaluator, [space.steps[gene].label for gene in worst.genes])
@@ -161,7 +166,7 @@ class WorstCase(Section):
             blocks=(*blocks, *galleries([row for _, row in measured], kept)),
             notes=_notes(images, len(random), [len(some) for _, some in runs]),
             numbers=numbers,
-            actions=(_action(lost),) if level != "good" else (),
+            actions=(_action(lost, batch_norm=bool(row.get("batch_norm"))),) if level != "good" else (),
         )
 
 
@@ -208,12 +213,16 @@ def _sentence(kept: Found, clean: float, counted: Accuracy, level: Level) -> Sen
     )
 
 
-def _action(lost: float) -> Action:
+def _action(lost: float, *, batch_norm: bool) -> Action:
+    several = (
+        " Batch normalisation undoes a chain that a whole batch shares: eight chains a batch." if batch_norm else ""
+    )
     return Action(
         "Train on the chains it is weak to",
         f"The worst chain found costs {100 * lost:.1f} points. Evolution finds such chains while the network trains, "
-        "and trains it on them.",
-        "shiftproof train --data train-images/ --model model.py:build --recipe esda --out robust/",
+        f"and trains it on them.{several}",
+        "shiftproof train --data train-images/ --model model.py:build --recipe esda "
+        f"{'--option per_batch=8 ' if batch_norm else ''}--out robust/",
         gain=100 * lost,
         on="under the worst chain",
         bound=True,

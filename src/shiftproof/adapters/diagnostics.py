@@ -1,0 +1,42 @@
+"""Whether a method that is meant to learn does: updates and resets against the batches it was given."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shiftproof.adapters.method import Method
+from shiftproof.adapters.resets import EachShift, Every, Reset
+
+MIN_UPDATE_SHARE = 1 / 2
+"""A method that learns from every batch and updates in fewer of them hardly learns."""
+MAX_RESET_SHARE = 1 / 10
+"""A method that goes back in more of its batches by its own judgement keeps nothing of what it learns."""
+
+
+class Counts(NamedTuple):
+    """Batches answered, updates made, and resets."""
+
+    batches: int
+    updates: int
+    resets: int
+
+
+def diagnose(method: Method, policy: Reset, counts: Counts) -> tuple[str, ...]:
+    """Return what has to be said of a method that was meant to learn: that it hardly did, or kept nothing.
+
+    A method with a memory of its own updates when that is full, and a policy of fixed resets goes back when it is told
+    to: neither is a concern.
+    """
+    batches, updates, resets = counts
+    said = []
+    if method.needs_gradients and not method.own_memory and updates < MIN_UPDATE_SHARE * batches:
+        said.append(
+            f"{method.name} updated in {updates:,} of {batches:,} batches: its filters drop nearly every image, and it "
+            "answers almost as if it did not learn"
+        )
+    if resets > MAX_RESET_SHARE * batches and not isinstance(policy, Every | EachShift):
+        said.append(
+            f"{method.name} went back to its start {resets:,} times in {batches:,} batches: it keeps next to nothing "
+            "of what it learns"
+        )
+    return tuple(said)

@@ -1,0 +1,15 @@
+"""What kinds of layers a model has."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def has_batch_norm(model: object) -> bool:
+    """Return whether a model has batch normalisation that can be seen; that of a black box cannot.
+
+    >>> has_batch_norm(nn.Sequential(nn.BatchNorm2d(3))), has_batch_norm(nn.LayerNorm(3)), has_batch_norm(len)
+    (True, False, False)
+    """
+    return isinstance(model, nn.Module) and any(isinstance(layer, _BatchNorm) for layer in model.modules())

@@ -1,0 +1,172 @@
+"""What the report advises: the cheapest method within noise of the best, as code that makes what was measured."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shiftproof
+from shiftproof.audits.methods import compare_methods
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.advice import adapting_code, advised, steps_that_tell
+from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.measuring import preset_for
+from shiftproof.audits.settings import make_settings
+from shiftproof.audits.view import Table
+from shiftproof.data import load_data
+from shiftproof.runs import Cell, Result
+from tests.adapters.networks import convolutional, transformer
+
+
+def gains(**means):
+    """Return gains of 400 images with the same noise, and a little of each method's own."""
+    draws = np.random.default_rng(0)
+    shared = draws.normal(0, 0.3, 400)
+    own = {name: draws.normal(0, 0.05, 400) for name in means}
+    return {name: value + shared + own[name] - own[name].mean() for name, value in means.items()}
+
+
+def test_the_cheapest_within_noise_of_the_best():
+    assert advised(gains(bn=0.2, tent=0.203, rdumb=0.201), long=False) == "bn"
+    assert advised(gains(bn=0.2, tent=0.203, rdumb=0.201), long=True) == "bn"
+    assert advised(gains(bn=0.2, rdumb=0.25, sar=0.252), long=False) == "rdumb"
+    assert advised(gains(bn=0.2, rdumb=0.25, sar=0.3), long=False) == "sar"
+
+
+def test_what_never_resets_needs_a_long_stream():
+    found = gains(bn=0.2, tent=0.3, eta=0.29, rdumb=0.25)
+    assert advised(found, long=False) == "rdumb"
+    assert advised(found, long=True) == "tent"
+    assert advised(gains(tent=0.3), long=False) is None
+    assert advised({}, long=True) is None
+
+
+@pytest.mark.parametrize("name", ["bn", "tent", "rdumb", "eata", "lame"])
+def test_the_code_makes_what_was_measured(name):
+    model = shiftproof.load_model("demo")
+    assert isinstance(model, torch.nn.Module)
+    preset = preset_for(Subject(model, load_data("demo").take(2), "cpu", 64))
+    assert preset == "cifar"
+    made: dict[str, object] = {"shiftproof": shiftproof, "model": model}
+    exec(adapting_code(name, preset), made)
+    assert made["adapted"].options == shiftproof.adapt(model, name, preset=preset).options  # type: ignore[attr-defined]
+
+
+def measured(method, gained, batches=4, **more):
+    """Return the result of one stream in which a method is right on so many of 256 images."""
+    right = np.zeros(256, bool)
+    right[:gained] = True
+    hits = np.packbits(right).tobytes().hex()
+    row = {"images": 256, "right": gained, "confidence": 0.5, "hits": hits, "milliseconds": 1.0, "preset": "cifar"}
+    row |= {"batches": batches, "updates": batches, "resets": 0, **more}
+    return Result(Cell("adaptation", method=method, shift="fog@5", images=256, seed=0), row, None, 1.0)
+
+
+def test_the_report_advises_bn_where_tent_is_hardly_better():
+    view = section("adaptation").view(
+        [measured("source", 100), measured("bn", 150, updates=0), measured("tent", 151), measured("rdumb", 150)]
+    )
+    (said,) = view.verdict
+    assert said.text.startswith("Adapting while serving (bn) wins back 19.5 points")
+    assert "tent wins 0.4 points more, but never resets" in said.text
+    (action,) = view.actions
+    assert "(bn)" in action.title
+    assert action.code.startswith('adapted = shiftproof.adapt(model, "bn")\n')
+    assert "batches of 64" in action.code
+    assert view.numbers["best_adaptation_gain"] == pytest.approx(51 / 256)
+
+
+def test_the_report_advises_rdumb_with_its_preset_where_learning_wins():
+    view = section("adaptation").view(
+        [measured("source", 100), measured("bn", 150, updates=0), measured("tent", 190), measured("rdumb", 185)]
+    )
+    (action,) = view.actions
+    assert action.code.startswith('adapted = shiftproof.adapt(model, "rdumb", preset="cifar")\n')
+    alone = section("adaptation").view([measured("source", 100), measured("tent", 190)])
+    assert alone.actions == ()
+    assert "tent never resets" in alone.verdict[0].text
+
+
+def test_methods_that_hardly_learn_or_do_not_apply_are_told():
+    refused = Result(
+        Cell("adaptation", method="bn", shift="fog@5", images=256, seed=0),
+        {"applies": False, "reason": "Method 'bn' does not apply."},
+        None,
+        1.0,
+    )
+    view = section("adaptation").view([measured("source", 100), refused, measured("rdumb", 120, updates=1)])
+    assert "rdumb updated in 1 of 4 batches" in " ".join(view.notes)
+    assert "Method 'bn' does not apply." in view.notes
+    (costs,) = [block for block in view.blocks if isinstance(block, Table) and block.title == "What it costs"]
+    assert ("bn", "does not apply", None, None, None, None) in costs.rows
+    assert ("rdumb", 7.8, 1.0, 4, 1, 0) in costs.rows
+
+
+def test_a_transformer_is_audited_without_bn():
+    subject = Subject(transformer(10), load_data("demo").take(24), "cpu", 64)
+    settings = make_settings(shifts=["contrast"], severities=[5], images=24, methods=["bn", "tent"])
+    one = section("adaptation")
+    results = [Result(cell, one.measure(cell, subject), None, 1.0) for cell in one.plan(Scope(settings, 24, 32))]
+    assert {result.row["preset"] for result in results if result.row and "preset" in result.row} == {"imagenet_vit"}
+    view = one.view(results)
+    assert any("no batch normalisation" in note for note in view.notes)
+    assert "gain.bn" not in view.numbers
+
+
+def test_the_preset_does_not_go_by_pixels():
+    ten, thousand = convolutional(classes=10), convolutional(classes=1000)
+    small, large = load_data("demo").take(2), load_data("demo", size=96).take(2)
+    for data in (small, large):
+        assert preset_for(Subject(ten, data, "cpu", 64)) == "cifar"
+        assert preset_for(Subject(thousand, data, "cpu", 64)) == "imagenet"
+
+
+def test_the_table_of_methods_counts_updates_and_resets(tmp_path):
+    found = compare_methods(
+        shifts=["fog@3"], methods=["sar"], images=512, options={"recover_below": 0.2}, out=tmp_path, device="cpu"
+    )
+    (row,) = [row for row in found.to_rows() if row["method"] == "sar"]
+    assert (row["batches"], row["updates"]) == (8, 8)
+    assert row["resets"] > 4
+    assert "sar went back to its start" in found.notes[0]
+
+
+def along(method, *right):
+    images = [100] * len(right)
+    batches = {"images": images, "right": list(right), "shifts": [["fog@3", sum(images)]]}
+    row: dict[str, Any] = {
+        "resets": 0,
+        "updates": len(right),
+        "preset": "cifar",
+        "batches": batches,
+        "milliseconds": [1.0] * len(right),
+    }
+    return Result(Cell("endurance", method=method), row, None, 1.0)
+
+
+def test_a_stream_in_which_rdumb_cannot_reset_twice_is_too_short_to_tell():
+    assert steps_that_tell() == 2000
+    short, long = (
+        section("endurance").view([along("source", *[50] * steps), along("tent", *[60, 58] * (steps // 2))])
+        for steps in (1998, 2000)
+    )
+    assert short.verdict[0].text.startswith("1,998 batches are too short to tell whether the help lasts")
+    assert "too short" not in long.verdict[0].text
+    assert "for good" in long.verdict[0].text
+
+
+def test_endurance_advises_what_was_measured_and_what_resets():
+    right = [58, 60] * 50
+    view = section("endurance").view(
+        [
+            along("source", *[50] * 100),
+            along("cpl", *[70] * 30, *[10] * 70),
+            along("tent", *[each + 9 for each in right]),
+            along("rdumb", *[each + 8 for each in right]),
+            along("bn", *right),
+        ]
+    )
+    assert "too short to tell whether that lasts" in view.verdict[0].text
+    (action,) = view.actions
+    assert action.code == 'adapted = shiftproof.adapt(model, "rdumb", preset="cifar")'
