@@ -98,7 +98,10 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path, number):
     assert "the same command goes on" in said
     assert "Traceback" not in said
     assert _cells(tmp_path) >= 3
-    assert shiftproof("report", tmp_path).returncode == 0
+    report = shiftproof("report", tmp_path)
+    assert report.returncode == 1
+    assert "Unfinished" in report.stdout
+    assert (tmp_path / "report.html").is_file()
 
 
 def _cells(folder) -> int:
