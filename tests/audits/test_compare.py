@@ -173,7 +173,7 @@ def test_a_model_is_not_worse_because_its_clean_accuracy_rose(tmp_path):
 
         def __init__(self, known):
             super().__init__()
-            self.register_buffer("known", torch.tensor([place % 2 if place in known else 0 for place in range(256)]))
+            self.known = torch.tensor([place % 2 if place in known else 0 for place in range(256)])
 
         def forward(self, images):
             levels = (images[:, 0, 0, 0] * 255 / 3).round().long().clamp(0, 255)
@@ -187,7 +187,7 @@ def test_a_model_is_not_worse_because_its_clean_accuracy_rose(tmp_path):
     numbers = {one.name: one for one in found.differences["other"]}
     assert numbers["clean_accuracy"].verdict == "better"
     assert numbers["corruption_accuracy"].verdict == "equal"
-    assert numbers["corruption_loss"].low > 0  # more is lost, beyond chance
+    assert (numbers["corruption_loss"].low or 0) > 0  # more is lost, beyond chance
     assert numbers["corruption_loss"].verdict == "changed"
     assert not found.told("other", "worse")
     assert "other is better than one" in found.report.read_text()

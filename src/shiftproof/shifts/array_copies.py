@@ -103,7 +103,7 @@ class ArrayCopies(Copies):
         except (OSError, ValueError):
             return None
         expected = self._shape(path.name.removesuffix(".part"))
-        return found if (found.dtype, found.shape) == (np.uint8, expected) else None
+        return found if (found.dtype, found.shape) == (np.dtype(np.uint8), expected) else None
 
     def read(self, rows: range) -> Batch:
         """Return a run of images as one batch."""

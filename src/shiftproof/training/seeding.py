@@ -14,7 +14,8 @@ import torch
 def seeded(seed: int) -> Iterator[None]:
     """Seed the generators of PyTorch, NumPy and Python; afterwards they go on as if nothing had been drawn."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  (the one that users' code draws from)
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    begun = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if begun else ()
     with torch.random.fork_rng(devices=list(devices)):
         try:
             random.seed(seed)
