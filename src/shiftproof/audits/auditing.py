@@ -55,6 +55,7 @@ def audit(
     weights: str | Path | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     on_bad_file: Literal["fail", "skip"] = "fail",
     text_column: str | None = None,
     label_column: str | None = None,
@@ -71,9 +72,11 @@ def audit(
     `model` and `data` are what `load_model` and `load_data` take. The run directory `out` resumes: a second call with
     the same arguments goes on where the first stopped. `budget` sets how many images are used, `sections` which
     questions are asked, `shifts` which corruptions (or families) at which `severities`, `methods` which ways of
-    adapting while serving. With `amp` the model computes in bfloat16 where PyTorch deems it safe. `text_column` and
-    `label_column` name columns of a table of texts. `executor` is `inline`, `processes` or `ray`; the last two spread
-    the work over `workers` processes, and the numbers are the same.
+    adapting while serving. With `amp` the model computes in bfloat16 where PyTorch deems it safe. Classes are matched
+    to the model's outputs by name; where it does not know the data's names, `classes` lists them in the order of its
+    outputs, or names a file with one a line. `text_column` and `label_column` name columns of a table of texts.
+    `executor` is `inline`, `processes` or `ray`; the last two spread the work over `workers` processes, and the numbers
+    are the same.
     `require` is what must hold of the numbers, such as "mce < 70": `checks` of the result says whether it does, and
     `junit` names a file for that in JUnit's XML. `announce(forecast)` hears, before any long work, how long it should
     take, and `watch(done, all, result)` of progress.
@@ -86,6 +89,7 @@ def audit(
         "data_options": {
             "size": size,
             "labels": labels,
+            "classes": classes,
             "on_bad_file": on_bad_file,
             "text_column": text_column,
             "label_column": label_column,

@@ -11,7 +11,7 @@ from typing import Any
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Subject
 from shiftproof.audits.sections.measuring import check_labels
-from shiftproof.data import ImageSet, TextSet, load_data
+from shiftproof.data import ImageSet, TextSet, load_data, matched
 from shiftproof.errors import DataError
 from shiftproof.models import BatchFitter, Model, fingerprint, load_model, logits
 from shiftproof.models.precision import reduced
@@ -56,10 +56,12 @@ class Bench:
 
     def subject(self, data: ImageSet, model: Model | None = None) -> Subject:
         """Return what is audited: the model, loaded unless it is given, and the chosen images of the data."""
+        model = model if model is not None else self.load()
+        data = matched(data, model)
         chosen = data if self.images is None else data.take(self.images, seed=self.seed)
         if chosen.nbytes <= IN_MEMORY:
             chosen = chosen.in_memory()
-        return Subject(model if model is not None else self.load(), chosen, self.device, self.batch_size)
+        return Subject(model, chosen, self.device, self.batch_size)
 
     def load(self) -> Model:
         """Return the model on its device, in its precision."""

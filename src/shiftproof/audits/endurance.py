@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from shiftproof.data import load_images
+from shiftproof.data import load_images, matched
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import Model, choose_device, fingerprint, load_model
 from shiftproof.registry import unknown
@@ -88,6 +88,7 @@ def endure(
     weights: str | Path | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     on_bad_file: Literal["fail", "skip"] = "fail",
     watch: Watch | None = None,
 ) -> Endurance:
@@ -115,7 +116,7 @@ def endure(
             came=f"images {images}, workers {workers}, lr_scale {lr_scale:g}",
         )
     device, folder, target = choose_device(device), Path(out), read_target(target)
-    data_options = {"size": size, "labels": labels, "on_bad_file": on_bad_file}
+    data_options = {"size": size, "labels": labels, "classes": classes, "on_bad_file": on_bad_file}
     made: Path | None = None
     if stream == "ccc":
         made = Path(calibration) if calibration is not None else folder / "calibration" / "calibration.json"
@@ -193,7 +194,7 @@ class _Contest:
             if self.calibration is not None:
                 options["calibration"] = Calibration.load(self.calibration)
                 options["calibration"].check(model=fingerprint(self.subject()), target=self.target)
-            images = load_images(self.data, **self.data_options)
+            images = matched(load_images(self.data, **self.data_options), self.subject())
             self.made["stream"] = make_stream(self.kind, images, device=self.device, **options)
         stream: Stream = self.made["stream"]
         stream.seek(0)

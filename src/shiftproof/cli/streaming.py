@@ -52,6 +52,7 @@ def calibrate(
     ] = "steady",
     weights: options.Weights = None,
     size: options.Size = None,
+    classes: options.Classes = "auto",
     device: options.Device = "auto",
     executor: options.Executor = "inline",
     workers: options.Workers = None,
@@ -83,7 +84,7 @@ def calibrate(
             device=choose_device(device),
             executor=options.where(executor, workers, device, address, gpus_per_worker),
             model_options={"weights": weights},
-            data_options={"size": size},
+            data_options={"size": size, "classes": classes},
             watch=progress.heard,
             **chosen,
         )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.batch import Batch
+from shiftproof.data.labels import Numbering
 from shiftproof.data.source import BadFile, HeldSource, Source, read_all
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
@@ -26,7 +27,8 @@ class ImageSet:
     """Images of one shape, with a name, keys and, where they are known, labels and class names.
 
     `keys` int64 [N] name the images for `keyed` randomness: the index in an array, a digest of a file's path in its
-    folder. `labels` int64 [N] count the classes of the model, from 0. `on_bad_file` is what happens to files that
+    folder. `labels` int64 [N] count the classes of the model, from 0; `numbering` says where these numbers come from,
+    which decides how `matching.match` fits them to a model. `on_bad_file` is what happens to files that
     cannot be decoded: `fail` raises an error that names the first, `skip` leaves them out and lists them.
     """
 
@@ -38,6 +40,7 @@ class ImageSet:
         keys: Tensor,
         labels: Tensor | None = None,
         classes: Sequence[str] = (),
+        numbering: Numbering = "index",
         notes: Sequence[str] = (),
         on_bad_file: OnBadFile = "fail",
         bad_files: Iterable[BadFile] = (),
@@ -51,6 +54,7 @@ class ImageSet:
         self.keys = keys
         self.labels = labels
         self.classes = tuple(classes)
+        self.numbering: Numbering = numbering
         self.on_bad_file = on_bad_file
         self._notes = tuple(notes)
         self._rows = torch.arange(len(keys))
@@ -130,6 +134,14 @@ class ImageSet:
         made.keys = self.keys[chosen]
         made.labels = None if self.labels is None else self.labels[chosen]
         made._rows = self._rows[chosen]
+        return made
+
+    def renumbered(self, labels: Tensor, classes: Sequence[str], *notes: str) -> ImageSet:
+        """Return the set with labels that are output indices of a model, and what a report should say of them."""
+        made = copy.copy(self)
+        made.__dict__.pop("fingerprint", None)
+        made.labels, made.classes, made.numbering = labels, tuple(classes), "index"
+        made._notes = (*self._notes, *notes)
         return made
 
     def take(self, n: int, *, seed: int = 0) -> ImageSet:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.data import Batch, ImageSet, TextSet, load_data
+from shiftproof.data import Batch, ImageSet, TextSet, load_data, matched
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import (
@@ -105,6 +106,7 @@ class Estimator:
         `neighborhood`, it is RandAugment for images and EDA for texts. `watch(done, all)` hears of progress.
         """
         check_source(source)
+        source = matched(source, model)
         neighborhood = neighborhood or default_neighborhood(source)
         wanted = default_shifts(source) if shifts is None else shifts
         chosen = [parse(one) if isinstance(one, str) else one for one in wanted]
@@ -201,6 +203,7 @@ def estimate(
     device: str | None = None,
     batch_size: int = BATCH_SIZE,
     size: int | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     text_column: str | None = None,
     label_column: str | None = None,
     watch: Callable[[int, int], None] | None = None,
@@ -211,7 +214,8 @@ def estimate(
     texts such as `fog@3`; by default ten corruptions at three severities) to learn what the outputs say of accuracy.
     `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen; the answers of the
     others are in the result's `others`. A second model, `other`, adds their agreement. `images` is how many of `data`
-    are used; labels it may have are never looked at. `text_column` and `label_column` name columns of tables of texts.
+    are used; labels it may have are never looked at. `classes` are the model's class names in the order of its outputs,
+    where it does not know those of the source. `text_column` and `label_column` name columns of tables of texts.
     To ask for several sets, keep an `Estimator`.
 
     >>> result = estimate("demo", "demo", images=60, n=2, shifts=[f"{name}@5" for name in KINDS[:4]])
@@ -222,7 +226,7 @@ def estimate(
     if method == "agreement" and other is None:
         raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
     tested = load_model(model, device=device)
-    labelled = load_data(source, size=size, text_column=text_column, label_column=label_column)
+    labelled = load_data(source, size=size, classes=classes, text_column=text_column, label_column=label_column)
     target = load_data(data, size=size, text_column=text_column)  # its labels, if any, are of no use
     estimator = Estimator.fit(
         tested,
