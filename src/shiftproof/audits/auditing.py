@@ -16,7 +16,7 @@ from shiftproof.audits.costs import PLANNED, note_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.gate import junit as junit_xml
 from shiftproof.audits.gate import parse, parse_all
-from shiftproof.audits.outcome import Audit, conclude, understood
+from shiftproof.audits.outcome import CLEAN, Audit, conclude, understood
 from shiftproof.audits.sections import SECTIONS, applicable, section
 from shiftproof.audits.sections.base import Scope, Subject
 from shiftproof.audits.settings import affordable, make_settings
@@ -131,7 +131,7 @@ def audit(
     settings = asked(scale=affordable(budget, device, operations))
     bench = replace(bench, images=settings.images)
     subject = bench.subject(whole, loaded)
-    check_subject(subject)
+    caveats = check_subject(subject)
     scope = Scope(settings, len(subject.data), subject.data.side, inputs)
     identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
     fingerprints = {**identity, "sample": subject.data.fingerprint}
@@ -139,6 +139,7 @@ def audit(
         "model": _name(model, subject.model),
         "data": subject.data.name,
         "data_notes": list(_data_notes(subject)),
+        "caveats": [caveat.to_row() for caveat in caveats],
         "settings": settings.to_row(),
         "budget": budget,
         "scope": {"images": scope.images, "side": scope.side, "inputs": inputs},
@@ -147,7 +148,7 @@ def audit(
         "operations": operations,
         "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
     }
-    cells = [cell for name in settings.sections for cell in section(name).plan(scope)]
+    cells = [cell for name in dict.fromkeys((CLEAN, *settings.sections)) for cell in section(name).plan(scope)]
     plan = Plan(tuple(cells), fingerprints)
     with Store(Path(out), identity) as store:
         store.note({"audit": json.dumps(about)})

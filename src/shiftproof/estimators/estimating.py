@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,6 +35,7 @@ from shiftproof.estimators.results import Estimate
 from shiftproof.estimators.statistics import Reference, common_class, doubts, summarize, values_of
 from shiftproof.measures.estimation import Array, Score, fit_temperature
 from shiftproof.models import device_of, load_model
+from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
 from shiftproof.shifts import Shift, parse
 
@@ -292,7 +294,7 @@ def check_outputs(source: Evidence) -> NDArray[np.int64]:
             expected=f"labels from 0 to {out.shape[1] - 1}: the model has {out.shape[1]} outputs",
             came="none" if labels is None else f"labels from {labels.min()} to {labels.max()}",
         )
-    if (out >= 0).all() and np.allclose(out.sum(1), 1, atol=1e-3):
+    if are_probabilities(torch.from_numpy(out)):
         raise ModelError(
             "The model returns probabilities, not logits.",
             expected="scores before the softmax: confidences are computed from them",
