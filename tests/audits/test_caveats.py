@@ -25,7 +25,7 @@ class Odd(nn.Module):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.network = shiftproof.load_model("demo")
+        self.network: Any = shiftproof.load_model("demo")
         self.kind = kind
 
     def forward(self, images: Tensor) -> Tensor:
@@ -71,7 +71,8 @@ def test_what_is_wrong_is_told_everywhere_and_again(kind, says, tmp_path):
         assert says in text(found)
         assert says in found.report.read_text("utf-8")
         assert says in json.dumps(json.loads((tmp_path / "results.json").read_text())["caveats"])
-        rated = [part.level for view in found.views for part in (*view.verdict, *view.tiles)]
+        rated = [sentence.level for view in found.views for sentence in view.verdict]
+        rated += [tile.level for view in found.views for tile in view.tiles]
         assert kind == "probabilities" or "good" not in rated
     if kind in ("constant", "shuffled"):
         assert "probably do not match" in text(made)

@@ -151,6 +151,7 @@ class TestGiven:
 class TestModels:
     def test_the_demo_and_named_networks_know_their_classes(self) -> None:
         demo = load_model("demo")
+        assert isinstance(demo, nn.Module)
         assert class_names(demo) == CIFAR10 == load_data("demo").classes
         assert class_names(load_model("cifar10-gaussian")) == CIFAR10
         assert class_names(reduced(demo)) == CIFAR10
