@@ -40,6 +40,14 @@ def test_a_robust_model_is_not_called_broken():
     assert {sentence.level for sentence in view.verdict} == {"good"}
 
 
+@pytest.mark.parametrize("right", [92, 90])
+def test_a_corruption_that_costs_nothing_is_not_said_to_cost_less_than_nothing(right):
+    view = section("corruptions").view(results(90, {"fog@5": right}))
+    assert "No corruption costs any accuracy" in view.verdict[0].text
+    assert "-" not in view.verdict[0].text
+    assert view.verdict[0].level == view.tiles[0].level == ("plain" if right > 90 else "good")
+
+
 def test_slices_of_one_cell_add_up():
     found = results(90, {"fog@5": 40})
     found.append(Result(Cell("corruptions", shift="fog@5", start=100, stop=200, seed=0), row(60), None, 1.0))

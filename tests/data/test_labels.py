@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftproof.data.labels import LARGEST_INDEX, number_classes, read_table
+from shiftproof.data.labels import LARGEST_INDEX, check_labels, number_classes, read_table
 from shiftproof.errors import ConfigurationError, DataError
 
 
@@ -28,9 +28,46 @@ def test_whole_numbers_in_torchvisions_order() -> None:
     assert naming.notes == ()
 
 
-@pytest.mark.parametrize("names", [["1", "2", "x"], ["-1", "2"], ["1", str(LARGEST_INDEX + 1)], ["1", "\u0662"]])
-def test_other_numbers_are_names(names: list[str]) -> None:
-    assert number_classes(names).classes == tuple(sorted(names))
+@pytest.mark.parametrize(
+    ("names", "came"),
+    [
+        (["1", "2", "x"], "'x' (c.png) beside '1'"),
+        (["3", "5", "7", "unknown"], "'unknown'"),
+        (["2", "10", "NaN"], "'NaN'"),
+        (["-1", "2"], "'-1' beside '2'"),
+        (["3.0", "5.0"], "'3.0'"),
+        (["1", str(LARGEST_INDEX + 1)], str(LARGEST_INDEX + 1)),
+        (["1", "\u0662"], "'\u0662'"),
+    ],
+)
+def test_numbers_that_are_no_indices_are_refused_and_not_sorted(names: list[str], came: str) -> None:
+    with pytest.raises(DataError, match="whole numbers") as caught:
+        number_classes(names, places={"x": "c.png"})
+    assert came in caught.value.facts["came"]
+    assert number_classes(names, "sorted").classes == tuple(sorted(names))  # who insists
+
+
+def test_large_numbers_alone_are_names() -> None:
+    assert number_classes(["20240301", "20240302"]).classes == ("20240301", "20240302")
+
+
+def test_several_labels_in_one_are_refused_as_multi_label() -> None:
+    with pytest.raises(DataError, match="Multi-label") as caught:
+        number_classes(["cock", "cock|hen"], places={"cock|hen": "a.png"})
+    assert "a.png" in caught.value.facts["came"]
+    assert number_classes(["cock|hen", "cock"], ["cock", "cock|hen"]).numbers["cock|hen"] == 1
+
+
+def test_rows_of_zeros_and_ones_are_one_hot_or_multi_label() -> None:
+    with pytest.raises(DataError) as caught:
+        check_labels([[1, 0], [0, 1]], 2)
+    assert "argmax" in caught.value.facts["instead"]
+    for labels in ([[1, 1], [0, 1]], [[0, 0], [0, 1]], [[1.0, 1.0], [0.0, 1.0]]):
+        with pytest.raises(DataError, match="Multi-label"):
+            check_labels(labels, 2)
+    with pytest.raises(DataError, match="do not fit") as caught:
+        check_labels([[0.3, 0.7], [0.5, 0.5]], 2)
+    assert "instead" not in caught.value.facts
 
 
 def test_a_given_order(tmp_path: Path) -> None:
@@ -74,6 +111,7 @@ class TestTable:
             ("file;label\na.png;cat\n", "file;label"),
             ("file,label\n", "has no rows"),
             ("file,label\na.png,cat\na.png,dog\n", "Line 3 .* twice"),
+            ("file,label\na.png,cat\n./a.png,dog\n", "Line 3 .* twice"),
             ("file,label\na.png\n", "Line 2 .* lacks"),
             ("file,label\n,cat\n", "Line 2 .* lacks"),
         ],

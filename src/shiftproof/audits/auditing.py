@@ -16,7 +16,7 @@ from shiftproof.audits.costs import PLANNED, note_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.gate import junit as junit_xml
 from shiftproof.audits.gate import parse, parse_all
-from shiftproof.audits.outcome import Audit, conclude, understood
+from shiftproof.audits.outcome import CLEAN, Audit, conclude, understood
 from shiftproof.audits.sections import SECTIONS, applicable, section
 from shiftproof.audits.sections.base import Scope, Subject
 from shiftproof.audits.settings import affordable, make_settings
@@ -55,6 +55,7 @@ def audit(
     weights: str | Path | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     on_bad_file: Literal["fail", "skip"] = "fail",
     text_column: str | None = None,
     label_column: str | None = None,
@@ -71,9 +72,11 @@ def audit(
     `model` and `data` are what `load_model` and `load_data` take. The run directory `out` resumes: a second call with
     the same arguments goes on where the first stopped. `budget` sets how many images are used, `sections` which
     questions are asked, `shifts` which corruptions (or families) at which `severities`, `methods` which ways of
-    adapting while serving. With `amp` the model computes in bfloat16 where PyTorch deems it safe. `text_column` and
-    `label_column` name columns of a table of texts. `executor` is `inline`, `processes` or `ray`; the last two spread
-    the work over `workers` processes, and the numbers are the same.
+    adapting while serving. With `amp` the model computes in bfloat16 where PyTorch deems it safe. Classes are matched
+    to the model's outputs by name; where it does not know the data's names, `classes` lists them in the order of its
+    outputs, or names a file with one a line. `text_column` and `label_column` name columns of a table of texts.
+    `executor` is `inline`, `processes` or `ray`; the last two spread the work over `workers` processes, and the numbers
+    are the same.
     `require` is what must hold of the numbers, such as "mce < 70": `checks` of the result says whether it does, and
     `junit` names a file for that in JUnit's XML. `announce(forecast)` hears, before any long work, how long it should
     take, and `watch(done, all, result)` of progress.
@@ -86,6 +89,7 @@ def audit(
         "data_options": {
             "size": size,
             "labels": labels,
+            "classes": classes,
             "on_bad_file": on_bad_file,
             "text_column": text_column,
             "label_column": label_column,
@@ -127,7 +131,7 @@ def audit(
     settings = asked(scale=affordable(budget, device, operations))
     bench = replace(bench, images=settings.images)
     subject = bench.subject(whole, loaded)
-    check_subject(subject)
+    caveats = check_subject(subject)
     scope = Scope(settings, len(subject.data), subject.data.side, inputs)
     identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.take().fingerprint}
     fingerprints = {**identity, "sample": subject.data.fingerprint}
@@ -135,6 +139,7 @@ def audit(
         "model": _name(model, subject.model),
         "data": subject.data.name,
         "data_notes": list(_data_notes(subject)),
+        "caveats": [caveat.to_row() for caveat in caveats],
         "settings": settings.to_row(),
         "budget": budget,
         "scope": {"images": scope.images, "side": scope.side, "inputs": inputs},
@@ -143,7 +148,7 @@ def audit(
         "operations": operations,
         "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
     }
-    cells = [cell for name in settings.sections for cell in section(name).plan(scope)]
+    cells = [cell for name in dict.fromkeys((CLEAN, *settings.sections)) for cell in section(name).plan(scope)]
     plan = Plan(tuple(cells), fingerprints)
     with Store(Path(out), identity) as store:
         store.note({"audit": json.dumps(about)})

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from shiftproof.audits.caveats import Caveat, try_model
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Subject
-from shiftproof.audits.sections.measuring import check_labels
-from shiftproof.data import ImageSet, TextSet, load_data
+from shiftproof.data import ImageSet, TextSet, load_data, matched
 from shiftproof.errors import DataError
-from shiftproof.models import BatchFitter, Model, fingerprint, load_model, logits
+from shiftproof.models import BatchFitter, Model, fingerprint, load_model
 from shiftproof.models.precision import reduced
 from shiftproof.runs import Cell, Row
 
@@ -56,10 +56,11 @@ class Bench:
 
     def subject(self, data: ImageSet, model: Model | None = None) -> Subject:
         """Return what is audited: the model, loaded unless it is given, and the chosen images of the data."""
-        chosen = data.take(self.images, seed=self.seed)
+        model = model if model is not None else self.load()
+        chosen = matched(data, model).take(self.images, seed=self.seed)
         if chosen.nbytes <= IN_MEMORY:
             chosen = chosen.in_memory()
-        return Subject(model if model is not None else self.load(), chosen, self.device, self.batch_size)
+        return Subject(model, chosen, self.device, self.batch_size)
 
     def load(self) -> Model:
         """Return the model on its device, in its precision."""
@@ -84,8 +85,8 @@ class Measurer:
         return self.fit(lambda size: chosen.measure(cell, replace(self.subject, batch_size=size)))
 
 
-def check_subject(subject: Subject) -> None:
-    """Try the model on two inputs before any long work: outputs must be finite logits that fit the labels."""
+def check_subject(subject: Subject) -> tuple[Caveat, ...]:
+    """Try the model before any long work: outputs must be finite logits that fit the labels; return what is odd."""
     labels = subject.data.labels
     if labels is None and isinstance(subject.data, TextSet):
         raise DataError(
@@ -100,8 +101,7 @@ def check_subject(subject: Subject) -> None:
             came=f"{len(labels)} {_kind(subject)} of one class",
             instead="give the folder that holds one sub-folder per class",
         )
-    batch = next(iter(subject.data.subset(range(min(2, len(subject.data)))).batches(2, device=subject.device)))
-    check_labels(labels, logits(subject.model, batch.images).shape[1])
+    return try_model(subject)
 
 
 def _kind(subject: Subject) -> str:

@@ -13,7 +13,7 @@ from shiftproof.adapters import Counts
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
 from shiftproof.audits.sections.base import Subject
 from shiftproof.audits.sections.measuring import preset_for
-from shiftproof.data import load_images
+from shiftproof.data import load_images, matched
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import Model, choose_device, fingerprint, load_model
 from shiftproof.registry import unknown
@@ -96,6 +96,7 @@ def endure(
     weights: str | Path | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     on_bad_file: Literal["fail", "skip"] = "fail",
     watch: Watch | None = None,
 ) -> Endurance:
@@ -128,7 +129,7 @@ def endure(
         raise ConfigurationError("A mixed stream has no steps.", expected="no speed", came=f"speed {speed}")
     device, folder = choose_device(device, model), Path(out)
     target = None if target is None else read_target(target)
-    data_options = {"size": size, "labels": labels, "on_bad_file": on_bad_file}
+    data_options = {"size": size, "labels": labels, "classes": classes, "on_bad_file": on_bad_file}
     made: Path | None = None
     if stream == "ccc":
         made = Path(calibration) if calibration is not None else folder / "calibration" / "calibration.json"
@@ -207,7 +208,7 @@ class _Contest:
             if self.calibration is not None:
                 options["calibration"] = Calibration.load(self.calibration)
                 options["calibration"].check(target=self.target)
-            images = load_images(self.data, **self.data_options)
+            images = matched(load_images(self.data, **self.data_options), self.subject())
             self.made["stream"] = make_stream(self.kind, images, device=self.device, **options)
         stream: Stream = self.made["stream"]
         stream.seek(0)

@@ -14,10 +14,10 @@ URGENCY = ("bad", "watch", "good", "plain")
 def verdict(views: Sequence[View]) -> list[tuple[View, Sentence]]:
     """Return at most six sentences with their sections, in the report's order.
 
-    Where there are more, the first of a section goes before its others, and what is worse before what is better.
+    Where there are more, caveats and the first of a section go before others, and what is worse before what is better.
     """
     said = [(view, sentence) for view in views for sentence in view.verdict]
-    later = [place > 0 for view in views for place, _ in enumerate(view.verdict)]
+    later = [place > 0 and view.section != "caveats" for view in views for place, _ in enumerate(view.verdict)]
     ranked = sorted(range(len(said)), key=lambda number: (later[number], URGENCY.index(said[number][1].level)))
     return [said[number] for number in sorted(ranked[:SENTENCES])]
 

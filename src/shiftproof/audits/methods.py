@@ -86,6 +86,7 @@ def compare_methods(
     weights: str | Path | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     on_bad_file: Literal["fail", "skip"] = "fail",
     watch: Watch | None = None,
 ) -> MethodComparison:
@@ -116,7 +117,7 @@ def compare_methods(
         seed=seed,
         device=device,
         batch_size=batch_size,
-        data_options={"size": size, "labels": labels, "on_bad_file": on_bad_file},
+        data_options={"size": size, "labels": labels, "classes": classes, "on_bad_file": on_bad_file},
         model_options={"weights": weights},
     )
     whole = load_images(data, **bench.data_options)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.audits import notebook
+from shiftproof.audits.caveats import caveats, told
 from shiftproof.audits.costs import Costs, duration
 from shiftproof.audits.gate import Check, Requirement, check
 from shiftproof.audits.notebook import Figures
@@ -24,6 +25,8 @@ from shiftproof.audits.view import Masthead, Sentence, View
 from shiftproof.errors import RunError
 from shiftproof.runs import Cell, Json, Plan, Result, Store, write_atomically
 
+CLEAN = "clean"
+"""The section whose cells every audit measures, asked for or not: what the others say means little without them."""
 BULKY = ("pictures", "texts", "hits", "milliseconds")
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
 
@@ -88,7 +91,7 @@ class Record:
         about: dict[str, Any] = json.loads(noted)
         settings = Settings(**{name: _frozen(value) for name, value in about["settings"].items()})
         scope = Scope(settings, **about["scope"])
-        cells = {name: tuple(section(name).plan(scope)) for name in settings.sections}
+        cells = {name: tuple(section(name).plan(scope)) for name in dict.fromkeys((CLEAN, *settings.sections))}
         results = {name: store.results(Plan(some, about["fingerprints"])) for name, some in cells.items()}
         return cls(about, scope, cells, results)
 
@@ -126,7 +129,8 @@ def conclude(store: Store, require: Sequence[Requirement] = ()) -> Audit:
     """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
     record = Record.of(store)
     about, scope, everything = record.about, record.scope, record.everything()
-    views = record.views()
+    found = caveats(about.get("caveats", ()), record.results[CLEAN])
+    views = told(record.views(), found)
     if scope.inputs == "texts":
         views = tuple(map(of_texts, views))
     failures = tuple(f"{result.cell}: {result.error}" for result in everything if result.error is not None)
@@ -134,7 +138,7 @@ def conclude(store: Store, require: Sequence[Requirement] = ()) -> Audit:
     missing = len({cell for some in record.cells.values() for cell in some}) - len(everything)
     costs = Costs.of(store, everything)
     masthead = _masthead(about, scope, costs, failures, missing)
-    _export(store.folder, about, numbers, everything, costs)
+    _export(store.folder, about, [caveat.text for caveat in found], numbers, everything, costs)
     audit = Audit(store.folder, masthead, views, numbers, failures, missing)
     audit = replace(audit, checks=check(require, audit))
     _write_report(audit)
@@ -208,7 +212,12 @@ def _cut(about: Mapping[str, Any], scope: Scope) -> str:
 
 
 def _export(
-    folder: Path, about: Mapping[str, Any], numbers: Mapping[str, float], results: Sequence[Result], costs: Costs
+    folder: Path,
+    about: Mapping[str, Any],
+    said: Sequence[str],
+    numbers: Mapping[str, float],
+    results: Sequence[Result],
+    costs: Costs,
 ) -> None:
     """Write `results.json`, where everything but the block `timing` is the same for every run, and `results.csv`."""
     rows: list[dict[str, Json]] = [
@@ -225,6 +234,7 @@ def _export(
         "data": about["data"],
         "fingerprints": about["fingerprints"],
         "settings": about["settings"],
+        "caveats": said,
         "numbers": numbers,
         "cells": rows,
         "timing": {**costs.to_row(), "cells": [round(result.seconds, 4) for result in results]},

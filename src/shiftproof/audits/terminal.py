@@ -65,6 +65,8 @@ def summary(audit: Audit, console: Console | None = None) -> None:
     head = audit.masthead
     kind = "texts" if "texts" in head.facts else "images"
     console.print(f"\n[bold]{escape(head.model)}[/] on [bold]{escape(head.data)}[/], {head.facts[kind]} {kind}\n")
+    if "data" in head.method:
+        console.print(f"  {escape(head.method['data'])}\n", soft_wrap=True)
     for _, sentence in headlines.verdict(audit.views):
         console.print(f"  {SIGNS[sentence.level]} {escape(sentence.text)}", soft_wrap=True)
     for section in audit.views:

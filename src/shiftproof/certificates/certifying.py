@@ -51,6 +51,7 @@ def certify(
     batch_size: int | None = None,
     weights: str | Path | None = None,
     size: int | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     out: str | Path | None = None,
     executor: str | Executor = "inline",
     workers: int | None = None,
@@ -83,7 +84,12 @@ def certify(
     device = choose_device(device, model)
     job = Job(
         material=Material(
-            model, {"weights": weights, "device": device}, images, {"size": size, "labels": labels}, take, seed
+            model,
+            {"weights": weights, "device": device},
+            images,
+            {"size": size, "labels": labels, "classes": classes},
+            take,
+            seed,
         ),
         rule=chosen,
         n0=n0,

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models import logits
+from shiftproof.models.behaviour import is_program, try_out
 
 PROBE = 8
 """Images that are put to the model before any certificate is made."""
-AGREE = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 2e-2, torch.float16: 2e-2}
-"""How far the scores of the same image may be apart, as a share of their range, by the model's precision."""
 
 _THEOREM = "The certificate is about a fixed function of one image"
 
@@ -31,7 +29,7 @@ def check_fixed(model: object) -> None:
                 instead="freeze it first: shiftproof.adapters.freeze(adapted, images) is a plain copy with the weights "
                 "and statistics it has reached; or certify its source",
             )
-        if isinstance(part, nn.Module) and part.training and not _is_program(part):
+        if isinstance(part, nn.Module) and part.training and not is_program(part):
             raise ModelError(
                 "A model in training mode cannot be certified.",
                 expected="a model in evaluation mode: model.eval()",
@@ -52,28 +50,24 @@ def check_function(model: Callable[[Tensor], Any], images: Tensor, dtype: torch.
     """
     images = images[torch.arange(2 * PROBE, device=images.device) % len(images)].clone()
     images[PROBE:] = 1 - images[PROBE:]
-    first, again = logits(model, images), logits(model, images)
-    images[PROBE:] = images[PROBE:].flip(3) * 0.5
-    among_others = logits(model, images)
-    allowed = AGREE[dtype] * max(float(first.max() - first.min()), 1e-6)
-    if float((first - again).abs().max()) > allowed:
+    found = try_out(model, images[:PROBE], images[PROBE:], images[PROBE:].flip(3) * 0.5, dtype)
+    if found.random:
         raise ModelError(
             "A stochastic model cannot be certified.",
             expected="the same scores when the same images come again",
-            came=f"scores that differ by up to {float((first - again).abs().max()):.3g}",
+            came=f"scores that differ by up to {found.repeated:.3g}",
             reason=f"{_THEOREM}: a model that draws at random, or learns from what it sees, is none.",
             instead="switch off dropout (model.eval()), sampling, and adaptation",
         )
-    apart = float((first - among_others)[:PROBE].abs().max())
-    if apart > allowed:
+    if found.of_batch:
         raise ModelError(
             "A model whose answers depend on the rest of the batch cannot be certified.",
             expected="the same scores for an image whatever images come with it",
-            came=f"scores that differ by up to {apart:.3g}",
+            came=f"scores that differ by up to {found.company:.3g}",
             reason=f"{_THEOREM}; batch statistics make it one of many images.",
             instead="normalise with fixed statistics: model.eval()",
         )
-    return int(first.shape[1])
+    return int(found.scores.shape[1])
 
 
 def check_sizes(n0: int, n: int) -> None:
@@ -84,9 +78,3 @@ def check_sizes(n0: int, n: int) -> None:
             expected="n0 from 1 to n, such as n0=100 and n=100,000",
             came=f"n0={n0}, n={n}",
         )
-
-
-def _is_program(module: nn.Module) -> bool:
-    """Whether a module is an exported program, whose mode flag says nothing."""
-    kinds = type(module).__mro__
-    return any(kind.__module__.startswith(("torch.export", "torch.fx")) for kind in kinds)

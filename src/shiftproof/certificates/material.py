@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from shiftproof.certificates.checks import check_fixed, check_function
-from shiftproof.data import ImageSet, load_images
+from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError
 from shiftproof.models import Model, device_of, fingerprint, load_model
 from shiftproof.runs import Cell, Executor, Plan, Result, Setup, Store, Watch, drive
@@ -31,8 +31,9 @@ class Material:
     @cached_property
     def loaded(self) -> tuple[Model, ImageSet]:
         """The model and the chosen images."""
-        data = load_images(self.data, **self.data_options)
-        return load_model(self.model, **self.model_options), data.take(self.take, seed=self.seed)
+        model = load_model(self.model, **self.model_options)
+        data = matched(load_images(self.data, **self.data_options), model)
+        return model, data.take(self.take, seed=self.seed)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own."""

@@ -134,6 +134,7 @@ def spectrum(
     batch_size: int | None = None,
     weights: str | Path | None = None,
     size: int | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     out: str | Path | None = None,
     executor: str | Executor = "inline",
     workers: int | None = None,
@@ -165,7 +166,12 @@ def spectrum(
         check_sizes(n0, n)
     device = choose_device(device, model)
     material = Material(
-        model, {"weights": weights, "device": device}, images, {"size": size, "labels": labels}, take, seed
+        model,
+        {"weights": weights, "device": device},
+        images,
+        {"size": size, "labels": labels, "classes": classes},
+        take,
+        seed,
     )
     job = Job(material, rule, n0, seed, batch_size)
     material.check()

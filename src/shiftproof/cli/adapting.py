@@ -74,6 +74,7 @@ def adapt(
     weights: options.Weights = None,
     size: options.Size = None,
     labels: options.Labels = None,
+    classes: options.Classes = "auto",
     on_bad_file: options.OnBadFile = "fail",
 ) -> None:
     """Compare methods that adapt while serving: under shifts, or along a long stream, where some collapse."""
@@ -90,6 +91,7 @@ def adapt(
         "weights": weights,
         "size": size,
         "labels": labels,
+        "classes": classes,
         "on_bad_file": on_bad_file,
     }
     with Progress() as progress:

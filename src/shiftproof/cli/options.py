@@ -69,6 +69,14 @@ Size = Annotated[
     int | None, typer.Option("--size", help="Resize the short side and crop the centre to this many pixels.")
 ]
 Labels = Annotated[Path | None, typer.Option("--labels", help="CSV of labels (columns file, label) for a flat folder.")]
+Classes = Annotated[
+    str,
+    typer.Option(
+        "--classes",
+        help="File of the model's class names, one a line, in the order of its outputs. Default: matched by name.",
+        show_default=False,
+    ),
+]
 OnBadFile = Annotated[
     str,
     typer.Option("--on-bad-file", help="fail or skip, when an image cannot be read.", callback=among("fail", "skip")),

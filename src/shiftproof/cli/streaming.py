@@ -59,6 +59,7 @@ def calibrate(
     ] = "steady",
     weights: options.Weights = None,
     size: options.Size = None,
+    classes: options.Classes = "auto",
     device: options.Device = "auto",
     executor: options.Executor = "inline",
     workers: options.Workers = None,
@@ -89,7 +90,7 @@ def calibrate(
             device=device,
             executor=options.where(executor, workers, device, address, gpus_per_worker),
             model_options={"weights": weights},
-            data_options={"size": size},
+            data_options={"size": size, "classes": classes},
             watch=progress.heard,
             **chosen,
         )

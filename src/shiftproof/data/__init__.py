@@ -6,7 +6,8 @@ A set streams: `load_data("photos/").batches(64)` yields float32 images [N, C, H
 from shiftproof.data.batch import Batch
 from shiftproof.data.imageset import ImageSet
 from shiftproof.data.loading import FORMS, load_data, load_images
+from shiftproof.data.matching import match, matched
 from shiftproof.data.source import BadFile
 from shiftproof.data.textset import TextSet
 
-__all__ = ["FORMS", "BadFile", "Batch", "ImageSet", "TextSet", "load_data", "load_images"]
+__all__ = ["FORMS", "BadFile", "Batch", "ImageSet", "TextSet", "load_data", "load_images", "match", "matched"]

@@ -15,7 +15,7 @@ from torch import Tensor
 from shiftproof.data.contents import digests
 from shiftproof.data.decoding import Color, Decoder, Size
 from shiftproof.data.imageset import ImageSet
-from shiftproof.data.labels import check_labels, name_classes
+from shiftproof.data.labels import Numbering, check_labels, name_classes
 from shiftproof.data.source import Pixels, Source, describe
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
@@ -74,6 +74,7 @@ def from_arrays(
     classes: str | Path | Sequence[str] = "auto",
     size: Size | None = None,
     color: Color | None = None,
+    numbering: Numbering | None = None,
     notes: Sequence[str] = (),
 ) -> ImageSet:
     """Return a set of the images of an array.
@@ -92,6 +93,7 @@ def from_arrays(
         name=name,
         labels=numbers,
         classes=name_classes(numbers, classes),
+        numbering=numbering or ("index" if classes in ("auto", "sorted") else "given"),
         notes=notes,
     )
 

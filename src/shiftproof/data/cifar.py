@@ -90,8 +90,15 @@ def load_cifar(
         parts.append(_binary(folder / file, layout) if layout.label_bytes else _pickled(folder / file, layout))
     images = np.concatenate([part for part, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     labels = np.concatenate([part for _, part in parts])
-    names = _class_names(folder / layout.names_file, layout) if classes in ("auto", "sorted") else classes
-    return from_arrays(images, labels, name=f"{layout.name} {split}", classes=names, **options)
+    own = classes in ("auto", "sorted")
+    return from_arrays(
+        images,
+        labels,
+        name=f"{layout.name} {split}",
+        classes=_class_names(folder / layout.names_file, layout) if own else classes,
+        numbering="own" if own else "given",
+        **options,
+    )
 
 
 def _binary(path: Path, layout: Layout) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

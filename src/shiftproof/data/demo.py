@@ -37,5 +37,12 @@ def load_demo(name: str, *, classes: str | Path | Sequence[str] = "auto", **opti
     rows, columns = sprite.shape[0] // _TILE, sprite.shape[1] // _TILE
     tiles = sprite.reshape(rows, _TILE, columns, _TILE, 3).swapaxes(1, 2).reshape(-1, _TILE, _TILE, 3)
     labels = facts[part]
-    names = facts["classes"] if classes in ("auto", "sorted") else classes
-    return from_arrays(tiles[: len(labels)], labels, name=name, classes=names, **options)
+    own = classes in ("auto", "sorted")
+    return from_arrays(
+        tiles[: len(labels)],
+        labels,
+        name=name,
+        classes=facts["classes"] if own else classes,
+        numbering="own" if own else "given",
+        **options,
+    )

@@ -86,7 +86,8 @@ def load_folder(
     """
     decoder = Decoder(color or "rgb", size)
     listing = _list(root, labels)
-    naming = Naming({}, ()) if listing.names is None else number_classes(listing.classes, classes)
+    places = {} if listing.names is None else dict(zip(reversed(listing.names), reversed(listing.files), strict=True))
+    naming = Naming({}, ()) if listing.names is None else number_classes(listing.classes, classes, places)
     headers, bad = _scan(root, listing.files, decoder)
     if bad and on_bad_file == "fail":
         raise unreadable(*bad[0])
@@ -104,6 +105,7 @@ def load_folder(
         name=root.resolve().name,
         labels=None if names is None else torch.tensor([naming.numbers[name] for name in names]),
         classes=naming.classes,
+        numbering=naming.numbering,
         notes=[*naming.notes, *listing.notes],
         on_bad_file=on_bad_file,
         bad_files=bad,

@@ -81,11 +81,13 @@ def from_huggingface(
     label = _column(dataset, "ClassLabel") or ("label" if "label" in dataset.features else None)
     labels = None if label is None else check_labels(list(dataset[label]), len(dataset))
     names = getattr(dataset.features[label], "names", None) if label is not None else None
+    own = names if names and classes in ("auto", "sorted") else None
     return ImageSet(
         source,
         name=name,
         labels=labels,
-        classes=name_classes(labels, names if names and classes in ("auto", "sorted") else classes),
+        classes=name_classes(labels, own or classes),
+        numbering="own" if own else "index" if classes in ("auto", "sorted") else "given",
         on_bad_file=on_bad_file,
     )
 

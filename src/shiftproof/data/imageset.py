@@ -15,6 +15,7 @@ from torch import Tensor
 
 from shiftproof.data.batch import Batch
 from shiftproof.data.contents import content_keys, numbered, occurrences
+from shiftproof.data.labels import Numbering
 from shiftproof.data.levels import unit
 from shiftproof.data.source import BadFile, HeldSource, Pixels, Source, read_all
 from shiftproof.errors import ConfigurationError, DataError
@@ -46,8 +47,9 @@ class _Repeats:
 class ImageSet:
     """Images of one shape, with a name and, where they are known, labels and class names.
 
-    `labels` int64 [N] count the classes of the model, from 0. `on_bad_file` is what happens to files that cannot be
-    decoded: `fail` raises an error that names the first, `skip` leaves them out and lists them.
+    `labels` int64 [N] count the classes of the model, from 0; `numbering` says where these numbers come from, which
+    decides how `matching.match` fits them to a model. `on_bad_file` is what happens to files that cannot be decoded:
+    `fail` raises an error that names the first, `skip` leaves them out and lists them.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class ImageSet:
         name: str,
         labels: Tensor | None = None,
         classes: Sequence[str] = (),
+        numbering: Numbering = "index",
         notes: Sequence[str] = (),
         on_bad_file: OnBadFile = "fail",
         bad_files: Iterable[BadFile] = (),
@@ -69,6 +72,7 @@ class ImageSet:
         self.name = name
         self.labels = labels
         self.classes = tuple(classes)
+        self.numbering: Numbering = numbering
         self.on_bad_file = on_bad_file
         self._notes = tuple(notes)
         self._rows = torch.arange(len(source))
@@ -174,6 +178,14 @@ class ImageSet:
         made._keys = None if self._keys is None else self._keys[chosen]
         made.labels = None if self.labels is None else self.labels[chosen]
         made._rows = self._rows[chosen]
+        return made
+
+    def renumbered(self, labels: Tensor, classes: Sequence[str], *notes: str) -> ImageSet:
+        """Return the set with labels that are output indices of a model, and what a report should say of them."""
+        made = copy.copy(self)
+        made.__dict__.pop("fingerprint", None)
+        made.labels, made.classes, made.numbering = labels, tuple(classes), "index"
+        made._notes = (*self._notes, *notes)
         return made
 
     def take(self, n: int | None = None, *, seed: int = 0) -> ImageSet:

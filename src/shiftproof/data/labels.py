@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +20,11 @@ from shiftproof.runs.files import is_file
 LARGEST_INDEX = 100_000
 """Folder names that are whole numbers up to this are class indices; larger numbers are taken for names."""
 
+Numbering: TypeAlias = Literal["index", "names", "own", "given"]
+"""Where the numbers of labels come from: they are a model's output indices; names that were sorted; names with numbers
+that the data set itself has; or names in the order of outputs that the user gave. See `matching`."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COLUMNS = "the columns file,label in its first line, and a file within the folder and its label in each other line"
 
 
@@ -28,14 +34,20 @@ class Naming(NamedTuple):
     numbers: dict[str, int]
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    numbering: Numbering = "names"
 
 
-def number_classes(names: Sequence[str], classes: str | Path | Sequence[str] = "auto") -> Naming:
-    """Give class names the numbers of the model's outputs.
+def number_classes(
+    names: Sequence[str],
+    classes: str | Path | Sequence[str] = "auto",
+    places: Mapping[str, str] | None = None,
+) -> Naming:
+    """Give class names numbers: those of a model's outputs where they are known, otherwise their places when sorted.
 
-    `auto`: names that are all whole numbers are the numbers themselves; other names are numbered in sorted order.
-    `sorted`: always sorted order, torchvision's. A sequence of names, or a text file with one name per line: their
-    places in it.
+    `auto`: names that are all whole numbers are the numbers themselves; other names are numbered in sorted order, which
+    `matching.match` replaces by a model's. Numbers among names, fractions and negative numbers are refused, and several
+    labels in one. `sorted`: always sorted order, torchvision's. A sequence of names, or a text file with one name per
+    line: their places in it. `places` says where a name stands first, for messages.
     """
     found = sorted(set(names))
     listed = _listed(classes)
@@ -44,8 +56,11 @@ def number_classes(names: Sequence[str], classes: str | Path | Sequence[str] = "
         for name in found:
             if name not in numbers:
                 raise _as_data_error(name, listed)
-        return Naming(numbers, tuple(listed))
-    if classes == "auto" and all(name.isascii() and name.isdigit() and int(name) <= LARGEST_INDEX for name in found):
+        return Naming(numbers, tuple(listed), numbering="given")
+    if classes == "sorted":
+        return Naming({name: number for number, name in enumerate(found)}, tuple(found), numbering="given")
+    _check_single(found, places or {})
+    if all(map(_is_index, found)):
         numbers = {name: int(name) for name in found}
         if len(set(numbers.values())) < len(found):
             raise DataError(
@@ -56,7 +71,8 @@ def number_classes(names: Sequence[str], classes: str | Path | Sequence[str] = "
             )
         note = "Class names are whole numbers and were taken as the model's output indices"
         fix = " (classes='sorted' numbers them in sorted order, as torchvision does)."
-        return Naming(numbers, tuple(map(str, range(max(numbers.values()) + 1))), (note + fix,))
+        return Naming(numbers, tuple(map(str, range(max(numbers.values()) + 1))), (note + fix,), "index")
+    _check_no_numbers(found, places or {})
     return Naming({name: number for number, name in enumerate(found)}, tuple(found))
 
 
@@ -68,8 +84,16 @@ def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
     if array.ndim == 2 and array.shape == (images, 1):
         array = array[:, 0]
     if array.shape != (images,) or array.dtype.kind not in "iub":
-        fix = {"instead": "one-hot labels: pass labels.argmax(1)"} if array.ndim == 2 and len(array) == images else {}
-        raise DataError("The labels do not fit the images.", expected=expected, came=came, **fix)
+        if array.ndim == 2 and len(array) == images and set(np.unique(array).tolist()) <= {0, 1}:
+            if not bool((array.sum(1) == 1).all()):
+                raise _several(f"rows of 0 and 1 with {int(array.sum(1).min())} to {int(array.sum(1).max())} ones")
+            raise DataError(
+                "The labels do not fit the images.",
+                expected=expected,
+                came=came,
+                instead="one-hot labels: pass labels.argmax(1)",
+            )
+        raise DataError("The labels do not fit the images.", expected=expected, came=came)
     if len(array) and array.min() < 0:
         raise DataError("There are negative labels.", expected=expected, came=f"{array.min()}")
     if len(array) and array.max() > LARGEST_INDEX:
@@ -79,6 +103,47 @@ def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
             came=f"{array.max()}",
         )
     return torch.from_numpy(array.astype(np.int64))
+
+
+def _is_index(name: str) -> bool:
+    return name.isascii() and name.isdigit() and int(name) <= LARGEST_INDEX
+
+
+def _check_no_numbers(found: Sequence[str], places: Mapping[str, str]) -> None:
+    """Refuse numbers that cannot be indices, alone or among names: sorting them would give each another meaning.
+
+    Names that are all whole numbers too large for indices, such as dates or the numbers of people, are names.
+    """
+    odd = [name for name in found if _NUMBER.fullmatch(name)]
+    if not odd or all(name.isascii() and name.isdigit() and int(name) > LARGEST_INDEX for name in found):
+        return
+    others = [name for name in found if name not in odd]
+    wrong = others or [name for name in odd if not _is_index(name)]
+    rest = next((name for name in odd if name not in wrong), None)
+    first = wrong[0]
+    raise DataError(
+        f"Labels are {'neither all class names nor all whole numbers' if others else 'not whole numbers from 0'}.",
+        expected=f"class names, or the model's output indices: whole numbers from 0 to {LARGEST_INDEX:,}",
+        came=f"{first!r}{f' ({places[first]})' if first in places else ''}" + (f" beside {rest!r}" if rest else ""),
+        instead="write whole numbers without a decimal point and remove rows without a label; where these are names, "
+        "--classes FILE lists them, one a line, in the order of the model's outputs",
+    )
+
+
+def _check_single(found: Sequence[str], places: Mapping[str, str]) -> None:
+    """Refuse several labels in one, as in cock|hen."""
+    for name in found:
+        if len([part for part in name.split("|") if part.strip()]) > 1:
+            raise _several(f"{name!r}{f' ({places[name]})' if name in places else ''}")
+
+
+def _several(came: str) -> DataError:
+    return DataError(
+        "Multi-label classification is not supported.",
+        expected="one class for each input",
+        came=came,
+        instead="keep the inputs with one label, or measure one class against the others as two classes",
+    )
 
 
 def name_classes(labels: Tensor | None, classes: str | Path | Sequence[str]) -> tuple[str, ...]:
@@ -124,12 +189,12 @@ def read_table(path: str | Path) -> dict[str, str]:
         ) from error
     table: dict[str, str] = {}
     for number, name, label in rows:
-        if not name or not label or name in table:
-            problem = "names a file twice" if name and name in table else "lacks a file or a label"
+        place = Path((name or "").strip())  # ./a.png is a.png
+        if not name or not label or place.as_posix() in table:
+            problem = "names a file twice" if name and label else "lacks a file or a label"
             raise DataError(
                 f"Line {number} of {str(path)!r} {problem}.", expected=_COLUMNS, came=f"{name or ''},{label or ''}"
             )
-        place = Path(name.strip())
         if place.is_absolute() or ".." in place.parts:
             raise DataError(f"Line {number} of {str(path)!r} points outside the folder.", expected=_COLUMNS, came=name)
         table[place.as_posix()] = label.strip()

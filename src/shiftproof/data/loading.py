@@ -69,7 +69,10 @@ def load_data(
         return texts
     pixels: dict[str, Any] = {"size": size, "classes": classes, "color": color}
     if isinstance(source, ImageSet):
-        _refuse("an ImageSet, which is already made", size=size, labels=labels, split=split, color=color)
+        chosen = None if classes == "auto" else classes
+        _refuse(
+            "an ImageSet, which is already made", size=size, labels=labels, classes=chosen, split=split, color=color
+        )
         return source
     if is_huggingface(source):
         _refuse("a Hugging Face data set", labels=labels)

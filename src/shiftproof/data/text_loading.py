@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shiftproof.data.imageset import OnBadFile
-from shiftproof.data.labels import check_labels, name_classes, number_classes
+from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes
 from shiftproof.data.source import BadFile
 from shiftproof.data.text_tables import Rows, decode, read_rows
 from shiftproof.data.textset import TextSet, TextSource, is_texts
@@ -57,6 +57,7 @@ def load_table(
     text_names, label_name = _columns(path, table, *named)
     texts: list[Text] = []
     labels: list[str] = []
+    places: list[str] = []
     bad: list[BadFile] = []
     for place, row in table.rows:
         cells = tuple(_cell(row.get(name)) for name in text_names)
@@ -69,13 +70,16 @@ def load_table(
             continue
         texts.append(cells[0] if len(cells) == 1 else (cells[0], cells[1]))
         labels.append(label.strip())
+        places.append(place)
     _check_rows(path, len(texts), bad, on_bad_file)
-    naming = None if label_name is None else number_classes(labels, classes)
+    where = dict(zip(reversed(labels), reversed(places), strict=True))
+    naming = None if label_name is None else number_classes(labels, classes, where)
     return TextSet(
         TextSource(texts),
         name=path.name,
         labels=None if naming is None else torch.tensor([naming.numbers[label] for label in labels]),
         classes=() if naming is None else naming.classes,
+        numbering="index" if naming is None else naming.numbering,
         notes=() if naming is None else naming.notes,
         on_bad_file=on_bad_file,
         bad_files=bad,
@@ -136,6 +140,7 @@ def load_text_folder(
         name=path.name,
         labels=torch.tensor([naming.numbers[label] for label in labels]),
         classes=naming.classes,
+        numbering=naming.numbering,
         notes=naming.notes,
         on_bad_file=on_bad_file,
         bad_files=bad,
@@ -155,24 +160,32 @@ def from_texts(
             raise _empty(f"text {number}")
     if len({isinstance(text, str) for text in texts}) > 1:
         raise DataError("There are single texts among pairs.", expected="texts, or pairs of them, throughout")
-    numbers, names = _numbered(labels, len(texts), classes)
-    return TextSet(TextSource(texts), name=name, labels=numbers, classes=names)
+    numbers, naming = _numbered(labels, len(texts), classes)
+    return TextSet(
+        TextSource(texts),
+        name=name,
+        labels=numbers,
+        classes=naming.classes,
+        numbering=naming.numbering,
+        notes=naming.notes,
+    )
 
 
 def _numbered(
     labels: ArrayLike | Tensor | None, count: int, classes: str | Path | Sequence[str]
-) -> tuple[Tensor | None, tuple[str, ...]]:
-    """Return labels as numbers, and the names of the classes."""
+) -> tuple[Tensor | None, Naming]:
+    """Return labels as numbers, and how they came to be."""
     if labels is None:
-        return None, ()
+        return None, Naming({}, (), numbering="index")
     if isinstance(labels, list | tuple) and any(isinstance(label, str) for label in labels):
         if len(labels) != count:
             raise DataError("The labels do not fit the texts.", expected=f"{count} labels", came=f"{len(labels)}")
         given = [str(label) for label in labels]
         naming = number_classes(given, classes)
-        return torch.tensor([naming.numbers[label] for label in given]), naming.classes
+        return torch.tensor([naming.numbers[label] for label in given]), naming
     numbers = check_labels(labels, count)
-    return numbers, name_classes(numbers, classes)
+    numbering: Numbering = "index" if classes in ("auto", "sorted") else "given"
+    return numbers, Naming({}, name_classes(numbers, classes), numbering=numbering)
 
 
 def _wanted(text_column: str | None) -> list[str]:

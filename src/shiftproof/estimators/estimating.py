@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.data import Batch, ImageSet, TextSet, load_data
+from shiftproof.data import Batch, ImageSet, TextSet, load_data, matched
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import (
@@ -28,6 +30,7 @@ from shiftproof.estimators.results import Estimate
 from shiftproof.estimators.statistics import Reference, common_class, doubts, summarize, values_of
 from shiftproof.measures.estimation import Array, fit_temperature, score
 from shiftproof.models import choose_device, device_of, load_model
+from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
 from shiftproof.shifts import Shift, parse
 
@@ -98,6 +101,7 @@ class Estimator:
         `neighborhood`, it is RandAugment for images and EDA for texts. `watch(done, all)` hears of progress.
         """
         check_source(source)
+        source = matched(source, model)
         neighborhood = neighborhood or neighborhoods.default(source)
         wanted = default_shifts(source) if shifts is None else shifts
         chosen = [parse(one) if isinstance(one, str) else one for one in wanted]
@@ -195,6 +199,7 @@ def estimate(
     device: str = "auto",
     batch_size: int = BATCH_SIZE,
     size: int | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     text_column: str | None = None,
     label_column: str | None = None,
     watch: Callable[[int, int], None] | None = None,
@@ -206,8 +211,9 @@ def estimate(
     `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen; the answers of the
     others are in the result's `others`. The interval is for shifts like these: where the inputs are unlike every
     shifted copy, warnings say so, and it spans what all methods say. A second model, `other`, adds their agreement.
-    `images` is how many of `data` are used; labels it may have are never looked at. `text_column` and `label_column`
-    name columns of tables of texts.
+    `images` is how many of `data` are used; labels it may have are never looked at. `classes` are the
+    model's class names in the order of its outputs, where it does not know those of the source. `text_column` and
+    `label_column` name columns of tables of texts.
     To ask for several sets, keep an `Estimator`.
 
     >>> result = estimate("demo", "demo", images=60, n=2, shifts=[f"{name}@5" for name in KINDS[:4]])
@@ -219,7 +225,7 @@ def estimate(
         raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
     device = choose_device(device, model)
     tested = load_model(model, device=device)
-    labelled = load_data(source, size=size, text_column=text_column, label_column=label_column)
+    labelled = load_data(source, size=size, classes=classes, text_column=text_column, label_column=label_column)
     target = load_data(data, size=size, text_column=text_column)  # its labels, if any, are of no use
     estimator = Estimator.fit(
         tested,
@@ -280,7 +286,7 @@ def check_outputs(source: Evidence) -> NDArray[np.int64]:
             expected=f"labels from 0 to {out.shape[1] - 1}: the model has {out.shape[1]} outputs",
             came="none" if labels is None else f"labels from {labels.min()} to {labels.max()}",
         )
-    if (out >= 0).all() and np.allclose(out.sum(1), 1, atol=1e-3):
+    if are_probabilities(torch.from_numpy(out)):
         raise ModelError(
             "The model returns probabilities, not logits.",
             expected="scores before the softmax: confidences are computed from them",

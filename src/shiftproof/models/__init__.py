@@ -5,6 +5,7 @@ scores = logits(model, images)          # images [N, C, H, W] in [0, 1]; scores 
 """
 
 from shiftproof.models.blackbox import BlackBox, Model
+from shiftproof.models.class_names import class_names
 from shiftproof.models.devices import choose_device
 from shiftproof.models.identity import fingerprint
 from shiftproof.models.layers import has_batch_norm
@@ -28,6 +29,7 @@ __all__ = [
     "build_network",
     "card",
     "choose_device",
+    "class_names",
     "collect_statistics",
     "device_of",
     "fingerprint",

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.models.class_names import with_class_names
 from shiftproof.models.normalize import Normalize
 from shiftproof.registry import unknown
 
@@ -26,7 +27,8 @@ def load_torchvision(name: str, *, weights: str | None = None) -> nn.Module:
     entry = entries[weights] if weights is not None else entries.DEFAULT
     network = _fetch(f"torchvision:{name}", lambda: hub.models.get_model(name, weights=entry))
     preset = entry.transforms()
-    return nn.Sequential(Normalize(preset.mean, preset.std), network)
+    names = getattr(entry, "meta", {}).get("categories")
+    return with_class_names(nn.Sequential(Normalize(preset.mean, preset.std), network), names)
 
 
 def load_timm(name: str) -> nn.Module:
@@ -42,7 +44,7 @@ def load_timm(name: str) -> nn.Module:
         )
     network = _fetch(f"timm:{name}", lambda: hub.create_model(name, pretrained=True))
     facts: Any = network.pretrained_cfg
-    return nn.Sequential(Normalize(facts["mean"], facts["std"]), network)
+    return with_class_names(nn.Sequential(Normalize(facts["mean"], facts["std"]), network), facts.get("label_names"))
 
 
 def _import(package: str) -> ModuleType:

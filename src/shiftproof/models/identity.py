@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from shiftproof.models.blackbox import BlackBox
 from shiftproof.models.python_file import MODULE_PREFIX
 
-_UNSTATED = frozenset({"training", "device"})  # where and how a module runs, not what it computes
+_UNSTATED = frozenset({"training", "device", "class_names"})  # how a module runs and is called, not what it computes
 _BIAS = re.compile(r", bias=(True|False)\b")
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.allocation import ease_allocation
 from shiftproof.models.blackbox import BlackBox, Model
+from shiftproof.models.class_names import CIFAR10, class_names, with_class_names
 from shiftproof.models.devices import choose_device
 from shiftproof.models.huggingface import is_huggingface_folder, load_huggingface
 from shiftproof.models.named import cards, weights_of
@@ -108,9 +109,9 @@ def _pretrained(spec: str, weights: str | Path | None) -> nn.Module:
     if hub == "timm":
         return load_timm(name)
     if spec == "demo":
-        return _demo()
+        return with_class_names(_demo(), CIFAR10)
     with as_file(weights_of(spec)) as path:
-        return _reference(cards()[spec]["network"], path, None)
+        return with_class_names(_reference(cards()[spec]["network"], path, None), CIFAR10)
 
 
 def _built(spec: str, weights: str | Path | None) -> Model:
@@ -173,8 +174,9 @@ def _trained(folder: Path, device: torch.device | str) -> Model:
     """Return the network that training left in a folder."""
     weights = folder / TRAINED_WEIGHTS
     try:
-        spec = read_json(folder / TRAINED)["model"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        facts = read_json(folder / TRAINED)
+        spec, names = facts["model"], [str(name) for name in facts.get("classes") or ()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(
             f"Cannot read how the network in {str(folder)!r} was built.",
             expected=f"{TRAINED}, as `shiftproof train` wrote it",
@@ -197,12 +199,12 @@ def _trained(folder: Path, device: torch.device | str) -> Model:
             instead=f"if you trust it: load_weights(load_model({spec!r}), {str(weights)!r}) of shiftproof.models",
         )
     if spec in NETWORKS or is_python_file(spec):
-        return load_model(spec, device=device, weights=weights)
+        return with_class_names(load_model(spec, device=device, weights=weights), names)
     model = load_model(spec, device=device)
     if not isinstance(model, nn.Module):
         raise ModelError(f"{spec!r} takes no weights.", expected="a PyTorch module")
     load_weights(model, weights)
-    return model
+    return with_class_names(model, names)
 
 
 def _check_own(folder: Path, spec: str) -> None:
@@ -279,7 +281,8 @@ def _finished(model: Model, device: Device, normalize: Normalize | None = None) 
     if isinstance(model, BlackBox):
         if normalize is None:
             return model
-        return BlackBox(_Chain(normalize, model), name=model.name, device=model.device)
+        chain = BlackBox(_Chain(normalize, model), name=model.name, device=model.device)
+        return with_class_names(chain, class_names(model))
     where = device_of(model) if device is None else device
     ease_allocation()
     if normalize is not None:

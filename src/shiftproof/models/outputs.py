@@ -78,6 +78,11 @@ def check_logits(out: object, images: int) -> Tensor:
     return scores
 
 
+def are_probabilities(scores: Tensor) -> bool:
+    """Whether rows of scores [N, K] look like probabilities: none is negative, and every row sums to 1."""
+    return bool((scores >= 0).all()) and bool(((scores.sum(1) - 1).abs() <= 1e-3).all())
+
+
 def _failed(inputs: Tensor | list[Any], error: BaseException) -> ModelError:
     if isinstance(inputs, list):
         kind = "texts" if isinstance(inputs[0], str) else "pairs of texts"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from shiftproof.data import ImageSet, load_images
+from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, choose_device, load_model
 from shiftproof.runs import Executor, Store, Watch, choose_executor
@@ -52,6 +52,7 @@ def search(
     weights: str | Path | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     executor: str | Executor = "inline",
     workers: int | None = None,
     watch: Watch | None = None,
@@ -86,8 +87,11 @@ def search(
     check_length(length)
     check_budget(budget)
     device = choose_device(device, model)
-    whole, truth = _data(data, targets, images, seed, {"size": size, "labels": labels})
+    whole, truth = _data(data, targets, images, seed, {"size": size, "labels": labels, "classes": classes})
     subject = _subject(model, device, weights)
+    if targets is None and fitness == "accuracy" and not isinstance(subject, Service):
+        whole = matched(whole, subject)
+        truth = whole.labels
     size_of_batch = batch_size or BATCH_SIZES.get(device.partition(":")[0], 64)
     if size_of_batch < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))

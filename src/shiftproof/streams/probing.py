@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 
 from shiftproof import shifts
-from shiftproof.data import ImageSet, load_images
+from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed, key_of
 from shiftproof.models import BatchFitter, Model, load_model, logits
@@ -70,7 +70,7 @@ class Probe:
                 "A calibration measures accuracy, and the images have no labels.",
                 expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
             )
-        return found.take()  # so that the names of files decide nothing
+        return matched(found, self.loaded).take()  # so that the names of files decide nothing
 
     @property
     def area(self) -> float:

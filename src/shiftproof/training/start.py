@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from shiftproof.data import ImageSet
 from shiftproof.errors import ModelError
 from shiftproof.models import NETWORKS, build_network, fingerprint, load_model
+from shiftproof.models.class_names import with_class_names
 from shiftproof.models.identity import digest
 from shiftproof.models.python_file import is_python_file, split_python_file
 from shiftproof.training.feed import labels_of
@@ -85,7 +86,8 @@ class Start:
         if self.recipe.noise != "none" and mean is None and std is None:
             mean, std = (0.0,) * channels, (1.0,) * channels
         classes = max(2, len(self.data.classes), int(labels_of(self.data).max()) + 1)
-        return build_network(self.text, classes=classes, channels=channels, mean=mean, std=std)
+        made = build_network(self.text, classes=classes, channels=channels, mean=mean, std=std)
+        return with_class_names(made, self.data.classes)
 
 
 def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:

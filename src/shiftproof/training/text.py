@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shiftproof.data import TextSet
 from shiftproof.errors import DataError
+from shiftproof.models.class_names import with_class_names
 from shiftproof.models.devices import choose_device
 from shiftproof.models.networks.text_cnn import TextCNN, make_vocabulary, padded
 
@@ -71,7 +72,7 @@ def train_text_cnn(
                 watch(epoch + 1, total / len(rows))
             if total / len(rows) < until:
                 break
-    return model.eval()
+    return with_class_names(model, data.classes).eval()
 
 
 def _batches(lengths: Sequence[int], size: int, generator: torch.Generator) -> list[list[int]]:

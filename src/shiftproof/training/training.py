@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data import ImageSet, load_images
+from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError, ModelError
 from shiftproof.models import choose_device, logits
+from shiftproof.models.class_names import with_class_names
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.training.feed import HELD, Feed, labels_of
-from shiftproof.training.loop import Loop
+from shiftproof.training.loop import Loop, evaluating
 from shiftproof.training.outcome import Trained, architecture, write_model
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
@@ -43,6 +44,7 @@ def train(
     images: int | None = None,
     size: int | None = None,
     labels: str | Path | None = None,
+    classes: str | Path | Sequence[str] = "auto",
     split: str | None = None,
     workers: int = 0,
     watch: Watch | None = None,
@@ -52,8 +54,10 @@ def train(
 
     `model` is the name of a reference network, which starts from random weights (or from `weights`), or anything that
     `load_model` makes a module of; a module that is given is copied. `data` is what `load_data` takes, all of it or
-    `images` of them. `recipe` is one of `RECIPES`, with its own `options` ({"lam": 20}), and `sigma` its noise.
-    Further keywords are `Settings`: `epochs`, `batch_size`, `lr`, `schedule`, `ema`, `clip`, `seed` and so on.
+    `images` of them. Its classes are matched to the network's outputs by name where the network has names, or stand in
+    the order of the list `classes`; those of `validation` are matched to the classes of `data`. `recipe` is one of
+    `RECIPES`, with its own `options` ({"lam": 20}), and `sigma` its noise. Further keywords are
+    `Settings`: `epochs`, `batch_size`, `lr`, `schedule`, `ema`, `clip`, `seed` and so on.
 
     A reference network normalises with `mean` and `std`: by default those of CIFAR-10, or none where the recipe adds
     noise, as in the papers on certified robustness.
@@ -71,12 +75,17 @@ def train(
     noise = chosen.sigma(sigma)
     loop_settings = make_settings(chosen, settings)
     where = torch.device(device_here(choose_device(device)))
-    loaded = _loaded(data, images, loop_settings.seed, size=size, labels=labels, split=split)
-    known = labels_of(loaded)
+    loaded = _loaded(data, images, loop_settings.seed, size=size, labels=labels, classes=classes, split=split)
     start = Start(model, loaded, chosen, seed=loop_settings.seed, weights=weights, mean=mean, std=std)
     network = start.network()
-    _check_fit(network, loaded, known)
-    held_out = None if validation is None else _loaded(validation, None, 0, size=size)
+    with evaluating(network):  # two images are tried before any long work
+        loaded = matched(loaded, network)
+        _check_fit(network, loaded, labels_of(loaded))
+    held_out = None if validation is None else _loaded(validation, None, 0, size=size, classes=classes)
+    with_class_names(network, loaded.classes)
+    if held_out is not None:
+        with evaluating(network):
+            held_out = matched(held_out, network)
     begun = "" if out is None else start.identity(network)
     subject = _subject(begun, loaded, held_out, chosen, noise, loop_settings, where)
     team = join(where)
@@ -127,11 +136,9 @@ def _loaded(data: Any, images: int | None, seed: int, **options: Any) -> ImageSe
 
 
 def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
-    """Try two images before any long work: there must be a score for every class."""
+    """Refuse a network, in evaluation mode, without a score for every class."""
     batch = next(iter(data.subset(range(2)).batches(2)))
-    training = network.training
-    scores = logits(network.eval(), batch.images)
-    network.train(training)
+    scores = logits(network, batch.images)
     if scores.shape[1] <= int(labels.max()):
         raise ModelError(
             "The model has too few classes for the data.",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.measuring import accuracy, image_means, mean_confidence, predictions, rows, tally
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.view import Action, Column, Level, Sentence, Table, Tile, View
@@ -18,7 +19,8 @@ from shiftproof.measures import Accuracy
 from shiftproof.runs import Cell, Result, Row
 
 OVERCONFIDENT, DELUDED = 0.05, 0.15
-LEVEL_RULE = "mean confidence above accuracy: good under 5 points, bad over 15"
+"""How far mean confidence may be above accuracy before it is told, and before it is bad."""
+INTERVALS = "{:,} images. Intervals are Wilson's, at 95%."
 CALIBRATE = """\
 from shiftproof.measures.estimation import fit_temperature
 
@@ -48,14 +50,16 @@ class Clean(Section):
         start, stop = cast(int, cell["start"]), cast(int, cell["stop"])
         labels, predicted, confidences = predictions(subject, start, stop, None, seed=0)
         names = subject.data.classes
+
+        def name(label: int) -> str:
+            return names[label] if label < len(names) else str(label)
+
         classes = {
-            names[label] if label < len(names) else str(label): [
-                int((predicted[labels == label] == label).sum()),
-                int((labels == label).sum()),
-            ]
+            name(label): [int((predicted[labels == label] == label).sum()), int((labels == label).sum())]
             for label in sorted(set(labels.tolist()))
         }
-        return {**tally(labels, predicted, confidences), "classes": classes}
+        answers = {name(label): count for label, count in sorted(Counter(predicted.tolist()).items())}
+        return {**tally(labels, predicted, confidences), "classes": classes, "answers": answers}
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return who was right."""
@@ -68,13 +72,21 @@ class Clean(Section):
         overall = accuracy(found)
         if overall is None:
             return View(self.name, self.title, self.question, notes=("No image was measured.",))
-        gap = mean_confidence(found) - overall.value
-        level: Level = "good" if gap < OVERCONFIDENT else "watch" if gap < DELUDED else "bad"
-        points = f"{abs(100 * gap):.1f} points {'more' if gap > 0 else 'less'} than it is right"
-        sure = f"{percent(mean_confidence(found))} sure of itself, {points}"
+        standing = Standing.of(found)
+        rated: Level = "plain" if standing is None else standing.level
+        rule = "" if standing is None else standing.rule
         right = f"On clean images it is right {percent(overall.value)} of the time ({interval(overall)})"
-        verdict = (Sentence(f"{right}.") if level == "good" else Sentence(f"{right}, and on average {sure}.", level),)
-        tile = Tile("Clean accuracy", percent(overall.value), interval(overall), level, LEVEL_RULE)
+        level: Level = "bad" if rated == "bad" else "plain"
+        said, numbers, notes = f"{right}.", {"clean_accuracy": overall.value}, [INTERVALS.format(overall.images)]
+        confidence, gap = mean_confidence(found), 0.0
+        if confidence is not None:
+            gap = numbers["clean_confidence_gap"] = confidence - overall.value
+            points = f"{abs(100 * gap):.1f} points {'more' if gap > 0 else 'less'} than it is right"
+            sure = f"{percent(confidence)} sure of itself, {points}"
+            notes.append(f"On average it is {sure}.")
+            if gap >= OVERCONFIDENT:
+                said = f"{right}, and on average {sure}."
+                level = "bad" if gap >= DELUDED or rated == "bad" else "watch"
         action = Action(
             "Calibrate its confidence",
             f"On clean images it is surer by {abs(100 * gap):.1f} points than it is right. A temperature mends that, "
@@ -85,12 +97,12 @@ class Clean(Section):
             self.name,
             self.title,
             self.question,
-            verdict=verdict,
-            tiles=(tile,),
+            verdict=(Sentence(said, level),),
+            tiles=(Tile("Clean accuracy", percent(overall.value), interval(overall), rated, rule),),
             blocks=(_class_table(found),),
-            notes=(f"{overall.images:,} images. Intervals are Wilson's, at 95%.", f"On average it is {sure}."),
-            numbers={"clean_accuracy": overall.value, "clean_confidence_gap": gap},
-            actions=(action,) if level != "good" else (),
+            notes=tuple(notes),
+            numbers=numbers,
+            actions=(action,) if gap >= OVERCONFIDENT else (),
         )
 
 

@@ -40,7 +40,7 @@ HARMLESS = 0.05
 RECIPES = {"noise": "gaussian"}
 """Category -> the recipe of training against it, where it is not the general one."""
 RECIPE = "augmix+jsd"
-LEVEL_RULE = "{:.1f} points lost to corruption on average: good under 10, bad over 25"
+LEVEL_RULE = "{:.1f} points lost to corruption on average: good from 0 to 10, bad over 25"
 
 
 class Corruptions(Section):
@@ -116,7 +116,7 @@ class Corruptions(Section):
         ranked = sorted(means, key=lambda name: means[name])
         overall = sum(means.values()) / len(means)
         lost = clean.value - overall
-        level: Level = "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
+        level: Level = "plain" if lost < 0 else "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
         numbers = {
             "corruption_accuracy": overall,
             "corruption_loss": lost,
@@ -193,8 +193,9 @@ def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float,
     over = f", {percent(overall)} on average over {len(grid)} corruptions" if len(grid) > 1 else ""
     if clean.value - cell.value < HARMLESS:
         drop = 100 * (clean.value - cell.value)
+        costs = f"costs more than {drop:.1f} points ({title(name)})" if drop > 0 else "costs any accuracy"
         at = f"from {percent(clean.value)} clean to {percent(cell.value)} ({interval(cell)}) at most"
-        return (Sentence(f"No corruption costs more than {drop:.1f} points ({title(name)}): {at}{over}.", level),)
+        return (Sentence(f"No corruption {costs}: {at}{over}.", level),)
     harmful = [other for other in ranked if clean.value - mean_accuracy(grid[other].values()) >= HARMLESS] or ranked[:1]
     first = listed([title(other) for other in harmful[:NAMED]])
     return (

@@ -15,6 +15,7 @@ from shiftproof.audits.sections.base import Subject
 from shiftproof.errors import DataError
 from shiftproof.measures import Accuracy
 from shiftproof.models import logits
+from shiftproof.models.outputs import are_probabilities
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import Cell, Json, Result, Row
 from shiftproof.shifts import Shift
@@ -25,7 +26,10 @@ EXCERPT = 200
 
 
 def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, seed: int) -> tuple[Tensor, ...]:
-    """Return labels, predicted classes and confidences of a slice, each [n], after the shift."""
+    """Return labels, predicted classes and confidences of a slice, each [n], after the shift.
+
+    Confidences are not a number where scores are probabilities: their softmax would be no confidence.
+    """
     labels, predicted, confidences = [], [], []
     for batch in subject.data.subset(range(start, stop)).batches(subject.batch_size, device=subject.device):
         images = batch.images if shift is None else shift(batch.images, batch.keys, seed=seed)
@@ -33,7 +37,7 @@ def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, se
         confidence, classes = scores.softmax(1).max(1)
         labels.append(check_labels(batch.labels, scores.shape[1]))
         predicted.append(classes.cpu())
-        confidences.append(confidence.cpu())
+        confidences.append(torch.full_like(confidence, torch.nan) if are_probabilities(scores) else confidence)
     if not labels:
         return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), torch.empty(0)
     return torch.cat(labels), torch.cat(predicted), torch.cat(confidences)
@@ -68,12 +72,16 @@ def check_labels(labels: Tensor | None, classes: int) -> Tensor:
 
 
 def tally(labels: Tensor, predicted: Tensor, confidences: Tensor) -> dict[str, Json]:
-    """Return counts, the mean confidence, and who was right as a string of hexadecimal digits, first image first."""
+    """Return counts, the mean confidence, and who was right as a string of hexadecimal digits, first image first.
+
+    The confidence is None where it is not known of every image.
+    """
     right = predicted == labels
+    known = bool(confidences.isfinite().all())
     return {
         "images": len(labels),
         "right": int(right.sum()),
-        "confidence": round(float(confidences.double().mean()), 6) if len(labels) else 0.0,
+        "confidence": (round(float(confidences.double().mean()), 6) if len(labels) else 0.0) if known else None,
         "hits": np.packbits(right.numpy()).tobytes().hex(),
     }
 
@@ -107,8 +115,10 @@ def _right(row: Row) -> NDArray[np.uint8]:
     return np.unpackbits(packed)[: _whole(row["images"])]
 
 
-def mean_confidence(found: Sequence[Row]) -> float:
-    """Return the mean confidence over the images of several rows."""
+def mean_confidence(found: Sequence[Row]) -> float | None:
+    """Return the mean confidence over the images of several rows; None where it is not known of all."""
+    if any(row["confidence"] is None for row in found):
+        return None
     weighted = [(float(str(row["confidence"])), _whole(row["images"])) for row in found]
     return sum(value * images for value, images in weighted) / sum(images for _, images in weighted)
 

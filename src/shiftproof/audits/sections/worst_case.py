@@ -38,7 +38,7 @@ CHOICE = 32
 """Examples are chosen among the first so many images."""
 
 GOOD, WATCH = 0.10, 0.25
-LEVEL_RULE = "points lost to the worst tuple found: good under 10, bad over 25"
+LEVEL_RULE = "points lost to the worst tuple found: good from 0 to 10, bad over 25"
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class WorstCase(Section):
         admissible = [found for found in everything if found.admissible]
         kept = min([*admissible, same], key=lambda found: found.fitness) if admissible else lowest
         lost = clean - kept.fitness
-        level: Level = "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
+        level: Level = "plain" if lost < 0 else "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
         counted = Accuracy(round(kept.fitness * images), images)
         numbers = {
             "worst_case_accuracy": kept.fitness,
@@ -166,7 +166,7 @@ class WorstCase(Section):
             blocks=(*blocks, *galleries([row for _, row in measured], kept)),
             notes=_notes(images, len(random), [len(some) for _, some in runs]),
             numbers=numbers,
-            actions=(_action(lost, batch_norm=bool(row.get("batch_norm"))),) if level != "good" else (),
+            actions=(_action(lost, batch_norm=bool(row.get("batch_norm"))),) if level in ("watch", "bad") else (),
         )
 
 
@@ -202,9 +202,11 @@ def _join(found: Sequence[tuple[Cell, Row]]) -> list[Found]:
 
 
 def _sentence(kept: Found, clean: float, counted: Accuracy, level: Level) -> Sentence:
-    if level == "good":
-        lost = f"{100 * (clean - kept.fitness):.1f} points: {percent(kept.fitness)} ({interval(counted)}) at worst"
-        return Sentence(f"No chain of {LENGTH} colour edits that was tried costs more than {lost}.", level)
+    lost = 100 * (clean - kept.fitness)
+    if level in ("good", "plain"):
+        costs = f"costs more than {lost:.1f} points" if lost > 0 else "costs any accuracy"
+        at = f"{percent(kept.fitness)} ({interval(counted)}) at worst"
+        return Sentence(f"No chain of {LENGTH} colour edits that was tried {costs}: {at}.", level)
     leaves = "leaves the images recognisable" if kept.admissible else "changes the images much"
     return Sentence(
         f"A chain of {LENGTH} colour edits that {leaves} brings it from {percent(clean)} to {percent(kept.fitness)} "

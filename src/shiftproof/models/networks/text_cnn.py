@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.errors import DataError, ModelError
+from shiftproof.models.class_names import with_class_names
 from shiftproof.models.texts import Text, parts
 from shiftproof.models.weights import load_weights
 from shiftproof.runs import write_atomically
@@ -78,6 +79,7 @@ class TextCNN(nn.Module):
             "pairs": pairs,
         }
         self.pairs = pairs
+        self.class_names: tuple[str, ...] | None = None
         self.max_length = max_length
         self._numbers = {word: number for number, word in enumerate(self.vocabulary)}
         self.embedding = nn.Embedding(len(self.vocabulary), embedding, padding_idx=0)
@@ -149,6 +151,7 @@ class TextCNN(nn.Module):
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
         write_atomically(out / "model.safetensors", save(tensors))
         about = {"model": NAME, "settings": self.settings, "vocabulary": self.vocabulary}
+        about["classes"] = list(self.class_names or ())
         write_atomically(out / "model.json", json.dumps(about, ensure_ascii=False) + "\n")
 
     @classmethod
@@ -156,7 +159,7 @@ class TextCNN(nn.Module):
         """Return the network that `save` wrote, in evaluation mode."""
         try:
             about = read_json(Path(folder) / "model.json")
-            made = cls(about["vocabulary"], **about["settings"])
+            made = with_class_names(cls(about["vocabulary"], **about["settings"]), about.get("classes"))
         except Exception as error:  # settings that no network can have fail in any way there is
             raise ModelError(
                 f"Cannot read how the text network in {str(folder)!r} was built.",

@@ -1,0 +1,156 @@
+"""What makes an audit's numbers mean less: told first, in every form of the report, and nothing is then called good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from shiftproof.audits.sections.base import Subject
+from shiftproof.audits.sections.chance import Standing
+from shiftproof.audits.sections.measuring import check_labels, rows
+from shiftproof.audits.sections.wording import interval, percent
+from shiftproof.audits.view import Action, Level, Sentence, Tile, View
+from shiftproof.models.behaviour import Behaviour, try_out
+from shiftproof.models.outputs import are_probabilities
+from shiftproof.runs import Json, Result
+
+SECTION = "caveats"
+"""The name of the view that tells them."""
+PROBE = 4
+"""Inputs that are tried, among as many others."""
+CONFIDENCE_BASED = ("label_free",)
+"""Sections that rest on confidences, which probabilities taken for logits spoil."""
+
+_MISMATCH = "Labels and outputs probably do not match, or its weights, input size or normalisation are not its own."
+
+Rated = TypeVar("Rated", Sentence, Tile)
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """One of them: its `kind` decides what it touches, `text` is told."""
+
+    kind: str
+    text: str
+    level: Level = "bad"
+
+    def to_row(self) -> dict[str, Json]:
+        """Return it as JSON values, for the notes of a run."""
+        return asdict(self)
+
+
+def try_model(subject: Subject) -> tuple[Caveat, ...]:
+    """Try the model on a few inputs before any long work, and say what is odd about it; refuse labels out of range."""
+    count = max(1, min(PROBE, subject.batch_size // 2))
+    batch = next(iter(subject.data.subset(range(min(2 * count, len(subject.data)))).batches(2 * count)))
+    inputs = batch.images if not isinstance(batch.images, Tensor) else batch.images.to(subject.device)
+    inputs, rest = inputs[:count], inputs[count:]
+    if isinstance(inputs, Tensor):
+        others, strangers = 1 - inputs, (1 - inputs).flip(3) * 0.5
+    else:
+        others, strangers = [*rest, *inputs][: len(inputs)], [inputs[0]] * len(inputs)
+    found = try_out(subject.model, inputs, others, strangers)
+    check_labels(subject.data.labels, found.scores.shape[1])
+    return tuple(_odd(found))
+
+
+def _odd(found: Behaviour) -> list[Caveat]:
+    said = []
+    if are_probabilities(found.scores):
+        text = (
+            "The model returns probabilities, not logits: accuracies hold, but confidences, calibration and label-free "
+            "estimates are of a softmax of a softmax. Remove its last softmax, or return its logarithm."
+        )
+        said.append(Caveat("probabilities", text, "watch"))
+    if found.training:
+        text = (
+            f"The model puts layers into training mode when it is called ({found.training} of them): dropout draws at "
+            "random, and batch normalisation looks at the whole batch."
+        )
+        said.append(Caveat("training", text))
+    if found.changed:
+        said.append(
+            Caveat("weights", "The model changes its weights or statistics when it is called: numbers depend on order.")
+        )
+    if found.random:
+        text = (
+            f"The model is random: scores of the same images differ by up to {found.repeated:.3g} from call to call, "
+            "and numbers from run to run."
+        )
+        said.append(Caveat("random", text))
+    if found.of_batch and found.company > 3 * found.repeated:  # more than what weights that change explain
+        text = (
+            f"An image's scores depend on the other images of its batch, by up to {found.company:.3g}: numbers depend "
+            "on the batch size and on order."
+        )
+        said.append(Caveat("batch", text))
+    return said
+
+
+def caveats(noted: Sequence[Mapping[str, Any]], clean: Sequence[Result]) -> tuple[Caveat, ...]:
+    """Return what an audit noted of the model, and how its clean accuracy stands beside chance."""
+    known = [Caveat(**note) for note in noted]
+    standing = Standing.of([row for _, row in rows(clean, "clean")])
+    return (*([] if standing is None else _by_chance(standing)), *known)
+
+
+def _by_chance(standing: Standing) -> list[Caveat]:
+    found, images = standing.accuracy, standing.accuracy.images
+    value = f"{percent(found.value)} ({interval(found)})"
+    always = f"always answering {standing.common} is right {percent(standing.baseline)} of the time"
+    if standing.only is not None:
+        return [Caveat("one_answer", f"It answers {standing.only} to all {images:,} images. {_MISMATCH}")]
+    if standing.blind:
+        return [Caveat("chance", f"Its accuracy, {value}, is no better than chance: {always}. {_MISMATCH}")]
+    if standing.below:  # it tells classes apart, and yet: one of them is most of the data
+        return [Caveat("baseline", f"Its accuracy, {value}, is no better than one answer to everything: {always}.")]
+    if standing.unproven:
+        said = f"{images:,} images do not show that it is better than chance: {value} are right, and {always}."
+        return [Caveat("unproven", said, "watch")]
+    return []
+
+
+def told(views: Sequence[View], found: Sequence[Caveat]) -> tuple[View, ...]:
+    """Return the views with the caveats in front of them, and nothing called good that they touch."""
+    if not found:
+        return tuple(views)
+    kinds = {caveat.kind for caveat in found}
+    useless = bool(kinds & {"chance", "one_answer"})
+    first = View(
+        SECTION,
+        "Caveats",
+        "Do these numbers mean what they say?",
+        verdict=tuple(Sentence(caveat.text, caveat.level) for caveat in found),
+        notes=(
+            "Before the audit the model was asked about the same inputs twice, and once more among others; its clean "
+            "accuracy is compared with the share of the most frequent class. Where a caveat stands, nothing that it "
+            "touches is called good.",
+        ),
+        actions=(_action(),) if useless else (),
+    )
+    return (first, *(_hedged(view, kinds, useless) for view in views))
+
+
+def _hedged(view: View, kinds: Set[str], useless: bool) -> View:
+    """Return a view that calls nothing good which the kinds of caveats touch, and advises nothing that they void."""
+    spoilt = "probabilities" in kinds and view.section in CONFIDENCE_BASED
+    if not spoilt and kinds == {"probabilities"}:
+        return view
+    actions = () if useless or spoilt else view.actions
+    return replace(view, verdict=_plain(view.verdict), tiles=_plain(view.tiles), actions=actions)
+
+
+def _plain(parts: tuple[Rated, ...]) -> tuple[Rated, ...]:
+    return tuple(replace(part, level="plain") if part.level == "good" else part for part in parts)
+
+
+def _action() -> Action:
+    return Action(
+        "Check that labels and outputs match",
+        "A model that is no better than chance has nothing to lose: what follows says little of it. Its class names, "
+        "one a line in the order of its outputs, decide which label is which output.",
+        "shiftproof audit --model model.py:build --data images/ --classes classes.txt",
+    )

@@ -1,0 +1,82 @@
+"""Accuracy beside chance: what a model must beat before anything is said of how well it bears up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from shiftproof.audits.sections.measuring import accuracy
+from shiftproof.audits.view import Level
+from shiftproof.measures import Accuracy
+from shiftproof.runs import Row
+
+SKILL = 0.5
+LEVEL_RULE = (
+    "always answering {common}, the most frequent class, is right {baseline:.1f}% of the time: good where the interval "
+    "lies above that by half of what is left to 100%, bad where the accuracy is not above it"
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A model's accuracy on clean inputs, beside the share of the most frequent class and what answers get by chance.
+
+    `baseline` is that share: what one answer to everything gets, and no guessing gets more. `expected` is how often
+    answers that are given as often as these, without looking, are right (as in Cohen's kappa).
+    """
+
+    accuracy: Accuracy
+    common: str
+    baseline: float
+    expected: float
+    answers: Mapping[str, int]
+
+    @classmethod
+    def of(cls, found: Sequence[Row]) -> Standing | None:
+        """Read rows of the section clean; None where they do not hold two classes or more."""
+        overall = accuracy(found)
+        shares = Counter[str]()
+        answers = Counter[str]()
+        for row in found:
+            for name, (_, images) in cast(Mapping[str, tuple[int, int]], row.get("classes", {})).items():
+                shares[name] += images
+            answers.update(cast(Mapping[str, int], row.get("answers", {})))
+        if overall is None or len(shares) < 2:
+            return None
+        (common, most), *_ = shares.most_common(1)
+        images = overall.images
+        agree = sum(shares[name] * count for name, count in answers.items()) / images**2
+        return cls(overall, common, most / images, agree, answers)
+
+    @property
+    def only(self) -> str | None:
+        """The one answer it gives to everything, if it does."""
+        return next(iter(self.answers)) if len(self.answers) == 1 else None
+
+    @property
+    def blind(self) -> bool:
+        """Whether it is right no more often than answers without looking."""
+        return self.only is not None or self.accuracy.value <= self.expected
+
+    @property
+    def below(self) -> bool:
+        """Whether it is right no more often than one answer to everything."""
+        return self.blind or self.accuracy.value <= self.baseline
+
+    @property
+    def unproven(self) -> bool:
+        """Whether so few inputs do not show that it is above chance."""
+        return self.accuracy.interval()[0] <= self.baseline
+
+    @property
+    def level(self) -> Level:
+        """Rate the accuracy, by `rule`."""
+        above = self.accuracy.interval()[0] - self.baseline
+        return "bad" if self.below else "good" if above >= SKILL * (1 - self.baseline) else "watch"
+
+    @property
+    def rule(self) -> str:
+        """What the level means."""
+        return LEVEL_RULE.format(common=self.common, baseline=100 * self.baseline)

@@ -1,0 +1,144 @@
+"""What makes an audit's numbers mean less is told, again by `report`, and nothing is then called good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import shiftproof
+from shiftproof.audits import headlines, reopen
+from shiftproof.audits.caveats import caveats, told
+from shiftproof.audits.notebook import text
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.chance import Standing
+from shiftproof.audits.view import Action, Sentence, Tile, View
+from shiftproof.runs import Cell, Result
+
+
+class Odd(nn.Module):
+    """The demo with something wrong."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.network: Any = shiftproof.load_model("demo")
+        self.kind = kind
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self.kind == "training":
+            self.network.train()
+        if self.kind == "weights":
+            with torch.no_grad():
+                self.network.linear.bias.add_(0.01)
+        scores: Tensor = self.network(images)
+        return WRONG[self.kind](scores) if self.kind in WRONG else scores
+
+
+WRONG: dict[str, Callable[[Tensor], Tensor]] = {
+    "probabilities": lambda scores: scores.softmax(1),
+    "random": lambda scores: scores + torch.randn_like(scores),
+    "dropout": nn.Dropout(0.5),
+    "batch": lambda scores: scores - scores.mean(0),
+    "constant": lambda scores: scores * 0 + torch.arange(10.0),
+    "shuffled": lambda scores: scores.roll(1, 1),
+}
+
+
+OPTIONS: dict[str, Any] = {"images": 40, "shifts": ["brightness"], "severities": [1]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("probabilities", "probabilities, not logits"),
+        ("random", "The model is random"),
+        ("dropout", "The model is random"),
+        ("batch", "depend on the other images of its batch"),
+        ("weights", "changes its weights"),
+        ("training", "into training mode"),
+        ("constant", "It answers truck to all 40 images"),
+        ("shuffled", "no better than chance"),
+    ],
+)
+def test_what_is_wrong_is_told_everywhere_and_again(kind, says, tmp_path):
+    made = shiftproof.audit(Odd(kind), "demo", out=tmp_path, sections=["clean", "corruptions"], **OPTIONS)
+    for found in (made, reopen(tmp_path)):
+        assert says in " ".join(sentence.text for _, sentence in headlines.verdict(found.views))
+        assert says in text(found)
+        assert says in found.report.read_text("utf-8")
+        assert says in json.dumps(json.loads((tmp_path / "results.json").read_text())["caveats"])
+        rated = [sentence.level for view in found.views for sentence in view.verdict]
+        rated += [tile.level for view in found.views for tile in view.tiles]
+        assert kind == "probabilities" or "good" not in rated
+    if kind in ("constant", "shuffled"):
+        assert "probably do not match" in text(made)
+        assert [action.title for _, action in headlines.actions(made.views)] == ["Check that labels and outputs match"]
+    if kind == "probabilities":
+        assert "clean_confidence_gap" not in made.numbers
+        assert "sure of itself" not in made.report.read_text("utf-8")
+
+
+def test_a_sound_model_has_no_caveats_and_is_called_good(tmp_path):
+    made = shiftproof.audit("demo", "demo", out=tmp_path, sections=["clean", "corruptions"], **OPTIONS)
+    assert [view.section for view in made.views] == ["clean", "corruptions"]
+    assert made.views[0].tiles[0].level == "good"
+    assert json.loads((tmp_path / "results.json").read_text())["caveats"] == []
+
+
+def test_chance_is_known_where_only_another_section_was_asked_for(tmp_path):
+    made = shiftproof.audit(Odd("shuffled"), "demo", out=tmp_path, sections=["spectrum"], **OPTIONS)
+    assert [view.section for view in made.views] == ["caveats", "spectrum"]
+    assert "clean_accuracy" not in made.numbers
+
+
+def clean(answers, **classes):
+    """Rows of a clean section: class -> (right, images)."""
+    images, right = (sum(pair[place] for pair in classes.values()) for place in (1, 0))
+    row = {"images": images, "right": right, "confidence": 0.1, "hits": "", "classes": classes, "answers": answers}
+    return [Result(Cell("clean", start=0, stop=images), row, None, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("results", "level", "kind"),
+    [
+        (clean({"b": 5, "c": 5}, a=[0, 5], b=[0, 5]), "bad", "chance"),  # 0 of 10
+        (clean({"a": 50, "b": 50}, a=[25, 50], b=[25, 50]), "bad", "chance"),  # a coin
+        (clean({"a": 40}, a=[20, 20], b=[0, 20]), "bad", "one_answer"),
+        (clean({"a": 85, "b": 15}, a=[83, 95], b=[3, 5]), "bad", "baseline"),  # sees b, and one class is most of all
+        (clean({"a": 12, "b": 8}, a=[7, 10], b=[5, 10]), "watch", "unproven"),  # 12 of 20
+        (clean({"a": 500, "b": 500}, a=[320, 500], b=[320, 500]), "watch", None),  # 64% of two classes
+        (clean({"a": 50, "b": 50}, a=[48, 50], b=[48, 50]), "good", None),
+    ],
+)
+def test_accuracy_is_rated_against_chance(results, level, kind):
+    view = section("clean").view(results)
+    assert view.tiles[0].level == level
+    assert "most frequent class" in view.tiles[0].rule
+    assert [caveat.kind for caveat in caveats((), results)] == ([] if kind is None else [kind])
+
+
+def test_one_class_is_no_measure_of_chance():
+    results = clean({"a": 9, "b": 1}, a=[9, 10])
+    assert Standing.of([result.row for result in results]) is None
+    assert caveats((), results) == ()
+
+
+def test_caveats_come_first_and_all_of_them_stay():
+    rows = [{"kind": "random", "text": f"odd {number}", "level": "bad"} for number in range(3)]
+    views = [View(name, name, "", verdict=(Sentence(name, "bad"),)) for name in "abcdefg"]
+    said = [sentence.text for _, sentence in headlines.verdict(told(views, caveats(rows, ())))]
+    assert said == ["odd 0", "odd 1", "odd 2", "a", "b", "c"]
+
+
+def test_probabilities_spoil_what_rests_on_confidence():
+    rows = [{"kind": "probabilities", "text": "p", "level": "watch"}]
+    parts: dict[str, Any] = {"verdict": (Sentence("s", "good"),), "tiles": (Tile("t", "1", level="good"),)}
+    views = [View(name, name, "", actions=(Action("a", "", ""),), **parts) for name in ("corruptions", "label_free")]
+    _, corruptions, label_free = told(views, caveats(rows, ()))
+    assert corruptions == views[0]
+    assert label_free.verdict[0].level == label_free.tiles[0].level == "plain"
+    assert label_free.actions == ()

@@ -1,0 +1,181 @@
+"""Labels and outputs are matched by class name; what does not match is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from shiftproof.data import load_data, match, matched
+from shiftproof.data.imageset import ImageSet
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.models import BlackBox, class_names, load_model
+from shiftproof.models.class_names import CIFAR10, with_class_names
+from shiftproof.models.precision import reduced
+
+
+def folder(root: Path, *names: str) -> Path:
+    """Write a class folder of one image for each name; an image's grey level is its place in the arguments."""
+    for place, name in enumerate(names):
+        (root / name).mkdir(parents=True)
+        Image.fromarray(np.full((4, 4, 3), place % 256, np.uint8)).save(root / name / "0.png")
+    return root
+
+
+def labels(data: ImageSet) -> dict[str, int]:
+    """Return the number of every class that occurs."""
+    assert data.labels is not None
+    return {data.classes[label]: label for label in data.labels.tolist()}
+
+
+class TestNames:
+    def test_a_subset_gets_the_indices_of_its_names(self, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, "cat", "dog", "ship")), CIFAR10, 10)
+        assert labels(found) == {"cat": 3, "dog": 5, "ship": 8}
+        assert "3 of the model's 10 classes" in " ".join(found.notes)
+        assert match(found, CIFAR10, 10) is found  # once is enough
+
+    def test_all_of_them_need_no_note(self, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, *CIFAR10)), CIFAR10, 10)
+        assert found.labels is not None
+        assert found.labels.tolist() == list(range(10))
+        assert found.notes == ()
+
+    def test_the_model_may_have_any_order(self, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, "a", "b", "c")), ["c", "a", "b"], 3)
+        assert labels(found) == {"a": 1, "b": 2, "c": 0}
+
+    def test_case_and_separators_are_told(self, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, "Air-Plane", "SHIP")), CIFAR10, 10)
+        assert labels(found) == {"Air-Plane": 0, "SHIP": 8}
+        assert "Air-Plane is airplane" in " ".join(found.notes)
+
+    def test_an_exact_name_goes_before_a_similar_one(self, tmp_path: Path) -> None:
+        assert labels(match(load_data(folder(tmp_path, "a b", "ab")), ["ab", "a b"], 2)) == {"a b": 1, "ab": 0}
+
+    def test_a_class_folder_without_images_matters_to_nobody(self, tmp_path: Path) -> None:
+        (folder(tmp_path, "cat", "dog") / "unicorn").mkdir()
+        assert labels(match(load_data(tmp_path), CIFAR10, 10)) == {"cat": 3, "dog": 5}
+
+    @pytest.mark.parametrize("names", [("cat", "unicorn"), ("POS", "NEG"), tuple("abcdefghij")])
+    def test_other_names_are_refused_with_both_lists(self, names: tuple[str, ...], tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="not those of the model") as caught:
+            match(load_data(folder(tmp_path, *names)), CIFAR10, 10)
+        assert "airplane, automobile" in caught.value.facts["expected"]
+        assert sorted(names)[-1] in caught.value.facts["came"]
+        assert "--classes" in caught.value.facts["instead"]
+
+    def test_a_name_of_two_outputs_is_refused(self, tmp_path: Path) -> None:
+        data = load_data(folder(tmp_path, "crane", "tench"))
+        with pytest.raises(DataError, match="several classes named 'crane'"):
+            match(data, ["crane", "tench", "crane"], 3)
+
+    def test_two_names_of_one_output_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="one output"):
+            match(load_data(folder(tmp_path, "Cat", "cat")), CIFAR10, 10)
+
+    def test_texts_are_matched_too(self) -> None:
+        data = load_data((["good", "bad"], ["positive", "negative"]))
+        assert labels(match(data, ["positive", "negative"], 2)) == {"positive": 0, "negative": 1}
+        with pytest.raises(DataError, match="not those of the model"):
+            match(load_data((["good", "bad"], ["POS", "NEG"])), ["negative", "positive"], 2)
+
+
+class TestWithoutNames:
+    def test_as_many_classes_as_outputs_stand_in_the_alphabet_and_a_note_says_so(self, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, "b", "a")), None, 2)
+        assert labels(found) == {"a": 0, "b": 1}
+        assert "order of the alphabet" in " ".join(found.notes)
+
+    @pytest.mark.parametrize("names", [("cat", "dog"), tuple("abcd")])
+    def test_any_other_number_is_refused(self, names: tuple[str, ...], tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="do not fit") as caught:
+            match(load_data(folder(tmp_path, *names)), None, 3)
+        assert names[0] in caught.value.facts["came"]
+
+    def test_names_of_another_number_of_outputs_are_none(self, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, "a", "b")), CIFAR10, 2)  # a body trained on ten, a head of two
+        assert labels(found) == {"a": 0, "b": 1}
+
+    def test_the_numbers_of_a_data_set_of_its_own_stay(self) -> None:
+        demo = load_data("demo")
+        assert match(demo, None, 10).notes == ()
+        with pytest.raises(DataError, match="do not fit"):
+            match(demo, None, 1000)
+
+    def test_imagenet_by_wordnet_ids(self, tmp_path: Path) -> None:
+        ids = [f"n{number:08d}" for number in range(1000)]
+        found = match(load_data(folder(tmp_path, *ids)), [f"word {number}" for number in range(1000)], 1000)
+        assert found.labels is not None
+        assert found.labels.tolist() == list(range(1000))
+        assert "WordNet" in " ".join(found.notes)
+
+
+class TestIndices:
+    def test_whole_numbers_are_indices(self, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, "3", "5", "8")), CIFAR10, 10)
+        assert found.labels is not None
+        assert found.labels.tolist() == [3, 5, 8]
+
+    def test_numbers_of_arrays_are_indices(self) -> None:
+        found = match(load_data((torch.rand(2, 3, 4, 4), [3, 5])), CIFAR10, 10)
+        assert found.labels is not None
+        assert found.labels.tolist() == [3, 5]
+
+
+class TestGiven:
+    def test_a_given_order_stands(self, tmp_path: Path) -> None:
+        (tmp_path / "names.txt").write_text("POS\nNEG\n")
+        data = load_data(folder(tmp_path / "data", "NEG", "POS"), classes=tmp_path / "names.txt")
+        assert labels(match(data, ["positive", "negative"], 2)) == {"POS": 0, "NEG": 1}
+
+    def test_a_list_of_another_length_is_refused(self, tmp_path: Path) -> None:
+        data = load_data(folder(tmp_path, "cat", "dog"), classes=["cat", "dog"])
+        with pytest.raises(DataError, match="list of classes is not of the model's outputs"):
+            match(data, None, 10)
+
+    def test_the_models_own_names_in_another_order_are_refused(self, tmp_path: Path) -> None:
+        data = load_data(folder(tmp_path, "cat", "dog"), classes=CIFAR10[::-1])
+        with pytest.raises(DataError, match="another order"):
+            match(data, CIFAR10, 10)
+
+    def test_a_set_that_is_made_takes_no_list(self) -> None:
+        with pytest.raises(ConfigurationError, match="classes="):
+            load_data(load_data("demo"), classes=["a"])
+
+
+class TestModels:
+    def test_the_demo_and_named_networks_know_their_classes(self) -> None:
+        demo = load_model("demo")
+        assert isinstance(demo, nn.Module)
+        assert class_names(demo) == CIFAR10 == load_data("demo").classes
+        assert class_names(load_model("cifar10-gaussian")) == CIFAR10
+        assert class_names(reduced(demo)) == CIFAR10
+        assert class_names(nn.Sequential(nn.Identity(), demo)) == CIFAR10
+        assert class_names(BlackBox(lambda images: images.mean((2, 3)))) is None
+
+    def test_counted_names_are_none(self) -> None:
+        for names in (["LABEL_0", "LABEL_1"], ["0", "1"], ["class 1", "class 2"], []):
+            assert class_names(with_class_names(nn.Identity(), names)) is None
+
+    def test_names_are_no_part_of_a_models_identity(self) -> None:
+        from shiftproof.models import fingerprint
+
+        model = load_model("demo")
+        before = fingerprint(model)
+        assert fingerprint(with_class_names(model, ["a", "b"])) == before
+
+    def test_a_black_box_with_a_normalisation_keeps_them(self) -> None:
+        box = with_class_names(BlackBox(lambda images: images.mean((2, 3))), ["r", "g", "b"])
+        assert class_names(load_model(box, mean=[0.5] * 3, std=[0.5] * 3)) == ("r", "g", "b")
+
+    def test_a_set_is_matched_to_a_model(self, tmp_path: Path) -> None:
+        root = folder(tmp_path, "cat", "ship")
+        (root / "cat" / "0.png").write_bytes(b"no image")
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(root / "cat" / "1.png")
+        data = load_data(root, size=32, on_bad_file="skip")
+        assert labels(matched(data, load_model("demo"))) == {"cat": 3, "ship": 8}
