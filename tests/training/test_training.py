@@ -47,7 +47,9 @@ def same_weights(one, other):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_learns(name, data):
-    trained = train("convnet", data, recipe=name, options=CHEAP.get(name), epochs=5, **QUICK)
+    # At a rate of 0.1 macer gives one answer to everything under most seeds.
+    settings = {**QUICK, "lr": 0.02} if name == "macer" else QUICK
+    trained = train("convnet", data, recipe=name, options=CHEAP.get(name), epochs=5, **settings)
     assert trained.log[-1]["step"] == 25
     assert trained.losses()[-1] < trained.losses()[0]
     assert noisy_accuracy(trained, data) >= 0.75  # chance is 0.5

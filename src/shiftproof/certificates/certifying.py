@@ -129,7 +129,7 @@ class Job:
 
     def terms(self) -> Terms:
         """Return what decides the numbers."""
-        model, _ = self.material.loaded
+        model, _, _ = self.material.loaded
         own = precision_of(model) if self.dtype == "float32" else getattr(torch, self.dtype)
         return Terms(
             sigma=self.rule.sigma,
@@ -154,13 +154,15 @@ class Job:
         )
 
     def conclude(self, results: Sequence[Result]) -> Certification:
-        """Put the rows of all cells together."""
+        """Put the rows of all cells together, in the order of the data."""
         rows = [result.row for result in results if result.row is not None]
+        model, data, places = self.material.loaded
+        order = places.argsort().tolist()
 
         def column(name: str) -> list[Any]:
-            return [value for row in rows for value in cast("list[Any]", row[name])]
+            values = [value for row in rows for value in cast("list[Any]", row[name])]
+            return [values[place] for place in order]
 
-        model, data = self.material.loaded
         subject = self.material.subject()
         return Certification(
             model=self.material.name,
@@ -180,7 +182,7 @@ class Certifier:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        model, self.data = job.material.loaded
+        model, self.data, _ = job.material.loaded
         self.smoothed = Smoothed(
             model, job.rule.sigma, seed=job.seed, batch_size=job.batch_size, dtype=job.dtype, compile=job.compiled
         )

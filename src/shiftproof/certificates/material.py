@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from torch import Tensor
+
 from shiftproof.certificates.checks import check_fixed, check_function
 from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError
@@ -29,11 +31,12 @@ class Material:
     seed: int
 
     @cached_property
-    def loaded(self) -> tuple[Model, ImageSet]:
-        """The model and the chosen images."""
+    def loaded(self) -> tuple[Model, ImageSet, Tensor]:
+        """The model, the chosen images, and their places in the data."""
         model = load_model(self.model, **self.model_options)
         data = matched(load_images(self.data, **self.data_options), model)
-        return model, data.take(self.take, seed=self.seed)
+        places = data.draw(self.take, seed=self.seed)
+        return model, data.subset(places), places
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own."""
@@ -47,12 +50,12 @@ class Material:
 
     def subject(self) -> dict[str, str]:
         """Return what a run directory is about."""
-        model, data = self.loaded
+        model, data, _ = self.loaded
         return {"version": __version__, "model": fingerprint(model), "data": data.fingerprint}
 
     def check(self) -> None:
         """Put a few images to the model before any long work, and see that labels are classes of its own."""
-        model, data = self.loaded
+        model, data, _ = self.loaded
         check_fixed(model)
         batch = next(iter(data.subset(range(min(4, len(data)))).batches(4, device=device_of(model))))
         classes = check_function(model, batch.images)

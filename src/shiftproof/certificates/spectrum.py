@@ -243,7 +243,7 @@ class Measurer:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.model, data = job.material.loaded
+        self.model, data, _ = job.material.loaded
         (batch,) = data.batches(len(data), device=device_of(self.model))
         self.batch = batch
         self.fit = BatchFitter(job.batch_size or batch_size_for(batch.images.device, batch.images[0].numel()))
@@ -287,7 +287,7 @@ def power_shares(profile: Sequence[float], side: float) -> dict[Band, float]:
 def _check(material: Material) -> None:
     """Refuse images without labels, labels that do not fit, and a model that cannot be measured."""
     material.check()
-    _, data = material.loaded
+    _, data, _ = material.loaded
     if data.labels is None:
         raise DataError(
             "The images have no labels.", expected="labels: a spectrum is of accuracy or certified accuracy"
@@ -317,7 +317,7 @@ def _conclude(
             waves[shift.i, shift.j] = value
         elif isinstance(shift, PowerLaw):
             sets.setdefault((shift.alpha, shift.center), []).append(value)
-    _, data = material.loaded
+    _, data, _ = material.loaded
     means = {place: sum(some) / len(some) for place, some in sets.items()}
     shape = (data.shape[1], data.shape[2])
     return Spectrum(measure, material.name, data.name, shape, step, clean, waves, means, amplitudes, facts)

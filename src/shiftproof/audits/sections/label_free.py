@@ -138,7 +138,8 @@ class LabelFree(Section):
                     seed,
                 )
             )
-            row["auroc_invariance"] = auroc(modal_share(clean.shares), modal_share(found.shares))
+            if len(clean.shares) and len(found.shares):  # which inputs are viewed is drawn: of few, it may be none
+                row["auroc_invariance"] = auroc(modal_share(clean.shares), modal_share(found.shares))
             row["auroc_confidence"] = auroc(confidence(clean.logits), confidence(found.logits))
         return row
 
