@@ -89,7 +89,7 @@ class Adaptation(Section):
         if cell.task == STATISTICS:
             return measure_statistics(cell, subject)
         try:
-            preset = cast("str | None", cell.parameters.get("preset")) or preset_for(subject)
+            preset = cast(str, cell.parameters.get("preset") or preset_for(subject)) if cell.task == self.name else None
             adapter = _adapter(cell, subject, preset)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
@@ -250,7 +250,7 @@ def _action(chosen: str, gain: float, preset: str | None, batch: int) -> Action:
     )
 
 
-def _adapter(cell: Cell, subject: Subject, preset: str) -> Adapter:
+def _adapter(cell: Cell, subject: Subject, preset: str | None) -> Adapter:
     """Return a fresh adapter of the cell's method."""
     if not isinstance(subject.model, nn.Module):
         raise ModelError("The model is a black box: it has no layers that can adapt.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterable, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from shiftproof.audits.sections.base import Subject
 from shiftproof.errors import DataError
 from shiftproof.measures import Accuracy
-from shiftproof.models import logits
+from shiftproof.models import Model, logits
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import Cell, Json, Result, Row
@@ -23,6 +24,8 @@ from shiftproof.shifts import Shift
 PICTURE_SIDE = 128
 EXCERPT = 200
 """Letters shown of a text."""
+_CLASSES: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
+"""Number of classes of the models of this process."""
 
 
 def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, seed: int) -> tuple[Tensor, ...]:
@@ -44,11 +47,14 @@ def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, se
 
 
 def preset_for(subject: Subject) -> str:
-    """Return the preset of methods of adaptation that suits the model."""
+    """Return the preset of methods of adaptation that suits the model; a network is asked for its classes once."""
     from shiftproof.adapters import choose_preset
 
-    (one,) = subject.data.subset([0]).batches(1, device=subject.device)
-    return choose_preset(subject.model, logits(subject.model, one.images).shape[1])
+    model = subject.model
+    if model not in _CLASSES:
+        (one,) = subject.data.subset([0]).batches(1, device=subject.device)
+        _CLASSES[model] = logits(model, one.images).shape[1]
+    return choose_preset(model, _CLASSES[model])
 
 
 def check_labels(labels: Tensor | None, classes: int) -> Tensor:
