@@ -164,3 +164,16 @@ def test_bad_tables_end_with_one_paragraph(place, content, options, said):
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_class_names_are_matched_or_refused(place, tmp_path):
+    rows = reviews(40, seed=3)
+    loose = [(text, label.upper()) for text, label in rows]
+    made = audit(str(place / "net"), write(tmp_path / "a.csv", loose), out=tmp_path / "out", sections=["clean"])
+    assert made.numbers["clean_accuracy"] > 0.9
+    other = [(text, {"good": "POS", "bad": "NEG"}[label]) for text, label in rows]
+    with pytest.raises(DataError, match="not those of the model"):
+        audit(str(place / "net"), write(tmp_path / "b.csv", other), out=tmp_path / "other", sections=["clean"])
+    listed = {"classes": ["NEG", "POS"], "sections": ["clean"]}
+    made = audit(str(place / "net"), tmp_path / "b.csv", out=tmp_path / "listed", **listed)
+    assert made.numbers["clean_accuracy"] > 0.9

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models import Normalize, load_model, logits
+from shiftproof.models import Normalize, class_names, load_model, logits
 
 IMAGES = torch.rand(2, 3, 8, 8)
 
@@ -24,6 +24,8 @@ class Net_Weights(Enum):
     V1 = (0.1, 0.2)
     V2 = (0.3, 0.4)
     DEFAULT = (0.3, 0.4)
+
+    meta = property(lambda self: {"categories": ["red", "green", "blue"]})
 
     def transforms(self):
         return SimpleNamespace(mean=[self.value[0]] * 3, std=[self.value[1]] * 3)
@@ -47,7 +49,7 @@ TIMM = """
 from torch import nn
 
 class Net(nn.Module):
-    pretrained_cfg = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2)}
+    pretrained_cfg = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2), "label_names": ["r", "g", "b"]}
 
     def forward(self, images):
         return images.mean((2, 3))
@@ -94,6 +96,10 @@ class TestLoading:
 
     def test_timm_normalises_as_its_weights_say(self) -> None:
         assert constants(load_model("timm:net.tag")) == ([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])
+
+    def test_class_names_come_with_the_weights(self) -> None:
+        assert class_names(load_model("torchvision:net")) == ("red", "green", "blue")
+        assert class_names(load_model("timm:net")) == ("r", "g", "b")
 
     def test_unknown_names(self) -> None:
         for spec in ("torchvision:nett", "timm:nett"):

@@ -5,7 +5,7 @@ import torch
 
 from shiftproof import load_model
 from shiftproof.errors import ModelError
-from shiftproof.models import fingerprint, logits
+from shiftproof.models import class_names, fingerprint, logits
 from shiftproof.models.texts import pairing, truncation
 from tests.shifts.text import language_models
 
@@ -22,6 +22,14 @@ def test_a_saved_classifier_answers_as_transformers_does(tmp_path):
         ours = logits(model, [text]).softmax(1)[0].tolist()
         assert ours == pytest.approx([theirs[f"LABEL_{number}"] for number in range(3)], abs=1e-5)
     assert fingerprint(load_model(str(tmp_path))) == fingerprint(model)
+
+
+def test_it_knows_its_class_names_unless_they_only_count(tmp_path):
+    names = {0: "entailment", 1: "neutral", 2: "contradiction"}
+    language_models.bert(tmp_path / "named", "BertForSequenceClassification", id2label=names)
+    assert class_names(load_model(str(tmp_path / "named"))) == tuple(names.values())
+    language_models.bert(tmp_path / "counted", "BertForSequenceClassification", num_labels=3)
+    assert class_names(load_model(str(tmp_path / "counted"))) is None
 
 
 def test_batches_pairs_and_long_texts(tmp_path):

@@ -177,7 +177,7 @@ def _check_same_images(one: Side, other: Side) -> None:
 def _shared(sides: Sequence[Side]) -> dict[str, set[Cell]]:
     """Return the cells of each section that every audit has measured."""
     found: dict[str, set[Cell]] = {}
-    for name in sides[0].record.results:
+    for name in sides[0].record.scope.settings.sections:
         measured = [
             {result.cell for result in side.record.results.get(name, ()) if result.row is not None} for side in sides
         ]
