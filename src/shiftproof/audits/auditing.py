@@ -24,6 +24,7 @@ from shiftproof.data import TextSet, load_data
 from shiftproof.errors import ConfigurationError
 from shiftproof.models import BatchFitter, choose_device, fingerprint
 from shiftproof.models.arithmetic import operations as operations_of
+from shiftproof.models.behaviour import check_behaviour
 from shiftproof.models.precision import Reduced
 from shiftproof.models.texts import pairing, truncation
 from shiftproof.runs import Executor, Inline, Plan, Processes, Store, Watch, choose_executor, drive, write_atomically
@@ -122,6 +123,7 @@ def audit(
         **bench_options,
     )
     loaded = bench.load()
+    model_print = fingerprint(loaded)  # before it is first run: a model may count its calls
     (one,) = whole.subset([0]).batches(1, device=device)
     operations = operations_of(loaded, one.images)
     settings = asked(scale=affordable(budget, device, operations))
@@ -129,7 +131,7 @@ def audit(
     subject = bench.subject(whole, loaded)
     check_subject(subject)
     scope = Scope(settings, len(subject.data), subject.data.side, inputs)
-    identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
+    identity = {"version": __version__, "model": model_print, "data": whole.fingerprint}
     fingerprints = {**identity, "sample": subject.data.fingerprint}
     about = {
         "model": _name(model, subject.model),
@@ -146,6 +148,7 @@ def audit(
     cells = [cell for name in settings.sections for cell in section(name).plan(scope)]
     plan = Plan(tuple(cells), fingerprints)
     with Store(Path(out), identity) as store:
+        check_behaviour(store, subject.model, whole)
         store.note({"audit": json.dumps(about)})
         missing = _announce(plan, store, subject, where, announce)
         drive(

@@ -16,6 +16,7 @@ from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
 from shiftproof.models import choose_device, fingerprint
+from shiftproof.models.behaviour import check_behaviour
 from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, Watch, drive, write_atomically
 from shiftproof.version import __version__
 
@@ -98,6 +99,7 @@ def compare_methods(
     )
     whole = load_images(data, **bench.data_options)
     subject = bench.subject(whole)
+    prints = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
     check_subject(subject)
     count = len(subject.data)
     chosen: dict[str, Json] = {
@@ -109,9 +111,9 @@ def compare_methods(
         for shift in parsed
         for name in names
     )
-    prints = {"version": __version__, "model": fingerprint(subject.model), "data": whole.fingerprint}
     plan = Plan(cells, {**prints, "sample": subject.data.fingerprint})
     with Store(Path(out), prints) as store:
+        check_behaviour(store, subject.model, whole)
         results = drive(plan, store, bench, watch=watch)
     comparison = _compared(Path(out), parsed, names, results)
     write_atomically(

@@ -148,7 +148,7 @@ class Job:
             return [value for row in rows for value in cast("list[Any]", row[name])]
 
         model, data = self.material.loaded
-        subject = self.material.subject()
+        subject = self.material.subject
         return Certification(
             model=self.material.name,
             model_fingerprint=subject["model"],
