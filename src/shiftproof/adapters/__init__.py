@@ -5,7 +5,7 @@ logits = adapted(images)          # predicts, and learns from the images
 """
 
 from shiftproof.adapters.adapter import Adapter
-from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method
+from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method, method_names
 from shiftproof.adapters.freezing import freeze
 from shiftproof.adapters.guard import Guard
 from shiftproof.adapters.method import Method, Parts, Step
@@ -29,5 +29,6 @@ __all__ = [
     "facts",
     "freeze",
     "method",
+    "method_names",
     "never",
 ]

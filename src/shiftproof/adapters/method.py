@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.norms import BatchStatistics, NormPolicy
-from shiftproof.adapters.ranges import check_values
+from shiftproof.adapters.ranges import RANGES, Range, check_values
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import unknown
 
@@ -104,7 +104,8 @@ class Method:
     Options have the same names in every method. `presets` are changes of the defaults by kind of model; `release`
     those of the released code where it differs from the paper, chosen by `variant="release"`. `min_batch` is the
     smallest batch that batch statistics are of use with; `own_memory` says that the method keeps earlier images itself
-    or needs none, so that a window of them is refused.
+    or needs none, so that a window of them is refused. `ranges` are the values that options can have; without them,
+    those that our own parts can read, where the parts are ours.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Method:
     min_batch: int = 1
     own_memory: bool = False
     departures: str = ""
+    ranges: Mapping[str, Range] | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -147,7 +149,7 @@ class Method:
                 raise unknown(f"option of {self.name!r}", name, chosen)
         options = Options({**chosen, **given})
         self._check_common(options)
-        check_values(self.name, options)
+        check_values(self.name, options, RANGES if self.ranges is None and _is_ours(self.parts) else self.ranges or {})
         return options
 
     def _check_common(self, o: Options) -> None:
@@ -176,6 +178,10 @@ PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 COMMON: Mapping[str, Any] = MappingProxyType({"reset": "never", "amp": None, "graph": False, "window": 0, "seed": 0})
 """Options every method has: when to go back, reduced precision, whether a CUDA device records the network's passes and
 replays them, how many recent images join a small batch, the seed."""
+
+
+def _is_ours(parts: Callable[..., Any]) -> bool:
+    return str(getattr(parts, "__module__", "")).partition(".")[0] == "shiftproof"
 
 
 class Options(dict[str, Any]):
