@@ -17,7 +17,7 @@ from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.gate import junit as junit_xml
 from shiftproof.audits.gate import parse, parse_all
 from shiftproof.audits.outcome import Audit, conclude, understood
-from shiftproof.audits.sections import SECTIONS, applicable, section
+from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Scope, Subject
 from shiftproof.audits.settings import affordable, make_settings
 from shiftproof.data import TextSet, load_data
@@ -145,8 +145,7 @@ def audit(
         "operations": operations,
         "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
     }
-    cells = [cell for name in settings.sections for cell in section(name).plan(scope)]
-    plan = Plan(tuple(cells), fingerprints)
+    plan = Plan(tuple(cell for name in settings.sections for cell in planned(name, scope)), fingerprints)
     with Store(Path(out), identity) as store:
         check_behaviour(store, subject.model, whole)
         store.note({"audit": json.dumps(about)})

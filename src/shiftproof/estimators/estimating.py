@@ -34,7 +34,7 @@ from shiftproof.estimators.statistics import Reference, common_class, doubts, su
 from shiftproof.measures.estimation import Array, Score, fit_temperature
 from shiftproof.models import device_of, load_model
 from shiftproof.registry import unknown
-from shiftproof.shifts import Shift, parse
+from shiftproof.shifts import Shift, as_shift
 
 METHODS = (*CALIBRATED, *DIRECT, "agreement")
 
@@ -107,7 +107,7 @@ class Estimator:
         check_source(source)
         neighborhood = neighborhood or default_neighborhood(source)
         wanted = default_shifts(source) if shifts is None else shifts
-        chosen = [parse(one) if isinstance(one, str) else one for one in wanted]
+        chosen = [as_shift(one) for one in wanted]
         made = neighborhoods.neighborhood(neighborhood)
         batches = as_batches(source, batch_size=batch_size, device=device_of(model))
         clean = observe(model, batches, batch_size=batch_size, drift=True)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from shiftproof.models.blackbox import BlackBox
 from shiftproof.models.layer_options import told_of
 from shiftproof.models.sources import SOURCE, is_builtin, is_users, texts_of
+from shiftproof.registry import Registry
 
 _UNSTATED = frozenset(
     {"training", "device", "_compiled_call_impl", "name_or_path", "_name_or_path", "_commit_hash"}
@@ -62,6 +63,15 @@ def digest(value: object) -> str:
     hasher = _Hasher()
     hasher.feed(value)
     return hasher.blake.hexdigest()
+
+
+def plugin_codes(registry: Registry, text: str) -> dict[str, str]:
+    """Return a digest of what every name of another package stands for, of those that occur in a text.
+
+    It goes into the identity of what is measured with it: what was edited is another thing of the same name.
+    """
+    named = (name for name in registry.others if re.search(rf"\b{re.escape(name)}\b", text))
+    return {name: digest(registry.load(name)) for name in named}
 
 
 class _Hasher:

@@ -20,7 +20,7 @@ _MISSING = object()
 
 @lru_cache(maxsize=4096)
 def _made_by_torch(kind: type) -> tuple[Mapping[str, object], frozenset[str]]:
-    """Return the options of the PyTorch class that a class is or derives from, with their defaults, and what it sets."""
+    """Return the options of the PyTorch class that a class is or derives from, with defaults, and what it sets."""
     options: dict[str, object] = {}
     written: set[str] = set()
     for base in kind.__mro__:

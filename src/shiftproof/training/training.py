@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from shiftproof.data import ImageSet, load_images
 from shiftproof.errors import DataError, ModelError
 from shiftproof.models import NETWORKS, build_network, fingerprint, load_model, logits
+from shiftproof.models.identity import plugin_codes
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
+from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.training.feed import HELD, Feed, labels_of
 from shiftproof.training.loop import Loop
 from shiftproof.training.outcome import Trained, architecture, write_model
@@ -189,4 +191,5 @@ def _subject(
         "data": data.fingerprint,
         "validation": "none" if validation is None else validation.fingerprint,
         "model": fingerprint(network),
+        **{f"code of {name}": code for name, code in plugin_codes(OTHERS, f"{recipe} {settings}").items()},
     }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from shiftproof.data import TextSet
 from shiftproof.errors import ConfigurationError, RunError
+from shiftproof.models.identity import digest
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import Json, Result, write_atomically
 from shiftproof.runs.files import read_json
@@ -52,18 +53,23 @@ def write_texts(
     about: dict[str, Json] = {"shiftproof": __version__, "source": data.name, "fingerprint": data.fingerprint}
     about |= {"seed": seed, "texts": len(data)}
     before = _manifest(out)
+    digests = {path.name: digest(shift) for shift, path in named.items()}
     if not before and out.is_dir() and any(out.iterdir()):
         raise RunError(
             f"The folder {str(out)!r} holds other files.",
             expected="a new or empty folder, or one that the same command began to fill",
         )
     same = {name: before.get(name) for name in about} == about
-    if not same:
-        write_atomically(out / "manifest.json", json.dumps(about, indent=1) + "\n")
+    kept = before.get("digests", {}) if same else {}
+    for path in named.values():  # before the manifest says that they are of these shifts
+        if kept.get(path.name) != digests[path.name]:
+            path.unlink(missing_ok=True)
+    about["digests"] = {**kept, **digests}
+    write_atomically(out / "manifest.json", json.dumps(about, indent=1) + "\n")
     for number, (shift, path) in enumerate(named.items()):
         if watch is not None:
             watch(number, len(named), None)
-        if not (same and path.is_file()):
+        if not path.is_file():
             write_atomically(path, table(data, shifted(data, shift, seed), kind))
     files: list[Json] = [{"shift": shift.label, "path": path.name} for shift, path in named.items()]
     write_atomically(out / "manifest.json", json.dumps({**about, "shifts": files}, indent=1) + "\n")
@@ -105,7 +111,7 @@ def file_name(shift: Shift) -> str:
     return plain[:100]
 
 
-def _manifest(out: Path) -> Mapping[str, Json]:
+def _manifest(out: Path) -> dict[str, Any]:
     try:
         found = read_json(out / "manifest.json")
     except (OSError, ValueError):
