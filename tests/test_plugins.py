@@ -1,10 +1,12 @@
 """Names that other packages add by entry points: a real one is installed, and broken ones."""
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,16 @@ from torch import nn
 import shiftproof
 from shiftproof import adapters, shifts
 from shiftproof.adapters import METHODS
+from shiftproof.adapters.ranges import Range
+from shiftproof.audits.auditing import reopen
+from shiftproof.audits.endurance import endure
+from shiftproof.audits.methods import compare_methods
 from shiftproof.audits.sections import SECTIONS, applicable
-from shiftproof.errors import ConfigurationError
+from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.registry import Registry
+from shiftproof.shifts import writing
 from shiftproof.shifts.catalogue import OTHERS
+from shiftproof.streams import make_stream
 
 PACKAGE = Path(__file__).parent / "plugin"
 REGISTRIES = (SECTIONS, METHODS, OTHERS)
@@ -157,3 +165,173 @@ def test_of_two_packages_with_one_name_the_first_is_kept_and_both_are_named(tmp_
     registry = Registry("example", "shiftproof.examples", {}, callable)
     with pytest.warns(UserWarning, match="'thing' of the package 'one' is left out: 'two' has one"):
         assert dict(registry) == {"thing": "two:thing"}
+
+
+RAIN = """
+from dataclasses import dataclass
+from shiftproof.shifts import Shift
+
+DARKEST = 1.0
+
+@dataclass(frozen=True)
+class Rain(Shift):
+    density: float = 0.5
+
+    def draw(self, rng, shape):
+        return None
+
+    def transform(self, images, drawn):
+        return images * (1 - DARKEST * self.density * self.severity / 5)
+"""
+METHOD = """
+from shiftproof.adapters import Method, Parts
+from shiftproof.adapters.norms import SourceStatistics
+
+def _parts(o):
+    return Parts(norm=SourceStatistics(), learn=lambda adapter, images: adapter.run(images) * o.noise)
+
+MINE = Method("mine", "none", _parts, {"noise": -1.0}, needs_gradients=False, needs_norm_layers=False)
+"""
+
+
+@pytest.fixture
+def rain(site):
+    """Install a package whose shift has a field and whose method has an option of its own; return how to edit it."""
+    names = {"shiftproof.shifts": {"rain": "rain_and_mine:Rain"}, "shiftproof.adapters": {"mine": "rain_and_mine:MINE"}}
+    install(site, "rain-and-mine", names)
+
+    def write(**changes):
+        text = RAIN + METHOD
+        for old, new in changes.values():
+            text = text.replace(old, new)
+        (site / "rain_and_mine.py").write_text(text)
+        sys.modules.pop("rain_and_mine", None)
+        importlib.invalidate_caches()
+        shutil.rmtree(site / "__pycache__", ignore_errors=True)
+
+    write()
+    return write
+
+
+def certified(shift, out=None):
+    return shiftproof.certify("demo", "demo", sigma=0.05, n=200, n0=10, take=20, shift=shift, out=out).certificates
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: shifts.corruption("contrast", 3, "cifar"), lambda: shifts.corruption("contrast", 3, "imagenet")),
+        (lambda: shifts.corruption("rain", 5, density=0.02), lambda: shifts.corruption("rain", 5, density=0.9)),
+        (lambda: shifts.parse("rain@5[density=0.02]"), lambda: "rain@5[density=0.9]"),
+    ],
+)
+def test_shifts_that_differ_in_a_field_do_not_share_results(rain, one, other, tmp_path):
+    first = certified(one(), tmp_path / "run")
+    second = certified(other(), tmp_path / "run")
+    assert second == certified(other()) != first
+    assert len(list((tmp_path / "run").glob("certificate*.json"))) == 2  # nor a file
+
+
+def test_an_edited_shift_is_another(rain, tmp_path):
+    before = certified("rain@5", tmp_path / "run")
+    assert certified("rain@5", tmp_path / "run") == before
+    rain(darker=("DARKEST = 1.0", "DARKEST = 1.9"))
+    assert certified("rain@5", tmp_path / "run") == certified("rain@5") != before
+
+
+def test_an_audit_measures_edited_shifts_methods_and_sections_anew(rain, mirrors, tmp_path):
+    def run(out):
+        found = shiftproof.audit(
+            "demo",
+            "demo",
+            out=tmp_path / out,
+            images=40,
+            shifts=["rain", "contrast"],
+            severities=[5],
+            sections=["clean", "corruptions", "adaptation", "symmetry"],
+            methods=["mine"],
+        )
+        assert not found.failures
+        return dict(found.numbers)
+
+    before = run("run")
+    assert run("run") == before
+    rain(darker=("DARKEST = 1.0", "DARKEST = 1.9"), turned=("* o.noise", "* -o.noise"))
+    path = mirrors / "shiftproof_mirrors" / "symmetry.py"
+    path.write_text(path.read_text().replace("(one == other)", "(one != other)"))
+    for name in [name for name in sys.modules if name.startswith("shiftproof_mirrors")]:
+        del sys.modules[name]
+    after = run("run")
+    assert after == run("fresh")
+    changed = ("accuracy.rain", "gain.mine", "symmetry")
+    assert all(after[name] != before[name] for name in changed)
+    assert after["accuracy.contrast"] == before["accuracy.contrast"]
+    assert reopen(tmp_path / "run").numbers == after
+    rain()
+    assert run("run")["accuracy.rain"] == before["accuracy.rain"]  # what was measured is there
+
+
+def test_streams_copies_and_searches_with_an_edited_shift_are_others(rain, tmp_path):
+    data = shiftproof.load_data("demo").take(20, seed=0)
+
+    def seen():
+        stream = make_stream("concatenated", data, shifts=["rain"], length=20)
+        writing.write_corrupted(data, tmp_path / "copy", shifts=["rain@5"])
+        found = shiftproof.search(
+            "demo", data, space=[("rain@", [5.0])], length=1, searcher="random", budget=1, out=tmp_path / "search"
+        )
+        return stream.fingerprint, found.worst
+
+    before = seen()
+    rain(darker=("DARKEST = 1.0", "DARKEST = 1.9"))
+    with pytest.raises(RunError, match="about another corruption"):
+        seen()
+    shutil.rmtree(tmp_path / "copy")
+    after = seen()
+    assert after[0] != before[0]
+    assert after[1] != before[1]
+
+
+def test_a_method_of_a_package_has_options_of_its_own(rain):
+    """`noise` is an option of ours too, of 0 or more."""
+    model = shiftproof.load_model("demo")
+    images = shiftproof.load_data("demo").take(2, seed=0)
+    (batch,) = images.batches(2)
+    with torch.inference_mode():
+        expected = -model(batch.images)
+    assert torch.allclose(shiftproof.adapt(model, "mine")(batch.images), expected, atol=1e-5)
+    with pytest.raises(ConfigurationError, match="whole number"):
+        shiftproof.adapt(model, "mine", seed=0.5)
+    with pytest.raises(ConfigurationError, match="0 or more"):
+        shiftproof.adapt(model, "sar", lr=-1.0)
+    derived = replace(adapters.method("tent"), name="mine")  # our parts read its options, so our ranges hold
+    with pytest.raises(ConfigurationError, match="0 or more"):
+        shiftproof.adapt(model, derived, lr=-1.0)
+    ranged = replace(adapters.method("mine"), ranges={"noise": Range("less than 0", lambda value: value < 0)})
+    with pytest.raises(ConfigurationError, match="less than 0"):
+        shiftproof.adapt(model, ranged, noise=1.0)
+
+
+def test_objects_are_taken_or_refused_in_words(tmp_path):
+    model, data = shiftproof.load_model("demo"), shiftproof.load_data("demo").take(20, seed=0)
+    fog = shifts.corruption("fog", 3)
+    with pytest.raises(ConfigurationError, match=r"(?s)corruptions go by name.*the shift fog@3"):
+        shiftproof.audit(model, data, out=tmp_path, shifts=[fog])
+    tent = adapters.method("tent")
+    assert shiftproof.adapt(model, tent).method is tent
+    with pytest.raises(ConfigurationError, match=r"(?s)not a method of adaptation.*a int"):
+        shiftproof.adapt(model, 3)
+    for verb, some in ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (endure, None)):
+        with pytest.raises(ConfigurationError, match=r"(?s)no method of adaptation named 'tent'.*a Method"):
+            verb(model, data, out=tmp_path / "run", methods=[tent], shifts=some)
+    stream = make_stream("concatenated", data, shifts=[fog, "contrast"], length=40, batch_size=20)
+    assert {batch.shift for batch in stream} == {"fog@3", "contrast@5"}
+    assert stream.fingerprint != make_stream("concatenated", data, shifts=["fog", "contrast"], length=40).fingerprint
+    assert len(make_stream("mixed", data, shifts=[fog, "contrast"]).shifts) == 6
+    for kind in ("gradual", "ccc"):
+        with pytest.raises(ConfigurationError, match="corruptions go by name"):
+            make_stream(kind, data, shifts=[fog], length=40)
+    found = compare_methods(model, data, shifts=[fog], methods=["bn"], out=tmp_path / "methods")
+    assert found.shifts == ("fog@3",)
+    with pytest.raises(ConfigurationError, match="no text form"):
+        compare_methods(model, data, shifts=[shifts.Chain(steps=[fog])], out=tmp_path / "chain")

@@ -16,7 +16,7 @@ from typing import Any
 from shiftproof.errors import ConfigurationError
 
 
-def unknown(kind: str, name: str, known: Iterable[str], **facts: str) -> ConfigurationError:
+def unknown(kind: str, name: object, known: Iterable[str], **facts: str) -> ConfigurationError:
     """Return the error for a name that does not exist, with the nearest names that do.
 
     >>> print(unknown("shift", "fogg", ["fog", "frost"]))
@@ -25,10 +25,14 @@ def unknown(kind: str, name: str, known: Iterable[str], **facts: str) -> Configu
       known         fog, frost
     """
     known = sorted(known)
-    near = get_close_matches(name.lower(), known, n=3, cutoff=0.6)
+    if not isinstance(name, str):  # an object where a name is needed
+        facts = {"expected": "a name", "came": f"a {type(name).__name__}", **facts}
+    near = get_close_matches(str(name).lower(), known, n=3, cutoff=0.6)
     answer = {"did you mean": ", ".join(near)} if near else {}
     listed = ", ".join(known) or "none"
-    return ConfigurationError(f"There is no {kind} named {name!r}.", **answer, known=listed, **facts)
+    return ConfigurationError(
+        f"There is no {kind} named {getattr(name, 'name', name)!r}.", **answer, known=listed, **facts
+    )
 
 
 def resolve(targets: Mapping[str, str], name: str, kind: str) -> Any:
@@ -54,6 +58,9 @@ class Registry(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         return self.own[name] if name in self.own else self.others[name][0]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self.own or name in self.others)
 
     def __iter__(self) -> Iterator[str]:
         yield from self.own

@@ -1,7 +1,13 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
+import inspect
+import os
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +18,7 @@ from torch import Tensor, nn
 
 from shiftproof.models import BlackBox, build_network, fingerprint, load_model
 from shiftproof.models.identity import digest
+from shiftproof.models.layer_options import told_of
 
 
 def network() -> nn.Module:
@@ -196,3 +203,221 @@ def test_digest_ends_for_objects_that_refer_to_themselves() -> None:
 )
 def test_digest_tells_values_apart(one: object, other: object) -> None:
     assert digest(one) != digest(other)
+
+
+class Config:
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+
+@dataclasses.dataclass
+class Settings:
+    scale: float
+
+
+class Holder(nn.Module):
+    """A layer that holds one thing, and is printed alike whatever it is."""
+
+    def __init__(self, held: object, name: str = "held") -> None:
+        super().__init__()
+        setattr(self, name, held)
+
+
+def scaling(factor: float) -> Any:
+    return lambda images: images * factor
+
+
+PAIRED = (lambda x: x * 2, lambda x: x / 2)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 2),
+        (Settings(1.0), Settings(2.0)),
+        (Config(1.0), Config(2.0)),
+        ({"inner": Config(1.0)}, {"inner": Config(2.0)}),
+        (scaling(1.0), scaling(2.0)),
+        PAIRED,
+        ({1, 2}, {1, 3}),
+        (torch.float32, torch.float16),
+        (slice(1), slice(2)),
+        (nn.functional.relu, nn.functional.silu),
+        ([torch.zeros(2)], [torch.ones(2)]),
+        (functools.partial(torch.clamp, min=0), functools.partial(torch.clamp, min=1)),
+    ],
+)
+@pytest.mark.parametrize("name", ["held", "_held"])
+def test_changes_with_all_that_a_layer_holds(one: object, other: object, name: str) -> None:
+    def net(held: object) -> nn.Module:
+        return nn.Sequential(Holder(held, name))
+
+    assert fingerprint(net(one)) != fingerprint(net(other))
+    assert fingerprint(net(one)) == fingerprint(net(copy.deepcopy(one)))
+
+
+def attention(heads: int = 2) -> nn.Module:
+    return nn.MultiheadAttention(16, heads, batch_first=True)
+
+
+def encoder(heads: int = 2, **options: Any) -> nn.Module:
+    return nn.TransformerEncoderLayer(16, heads, dim_feedforward=8, **{"batch_first": True, **options})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (attention, lambda: attention(4)),
+        (encoder, lambda: encoder(4)),
+        (encoder, lambda: encoder(norm_first=True)),
+        (encoder, lambda: encoder(activation="gelu")),
+        (encoder, lambda: encoder(batch_first=False)),
+        (
+            lambda: nn.Upsample(scale_factor=2, mode="bilinear"),
+            lambda: nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True),
+        ),
+        (lambda: nn.AvgPool2d(3, padding=1), lambda: nn.AvgPool2d(3, padding=1, count_include_pad=False)),
+        (lambda: nn.AvgPool2d(3), lambda: nn.AvgPool2d(3, divisor_override=2)),
+    ],
+)
+def test_changes_with_options_that_pytorch_does_not_print(one: Any, other: Any) -> None:
+    def weighed(make: Any) -> nn.Module:
+        torch.manual_seed(0)
+        made: nn.Module = make()
+        return made
+
+    assert repr(one()) == repr(other())
+    assert fingerprint(weighed(one)) != fingerprint(weighed(other))
+    assert fingerprint(weighed(one)) == fingerprint(weighed(one))
+
+
+def test_of_pytorchs_layers_only_options_count_that_are_not_at_their_default() -> None:
+    """What else they set follows from these, and is another in another version."""
+    layer = nn.Conv2d(3, 4, 3, padding_mode="reflect")
+    found = told_of(layer)
+    assert found["padding_mode"] == "reflect"
+    assert found.keys() <= set(inspect.signature(nn.Conv2d).parameters)
+    assert "batch_first" in told_of(attention())
+    assert "batch_first" not in told_of(nn.MultiheadAttention(16, 2))
+    layer.marked = 3  # type: ignore[assignment]
+    assert told_of(layer) == {**found, "marked": 3}
+
+
+def test_changes_with_hooks_of_any_layer() -> None:
+    def made(scale: float | None = None, *, before: bool = False) -> str:
+        model = network()
+        layer = next(layer for layer in model.modules() if isinstance(layer, nn.Conv2d))
+        if scale is not None and before:
+            layer.register_forward_pre_hook(lambda _, inputs: (inputs[0] * scale,))
+        elif scale is not None:
+            layer.register_forward_hook(lambda _, __, output: output * scale)
+        return fingerprint(model)
+
+    found = [made(), made(1.0), made(0.1), made(1.0, before=True), made(0.1, before=True)]
+    assert len(set(found)) == 5
+    assert made(0.1) == made(0.1)
+
+
+def test_changes_with_a_number_that_a_program_holds(tmp_path: Path) -> None:
+    """TorchScript's code names an attribute, whose value is elsewhere."""
+    prints = []
+    for number, scale in enumerate((1.0, 2.0, 1.0)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.jit.save(torch.jit.script(Scripted(scale)), tmp_path / f"{number}.ts")
+        prints.append(fingerprint(load_model(tmp_path / f"{number}.ts")))
+    assert prints[0] == prints[2] != prints[1]
+
+
+class Scripted(nn.Module):
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.mean((2, 3)) * self.scale
+
+
+EVERYTHING = """
+import dataclasses, functools, torch
+from torch import nn
+from helper import table
+
+class Config:
+    def __init__(self):
+        self.names = {"a", "b", "c", "d"}
+        self.kind = torch.float16
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.encoder = nn.TransformerEncoderLayer(16, 2, 8, activation="gelu")
+        self._config = Config()
+        self.scaled = lambda images: images * 2
+        self.clamp = functools.partial(torch.clamp, min=0)
+        self.register_forward_hook(lambda *_: None)
+        self.cycle = [self]
+
+    def forward(self, images):
+        return table(images)
+"""
+
+
+def test_is_the_same_in_another_process_and_under_another_name(tmp_path: Path) -> None:
+    prints = []
+    for place, seed in (("a", "1"), ("b", "2")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "model.py").write_text(EVERYTHING)
+        (tmp_path / place / "helper.py").write_text("def table(images):\n    return images.mean((2, 3))\n")
+        code = f"from shiftproof.models import *; print(fingerprint(load_model('{tmp_path / place}/model.py:Net')))"
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )
+        assert ran.returncode == 0, ran.stderr
+        prints.append(ran.stdout)
+    assert prints[0] == prints[1]
+
+
+class TestFiles:
+    """What comes from a `file.py` counts with the file and with those beside it that it imports."""
+
+    MODEL = "import shiftproof\nimport helper\n\ndef build():\n    return shiftproof.load_model('demo')\n"
+    FUNCTION = "def build():\n    import deep.inner\n    return lambda images: deep.inner.f(images)\n"
+
+    def test_a_file_whose_layers_are_all_a_librarys(self, tmp_path: Path) -> None:
+        path = tmp_path / "model.py"
+        path.write_text(self.MODEL.replace("import helper\n", ""))
+        before = fingerprint(load_model(path))
+        path.write_text(path.read_text() + "# edited\n")
+        assert len({before, fingerprint(load_model(path)), fingerprint(load_model("demo"))}) == 3
+
+    @pytest.mark.parametrize("text", [MODEL, FUNCTION])
+    def test_the_files_it_imports_and_those_they_import(self, text: str, tmp_path: Path) -> None:
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "model.py").write_text(text)
+        (tmp_path / "helper.py").write_text("from deep import inner\n")
+        (tmp_path / "deep" / "__init__.py").write_text("")
+        (tmp_path / "deep" / "inner.py").write_text("from .core import f\n")
+        (tmp_path / "unrelated.py").write_text("x = 1\n")
+        prints = []
+        for scale in (1, 2):
+            (tmp_path / "deep" / "core.py").write_text(f"def f(x):\n    return x.mean((2, 3)) * {scale}\n")
+            prints.append(fingerprint(load_model(tmp_path / "model.py")))
+        (tmp_path / "unrelated.py").write_text("x = 2\n")
+        prints.append(fingerprint(load_model(tmp_path / "model.py")))
+        assert prints[0] != prints[1] == prints[2]
+
+    def test_an_edited_neighbour_is_read_anew_and_two_of_one_name_do_not_meet(self, tmp_path: Path) -> None:
+        images = torch.rand(2, 3, 8, 8)
+        text = "from helper import f\n\ndef build():\n    return f\n"
+        for folder, scale in (("a", 2), ("b", 3), ("a", 5)):  # within a second, and of the same length
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / "model.py").write_text(text)
+            (tmp_path / folder / "helper.py").write_text(f"def f(x):\n    return x.mean((2, 3)) * {scale}\n")
+            model = load_model(tmp_path / folder / "model.py")
+            torch.testing.assert_close(model(images), images.mean((2, 3)) * scale)

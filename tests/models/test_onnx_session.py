@@ -11,6 +11,7 @@ import torch
 
 from shiftproof.errors import ModelError
 from shiftproof.models import BlackBox, fingerprint, load_model, logits
+from shiftproof.models.onnx_files import external_files
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -88,11 +89,30 @@ def test_the_fingerprint_is_the_files(tmp_path: Path) -> None:
     assert fingerprint(load_model(first)) == fingerprint(load_model(copy)) != fingerprint(load_model(other))
 
 
-def test_the_fingerprint_counts_external_data(tmp_path: Path) -> None:
-    save(tmp_path / "a.onnx")
+@pytest.mark.parametrize("location", ["a.onnx.data", "weights.bin"])
+def test_the_fingerprint_counts_the_external_data_that_the_graph_names(location: str, tmp_path: Path) -> None:
+    model = onnx.load(save(tmp_path / "a.onnx"))
+    onnx.save(model, tmp_path / "a.onnx", save_as_external_data=True, location=location, size_threshold=64)
+    assert external_files(tmp_path / "a.onnx") == [location]
     before = fingerprint(load_model(tmp_path / "a.onnx"))
-    (tmp_path / "a.onnx.data").write_bytes(b"weights")
+    (tmp_path / "a.onnx.log").write_text("no part of the model")
+    assert fingerprint(load_model(tmp_path / "a.onnx")) == before
+    content = (tmp_path / location).read_bytes()
+    (tmp_path / location).write_bytes(content[:-1] + b"?")
     assert fingerprint(load_model(tmp_path / "a.onnx")) != before
+
+
+def test_external_data_is_found_in_graphs_inside_the_graph(tmp_path: Path) -> None:
+    helper, tensor = onnx.helper, onnx.numpy_helper.from_array(np.zeros(4, np.float32), "inner")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.ClearField("raw_data")
+    tensor.external_data.add(key="location", value="inner.bin")
+    constant = helper.make_node("Constant", [], ["out"], value=tensor)
+    branch = helper.make_graph([constant], "branch", [], [])
+    node = helper.make_node("If", ["condition"], ["out"], then_branch=branch, else_branch=branch)
+    model = helper.make_model(helper.make_graph([node], "outer", [], []))
+    (tmp_path / "a.onnx").write_bytes(model.SerializeToString())
+    assert external_files(tmp_path / "a.onnx") == ["inner.bin"]
 
 
 def test_travels_to_another_process(tmp_path: Path) -> None:

@@ -254,7 +254,8 @@ class TestSuites:
         assert tree(tmp_path / "out").keys() == names | {"manifest.json"}
         manifest = json.loads((tmp_path / "out/manifest.json").read_text())
         assert {"suite": "imagenet-c", "format": "jpg", "quality": 85, "size": 16}.items() <= manifest.items()
-        assert manifest["shifts"][4] == {"shift": "gaussian_noise@5", "preset": "imagenet", "path": "gaussian_noise/5"}
+        fifth = {"shift": "gaussian_noise@5[preset=imagenet]", "preset": "imagenet", "path": "gaussian_noise/5"}
+        assert manifest["shifts"][4] == fifth
 
     def test_imagenet_c_brings_images_to_the_published_size(self) -> None:
         assert SUITES["imagenet-c"].size == SUITES["imagenet-c-bar"].size == (256, 224)
@@ -277,8 +278,8 @@ class TestSuites:
 
     def test_frost_takes_photographs(self, ice: str) -> None:
         labels = [target.shift.label for target in SUITES["cifar-c"].targets(textures=ice)]
-        assert f"frost@3[textures={ice}]" in labels
-        assert "fog@3" in labels
+        assert f"frost@3[textures={ice},preset=cifar]" in labels
+        assert "fog@3[preset=cifar]" in labels
 
 
 class TestSecondRuns:

@@ -9,6 +9,7 @@ import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -71,12 +72,16 @@ class Adapter(nn.Module):
         self.shape: tuple[int, ...] | None = None
         self.shift: str | None = None
         self.adapted_to: str | None = None
-        self._identity = digest(dict(model.state_dict()))
         if self.parts.start:
             self.parts.start(self)
         self.starts = {name: tensor.detach().clone() for name, tensor in self.changing().items()}
         self._new_optimizer()
         self.register_state_dict_post_hook(_copy_tensors)  # type: ignore[no-untyped-call]
+
+    @cached_property
+    def _identity(self) -> str:
+        """Digest of the source's tensors, made when a state is first saved or loaded: a large model takes long."""
+        return digest(dict(self.source.state_dict()))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [N, C] of images [N, ...] and adapt to them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -9,8 +10,9 @@ from torch import nn
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
+from shiftproof.errors import ConfigurationError
 from shiftproof.models.allocation import ease_allocation
-from shiftproof.registry import Registry
+from shiftproof.registry import Registry, unknown
 
 _OWN = {
     "source": "shiftproof.adapters.statistics:SOURCE",
@@ -37,21 +39,38 @@ METHODS = Registry("method of adaptation", "shiftproof.adapters", _OWN, lambda f
 """Name -> lazy target; packages add theirs by entry points."""
 
 
-def method(name: str) -> Method:
-    """Return a method by name."""
+def method(name: str | Method) -> Method:
+    """Return a method by name, and one that was made as it is."""
+    if isinstance(name, Method):
+        return name
+    if not isinstance(name, str):
+        raise ConfigurationError(
+            "This is not a method of adaptation.",
+            expected="a name such as 'rdumb', or a Method of your own",
+            came=f"a {type(name).__name__}",
+        )
     found: Method = METHODS.load(name)
     return found
 
 
+def method_names(methods: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of methods to compare, the source model first; refuse what is not the name of one."""
+    for name in methods:
+        if name not in METHODS:
+            raise unknown("method of adaptation", name, METHODS)
+    return tuple(dict.fromkeys(("source", *methods)))
+
+
 def adapt(
-    model: nn.Module, name: str = "rdumb", *, preset: str | None = None, variant: str = "paper", **options: Any
+    model: nn.Module, name: str | Method = "rdumb", *, preset: str | None = None, variant: str = "paper", **options: Any
 ) -> Adapter:
     """Wrap a model so that it adapts to the images it predicts.
 
-    The model is copied; the one given stays as it is, as `adapted.source`. `preset` (imagenet, imagenet_vit, cifar,
-    cifar100) changes the defaults by kind of model, `variant="release"` follows the released code where it differs from
-    the paper, and `options` set the method's own, which have the same names in all methods: `lr`, `momentum`,
-    `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
+    `name` is that of a method, or a `Method` of your own. The model is copied; the one given stays as it is, as
+    `adapted.source`. `preset` (imagenet, imagenet_vit, cifar, cifar100) changes the defaults by kind of model,
+    `variant="release"` follows the released code where it differs from the paper, and `options` set the method's own,
+    which have the same names in all methods: `lr`, `momentum`, `optimizer`, `reset`, `entropy_margin`, `similarity`,
+    ...
     """
     chosen = method(name)
     check_model(model, chosen, [each for _, each in METHODS.load_all()])

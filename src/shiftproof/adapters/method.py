@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.norms import BatchStatistics, NormPolicy
-from shiftproof.adapters.ranges import check_values
+from shiftproof.adapters.ranges import RANGES, Range, check_values
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import unknown
 
@@ -106,7 +106,8 @@ class Method:
     smallest batch that batch statistics are of use with; `own_memory` says that the method keeps earlier images itself
     or needs none, so that a window of them is refused. `passes` counts, for a batch, how often its images go forward
     and backward through the network, at most; `recovers` says that the method goes back to its start by itself,
-    whatever its reset policy.
+    whatever its reset policy. `ranges` are the values that options can have;
+    without them, those that our own parts can read, where the parts are ours.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Method:
     passes: tuple[float, float] | None = None
     recovers: bool = False
     departures: str = ""
+    ranges: Mapping[str, Range] | None = None
 
     @property
     def cost(self) -> float:
@@ -159,7 +161,7 @@ class Method:
                 raise unknown(f"option of {self.name!r}", name, chosen)
         options = Options({**chosen, **given})
         self._check_common(options)
-        check_values(self.name, options)
+        check_values(self.name, options, RANGES if self.ranges is None and _is_ours(self.parts) else self.ranges or {})
         return options
 
     def _check_common(self, o: Options) -> None:
@@ -188,6 +190,10 @@ PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 COMMON: Mapping[str, Any] = MappingProxyType({"reset": "never", "amp": None, "graph": False, "window": 0, "seed": 0})
 """Options every method has: when to go back, reduced precision, whether a CUDA device records the network's passes and
 replays them, how many recent images join a small batch, the seed."""
+
+
+def _is_ours(parts: Callable[..., Any]) -> bool:
+    return str(getattr(parts, "__module__", "")).partition(".")[0] == "shiftproof"
 
 
 class Options(dict[str, Any]):

@@ -1,4 +1,4 @@
-"""What values the options of methods can have. Options mean the same in every method, so one table serves all."""
+"""What values the options of our methods can have. They mean the same in all of them, so one table serves all."""
 
 from __future__ import annotations
 
@@ -81,12 +81,13 @@ RANGES: Mapping[str, Range] = {
 """Option -> its values; those that are missing, such as resets and statistics, are read where they are used."""
 
 
-def check_values(method: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that are out of range."""
+def check_values(method: str, options: Mapping[str, Any], ranges: Mapping[str, Range]) -> None:
+    """Refuse options that are out of range; the seed is everybody's."""
+    ranges = {"seed": WHOLE, **ranges}
     for name, value in options.items():
-        if name in RANGES and not RANGES[name].holds(value):
+        if name in ranges and not ranges[name].holds(value):
             raise ConfigurationError(
                 f"The option {name!r} of {method!r} cannot have this value.",
-                expected=RANGES[name].words,
+                expected=ranges[name].words,
                 came=repr(value),
             )

@@ -17,12 +17,13 @@ from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.gate import junit as junit_xml
 from shiftproof.audits.gate import parse, parse_all
 from shiftproof.audits.outcome import CLEAN, Audit, conclude, understood
-from shiftproof.audits.sections import SECTIONS, applicable, section
+from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Scope, Subject
 from shiftproof.audits.settings import affordable, make_settings
 from shiftproof.data import TextSet, load_data
 from shiftproof.errors import ConfigurationError
 from shiftproof.models import BatchFitter, choose_device, fingerprint
+from shiftproof.models.answers import check_behaviour
 from shiftproof.models.arithmetic import operations as operations_of
 from shiftproof.models.precision import Reduced
 from shiftproof.models.texts import pairing, truncation
@@ -126,6 +127,7 @@ def audit(
         **bench_options,
     )
     loaded = bench.load()
+    model_print = fingerprint(loaded)  # before it is first run: a model may count its calls
     (one,) = whole.subset([0]).batches(1, device=device)
     operations = operations_of(loaded, one.images)
     settings = asked(scale=affordable(budget, device, operations))
@@ -133,7 +135,8 @@ def audit(
     subject = bench.subject(whole, loaded)
     caveats = check_subject(subject)
     scope = Scope(settings, len(subject.data), subject.data.side, inputs)
-    identity = {"version": __version__, "model": fingerprint(subject.model), "data": whole.take().fingerprint}
+    mixed = whole.take()  # so that the names of files decide nothing
+    identity = {"version": __version__, "model": model_print, "data": mixed.fingerprint}
     fingerprints = {**identity, "sample": subject.data.fingerprint}
     about = {
         "model": _name(model, subject.model),
@@ -148,9 +151,10 @@ def audit(
         "operations": operations,
         "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
     }
-    cells = [cell for name in dict.fromkeys((CLEAN, *settings.sections)) for cell in section(name).plan(scope)]
+    cells = [cell for name in dict.fromkeys((CLEAN, *settings.sections)) for cell in planned(name, scope)]
     plan = Plan(tuple(cells), fingerprints)
     with Store(Path(out), identity) as store:
+        check_behaviour(store, subject.model, mixed)
         store.note({"audit": json.dumps(about)})
         missing = _announce(plan, store, subject, where, announce)
         drive(

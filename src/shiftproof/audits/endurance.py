@@ -111,12 +111,9 @@ def endure(
     process each. Every method has a run directory in `out`: the same call goes on where it was killed. Writes
     `endurance.json`.
     """
-    from shiftproof.adapters import METHODS as KNOWN
+    from shiftproof.adapters import method_names
 
-    names = tuple(dict.fromkeys(("source", *methods)))
-    for name in names:
-        if name not in KNOWN:
-            raise unknown("method of adaptation", name, KNOWN)
+    names = method_names(methods)
     if stream not in STREAMS:
         raise unknown("stream", stream, STREAMS)
     if (images is not None and images < 1) or workers < 1 or lr_scale <= 0:

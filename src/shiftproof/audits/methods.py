@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from shiftproof import shifts as shifted
-from shiftproof.adapters import Counts
+from shiftproof.adapters import METHODS, Counts, method_names
 from shiftproof.adapters import method as find
 from shiftproof.audits.bench import Bench, check_subject
 from shiftproof.audits.sections.advice import diagnoses
@@ -18,7 +17,11 @@ from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
 from shiftproof.models import choose_device, fingerprint
+from shiftproof.models.answers import check_behaviour
+from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, Watch, drive, write_atomically
+from shiftproof.shifts import Shift, as_shift
+from shiftproof.shifts.catalogue import as_text
 from shiftproof.version import __version__
 
 
@@ -74,7 +77,7 @@ def compare_methods(
     model: Any = "demo",
     data: Any = "demo",
     *,
-    shifts: Sequence[str],
+    shifts: Sequence[str | Shift],
     methods: Sequence[str] = ("bn", "tent", "rdumb"),
     out: str | Path = "shiftproof-adapt",
     images: int | None = None,
@@ -92,19 +95,21 @@ def compare_methods(
 ) -> MethodComparison:
     """Let every method adapt to the same images under each shift, in batches, and measure how often it is right.
 
-    `shifts` are texts that `shifts.parse` reads (`fog@3`); `images` a number of them, None all. `preset` is by default
-    the one for the model's number of classes and kind of normalisation; `options` are given to every method that has
-    them. The source model is always measured too. `out` is a run directory: the same call goes on where it stopped.
-    Writes `methods.json` there.
+    `shifts` are texts that `shifts.parse` reads (`fog@3`), or shifts that have such a text; `images` a number of
+    images, None all. `preset` is by default the one for the model's number of classes and kind of normalisation;
+    `options` are given to every method that has them. The source model is always measured too. `out` is a run
+    directory: the same call goes on where it stopped. Writes `methods.json` there.
 
     >>> found = compare_methods("demo", "demo", shifts=["contrast@5"], methods=["bn"], images=64, out=folder)
     >>> found.gain("bn") > 0.1
     True
     """
-    names = tuple(dict.fromkeys(("source", *methods)))
+    names = method_names(methods)
+    codes: dict[str, dict[str, Json]] = {}
     for name in names:
-        find(name)
-    parsed = tuple(shifted.parse(text).label for text in shifts)
+        find(name)  # what is wrong with one is told now
+        codes[name] = {"code": plugin_codes(METHODS, name)} if name in METHODS.others else {}
+    parsed = {as_text(shift): digest(as_shift(shift)) for shift in shifts}
     if not parsed:
         raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", came="none")
     if batch_size < 1:
@@ -122,6 +127,8 @@ def compare_methods(
     )
     whole = load_images(data, **bench.data_options)
     subject = bench.subject(whole)
+    mixed = whole.take()  # so that the names of files decide nothing
+    prints = {"version": __version__, "model": fingerprint(subject.model), "data": mixed.fingerprint}
     check_subject(subject)
     count = len(subject.data)
     chosen: dict[str, Json] = {
@@ -129,15 +136,25 @@ def compare_methods(
         "options": dict(options or {}),
     }
     cells = tuple(
-        Cell("adaptation", method=name, shift=shift, images=count, seed=seed, batch=batch_size, **chosen)
-        for shift in parsed
+        Cell(
+            "adaptation",
+            method=name,
+            shift=shift,
+            digest=content,
+            images=count,
+            seed=seed,
+            batch=batch_size,
+            **chosen,
+            **codes[name],
+        )
+        for shift, content in parsed.items()
         for name in names
     )
-    prints = {"version": __version__, "model": fingerprint(subject.model), "data": whole.take().fingerprint}
     plan = Plan(cells, {**prints, "sample": subject.data.fingerprint})
     with Store(Path(out), prints) as store:
+        check_behaviour(store, subject.model, mixed)
         results = drive(plan, store, bench, watch=watch)
-    comparison = _compared(Path(out), parsed, names, results, str(chosen["preset"]))
+    comparison = _compared(Path(out), tuple(parsed), names, results, str(chosen["preset"]))
     write_atomically(
         comparison.folder / "methods.json",
         json.dumps({"fingerprints": plan.fingerprints, **chosen, "rows": comparison.to_rows()}, indent=1) + "\n",

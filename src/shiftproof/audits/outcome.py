@@ -17,7 +17,7 @@ from shiftproof.audits.caveats import caveats, told
 from shiftproof.audits.costs import Costs, duration
 from shiftproof.audits.gate import Check, Requirement, check
 from shiftproof.audits.notebook import Figures
-from shiftproof.audits.sections import section
+from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.wording import of_texts
 from shiftproof.audits.settings import Settings
@@ -91,7 +91,7 @@ class Record:
         about: dict[str, Any] = json.loads(noted)
         settings = Settings(**{name: _frozen(value) for name, value in about["settings"].items()})
         scope = Scope(settings, **about["scope"])
-        cells = {name: tuple(section(name).plan(scope)) for name in dict.fromkeys((CLEAN, *settings.sections))}
+        cells = {name: planned(name, scope) for name in dict.fromkeys((CLEAN, *settings.sections))}
         results = {name: store.results(Plan(some, about["fingerprints"])) for name, some in cells.items()}
         return cls(about, scope, cells, results)
 

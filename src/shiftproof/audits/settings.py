@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.models.identity import plugin_codes
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.shifts import catalogue
@@ -53,6 +54,8 @@ class Settings:
     adaptation_images: int
     scale: float = 1.0
     """The share of the budget's sizes that is used: less than 1 where the model is too costly for all."""
+    codes: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the shifts, methods and sections of other packages, by name: what was edited is measured anew."""
 
     @property
     def sparse(self) -> bool:
@@ -93,6 +96,7 @@ def make_settings(
         raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", came=str(images))
     chosen: list[str] = []
     for name in shifts or (("everyday",) if inputs == "texts" else ("common",)):
+        catalogue.check_name(name)
         chosen.extend(_shifts_of_texts(name) if inputs == "texts" else _shifts_of_images(name))
     usual = SEVERITIES if scale >= 0.5 else SPARSE_SEVERITIES
     levels = tuple(sorted({float(severity) for severity in severities or usual}))
@@ -105,16 +109,20 @@ def make_settings(
     for name in methods or ():
         if name not in METHODS:
             raise unknown("method of adaptation", name, METHODS)
+    asked = applicable(inputs, sections)
+    tried = tuple(name for name in methods or BUDGETS[budget].methods if name != "source")
+    named = ((catalogue.OTHERS, chosen), (METHODS, tried), (SECTIONS, asked))
     return Settings(
         budget=budget,
-        sections=applicable(inputs, sections),
+        sections=asked,
         shifts=tuple(dict.fromkeys(chosen)),
         severities=levels,
         images=images if images is not None else _scaled(BUDGETS[budget].images, scale),
         seed=seed,
-        methods=tuple(name for name in methods or BUDGETS[budget].methods if name != "source"),
+        methods=tried,
         adaptation_images=BUDGETS[budget].adaptation_images if images is None else images,
         scale=scale,
+        codes={name: code for kind, some in named for name, code in plugin_codes(kind, " ".join(some)).items()},
     )
 
 

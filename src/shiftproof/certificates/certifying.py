@@ -18,8 +18,9 @@ from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
 from shiftproof.errors import RunError
 from shiftproof.models import BatchFitter, choose_device, device_of
+from shiftproof.models.identity import digest
 from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor
-from shiftproof.shifts import Shift, parse
+from shiftproof.shifts import Shift, as_shift
 
 FILE = "certificate.json"
 CELL_SAMPLES = {"cpu": 2**16, "cuda": 2**20}
@@ -93,7 +94,7 @@ def certify(
         ),
         rule=chosen,
         n0=n0,
-        shift=parse(shift) if isinstance(shift, str) else shift,
+        shift=None if shift is None else as_shift(shift),
         seed=seed,
         dtype=dtype,
         compiled=compile,
@@ -145,11 +146,12 @@ class Job:
     def cells(self) -> tuple[Cell, ...]:
         """Cut the images into cells."""
         terms, images = self.terms(), len(self.material.loaded[1])
+        content = {} if self.shift is None else {"shift_digest": digest(self.shift)}
         most = CELL_SAMPLES.get(terms.device, CELL_SAMPLES["cuda"])
         step = int(most / (self.n0 + self.rule.n * SHARE_DRAWN.get(self.rule.name, 1.0)))
         step = max(1, min(CELL_IMAGES, step))
         return tuple(
-            Cell("certify", start=start, stop=min(start + step, images), **terms.to_row())
+            Cell("certify", start=start, stop=min(start + step, images), **terms.to_row(), **content)
             for start in range(0, images, step)
         )
 
@@ -163,7 +165,7 @@ class Job:
             values = [value for row in rows for value in cast("list[Any]", row[name])]
             return [values[place] for place in order]
 
-        subject = self.material.subject()
+        subject = self.material.subject
         return Certification(
             model=self.material.name,
             model_fingerprint=subject["model"],

@@ -15,6 +15,7 @@ from shiftproof.certificates.checks import check_fixed, check_function
 from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError
 from shiftproof.models import Model, device_of, fingerprint, load_model
+from shiftproof.models.answers import check_behaviour
 from shiftproof.runs import Cell, Executor, Plan, Result, Setup, Store, Watch, drive
 from shiftproof.version import __version__
 
@@ -40,7 +41,7 @@ class Material:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own."""
-        return {name: value for name, value in self.__dict__.items() if name != "loaded"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "subject")}
 
     @property
     def name(self) -> str:
@@ -48,8 +49,9 @@ class Material:
         model = self.loaded[0]
         return str(self.model) if isinstance(self.model, str | Path) else getattr(model, "name", type(model).__name__)
 
+    @cached_property
     def subject(self) -> dict[str, str]:
-        """Return what a run directory is about."""
+        """What a run directory is about; the model is looked at before it is first run."""
         model, data, _ = self.loaded
         return {"version": __version__, "model": fingerprint(model), "data": data.fingerprint}
 
@@ -57,6 +59,7 @@ class Material:
         """Put a few images to the model before any long work, and see that labels are classes of its own."""
         model, data, _ = self.loaded
         check_fixed(model)
+        _ = self.subject
         batch = next(iter(data.subset(range(min(4, len(data)))).batches(4, device=device_of(model))))
         classes = check_function(model, batch.images)
         if data.labels is not None and not 0 <= int(data.labels.min()) <= int(data.labels.max()) < classes:
@@ -79,8 +82,10 @@ class Material:
 
         The first cell that fails ends it: a gap would make the numbers wrong.
         """
-        plan = Plan(cells, self.subject())
+        plan = Plan(cells, self.subject)
         with ExitStack() as stack:
             folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory()))
             store = stack.enter_context(Store(folder, plan.fingerprints))
+            model, data, _ = self.loaded
+            check_behaviour(store, model, data)
             return drive(plan, store, setup, executor=executor, watch=watch, essential="A measurement")

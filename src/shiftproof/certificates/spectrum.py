@@ -28,6 +28,7 @@ from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BatchFitter, choose_device, device_of, logits
 from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor, write_atomically
+from shiftproof.shifts.catalogue import coded
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
 from shiftproof.version import __version__
 
@@ -212,7 +213,9 @@ class Waves:
             for center in centers
         ]
         labels = [shifts.corruption(name, self.severity).label for name in self.corruptions]
-        made += [Cell("spectrum.amplitude", shift=label, seed=terms["seed"]) for label in (CLEAN, *labels)]
+        made += [
+            Cell("spectrum.amplitude", shift=label, seed=terms["seed"], **coded(label)) for label in (CLEAN, *labels)
+        ]
         return tuple(made)
 
 

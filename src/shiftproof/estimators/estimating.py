@@ -32,7 +32,7 @@ from shiftproof.measures.estimation import Array, fit_temperature, score
 from shiftproof.models import choose_device, device_of, load_model
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
-from shiftproof.shifts import Shift, parse
+from shiftproof.shifts import Shift, as_shift
 
 METHODS = (*CALIBRATED, *DIRECT, "agreement")
 
@@ -104,7 +104,7 @@ class Estimator:
         source = matched(source, model)
         neighborhood = neighborhood or neighborhoods.default(source)
         wanted = default_shifts(source) if shifts is None else shifts
-        chosen = [parse(one) if isinstance(one, str) else one for one in wanted]
+        chosen = [as_shift(one) for one in wanted]
         made = neighborhoods.neighborhood(neighborhood)
         batches = as_batches(source, batch_size=batch_size, device=device_of(model))
         clean = observe(model, batches, batch_size=batch_size, drift=True)

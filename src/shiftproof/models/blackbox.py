@@ -37,10 +37,13 @@ class BlackBox:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that change with the function."""
+        """16 hexadecimal digits that change with the function, and with the files of a `file.py` that it came from."""
         from shiftproof.models.identity import digest
+        from shiftproof.models.sources import SOURCE
 
-        return digest(self._given if self._given is not None else self.function)
+        own = digest(self._given if self._given is not None else self.function)
+        source = vars(self).get(SOURCE)
+        return own if source is None else digest([own, source])
 
     def __call__(self, images: Tensor | list[Any]) -> Tensor:
         """Return the scores as a tensor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,17 @@ class HuggingFaceClassifier(nn.Module):
         device = next(self.network.parameters()).device
         logits: Tensor = self.network(**{name: tensor.to(device) for name, tensor in encoded.items()}).logits
         return logits
+
+    def decides_outputs(self) -> object:
+        """Return what decides the logits besides the network: how texts are cut into tokens, and how many are read.
+
+        A tokenizer keeps the padding of its last call and the folder it came from, which do not.
+        """
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return [self.max_length, type(self.tokenizer), sorted(self.tokenizer.get_vocab().items())]
+        told = json.loads(backend.to_str())
+        return [self.max_length, {name: part for name, part in told.items() if name not in ("padding", "truncation")}]
 
     def lengths(self, texts: Sequence[Text]) -> list[int]:
         """Return how many tokens each text has, with those that mark its ends."""

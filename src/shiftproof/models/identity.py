@@ -1,20 +1,22 @@
 """Which model is it? A short digest of everything that decides its outputs.
 
 Results are kept under the fingerprint of the model they came from, so two models that can answer differently must not
-share one, and the same model must have the same one wherever and however often it is loaded.
+share one, and the same model must have the same one wherever and however often it is loaded. What no digest can see,
+such as a file that a user's code reads, is left to `behaviour`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
 from functools import partial
 from itertools import chain
 from pathlib import PurePath
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,48 +24,84 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.models.blackbox import BlackBox
-from shiftproof.models.python_file import MODULE_PREFIX
+from shiftproof.models.layer_options import told_of
+from shiftproof.models.sources import SOURCE, is_builtin, is_users, texts_of
+from shiftproof.registry import Registry
 
-_UNSTATED = frozenset({"training", "device", "class_names"})  # how a module runs and is called, not what it computes
+_UNSTATED = frozenset(
+    {"training", "device", "class_names", "_compiled_call_impl", "name_or_path", "_name_or_path", "_commit_hash"}
+    | {"transformers_version"}
+)
+"""Attributes that tell where and how a module runs, or where it came from, not what it computes."""
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+_OPAQUE = frozenset({"_io", "_thread", "asyncio", "concurrent", "io", "logging", "multiprocessing", "random"})
+_OPAQUE |= {"threading", "weakref"}
+"""Modules of Python whose objects are a process's own: their state says nothing of what a model computes."""
 _BIAS = re.compile(r", bias=(True|False)\b")
+_PASSING = re.compile(r"___torch_mangle_\d+\.|^ *training = .*\n| at 0x[0-9a-f]+|\bC(PU|UDA)(?=\w+Type)", re.MULTILINE)
+"""What is printed of a module that differs between processes and devices."""
+_MISSING = object()
 
 
 def fingerprint(model: Callable[..., Any]) -> str:
     """Return 16 hexadecimal digits of BLAKE2 that identify a model.
 
-    A module: its printed form, every parameter and buffer with its name, type, shape and bytes, plain attributes of
-    its layers, and the source of every layer class that is not PyTorch's. A black box: its own `fingerprint`. A plain
-    function: its source, and the modules, functions, arrays and numbers that it uses. What comes from a `file.py`
-    counts with the whole file.
+    A module: its printed form, every parameter and buffer with its name, type, shape and bytes, and of every layer its
+    hooks, the options of PyTorch's class, everything else it holds, and the source of classes that are not PyTorch's. A
+    black box: its own `fingerprint`. A plain function: its source, and the modules, functions, arrays and numbers that
+    it uses. What comes from a `file.py` counts with the whole file and the files beside it that it imports.
     """
     return model.fingerprint if isinstance(model, BlackBox) else digest(model)
 
 
 def digest(value: object) -> str:
-    """Return 16 hexadecimal digits of BLAKE2 of a value: a function, a module, an array, or plain data of these."""
+    """Return 16 hexadecimal digits of BLAKE2 of a value: a function, a module, an array, an object, or data of these.
+
+    An object counts with the content of its fields and, where its class is not Python's, PyTorch's or ours, with the
+    source of the module that defines the class.
+    """
     hasher = _Hasher()
     hasher.feed(value)
     return hasher.blake.hexdigest()
 
 
-class _Hasher:
-    """Feeds values to BLAKE2, each behind a tag, so that no two different values give the same stream of bytes."""
+def plugin_codes(registry: Registry, text: str) -> dict[str, str]:
+    """Return a digest of what every name of another package stands for, of those that occur in a text.
 
-    def __init__(self) -> None:
+    It goes into the identity of what is measured with it: what was edited is another thing of the same name.
+    """
+    named = (name for name in registry.others if re.search(rf"\b{re.escape(name)}\b", text))
+    return {name: digest(registry.load(name)) for name in named}
+
+
+class _Hasher:
+    """Feeds values to BLAKE2, each behind a tag, so that no two different values give the same stream of bytes.
+
+    What can be held in several places enters by its own digest, which is made once.
+    """
+
+    def __init__(self, parent: _Hasher | None = None) -> None:
         self.blake = hashlib.blake2b(digest_size=8)
-        self._open: set[int] = set()
+        self._open: set[int] = set() if parent is None else parent._open
+        self._known: dict[int, tuple[object, bytes]] = {} if parent is None else parent._known
 
     def feed(self, value: object) -> None:
         """Add a value of any kind."""
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+            return self._add(type(value).__name__, repr(value))
         if id(value) in self._open:  # an object that refers back to itself
             return self._add("cycle", type(value).__qualname__)
-        self._open.add(id(value))
-        try:
-            self._feed(value)
-        finally:
-            self._open.discard(id(value))
+        if id(value) not in self._known:
+            inner = _Hasher(self)
+            self._open.add(id(value))
+            try:
+                inner._feed(value)
+            finally:
+                self._open.discard(id(value))
+            self._known[id(value)] = value, inner.blake.digest()  # held, so that nothing else gets its id
+        return self._bytes(self._known[id(value)][1])
 
-    def _feed(self, value: object) -> None:
+    def _feed(self, value: object) -> None:  # noqa: PLR0912  (a case per kind of value)
         match value:
             case nn.Module():
                 self._module(value)
@@ -74,11 +112,13 @@ class _Hasher:
                 self._bytes(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
             case BlackBox():
                 self._add("black box", value.fingerprint)
-            case None | bool() | int() | float() | complex() | str() | bytes() | PurePath() | torch.dtype():
+            case Enum():
+                self._add("enum", type(value).__qualname__, value.name)
+            case PurePath() | np.generic() | torch.dtype() | torch.layout() | torch.memory_format():
                 self._add(type(value).__name__, repr(value))
             case Mapping():
                 self._sequence("mapping", [item for pair in value.items() for item in pair])
-            case list() | tuple() | np.ndarray():
+            case list() | tuple() | deque() | np.ndarray():
                 self._sequence("sequence", value)
             case set() | frozenset():
                 self._sequence("set", sorted(digest(item) for item in value))
@@ -88,50 +128,101 @@ class _Hasher:
                 self._sequence("method", [value.__func__, value.__self__])
             case FunctionType():
                 self._function(value)
+            case CodeType():
+                self._sequence("code", [value.co_code, value.co_names, value.co_consts])
+            case ModuleType():
+                self._sequence("module", texts_of(value))
+            case type():
+                self._class(value)
             case _:
                 self._object(value)
 
     def _module(self, module: nn.Module) -> None:
         # Versions of PyTorch differ in which layers say that they have a bias; their parameters tell it anyway.
-        self._add("module", _BIAS.sub("", repr(module)))
+        self._add("module", _PASSING.sub("", _BIAS.sub("", repr(module))))
         buffers = module.named_buffers(remove_duplicate=False)
         for name, tensor in chain(module.named_parameters(remove_duplicate=False), buffers):
             self._add("weights", name)
-            self._tensor(tensor)
+            self.feed(tensor)
+        compiled: Any = getattr(module, "_c", None)
+        if compiled is not None and hasattr(
+            compiled, "dump_to_str"
+        ):  # a scripted module keeps its numbers out of its code
+            self._add("attributes", _PASSING.sub("", compiled.dump_to_str(False, True, False)))
         for name, layer in module.named_modules():
+            self._add("layer", name)
+            self._hooks(layer)
             # A scripted or exported layer carries its program as `code`; a class of our user's own has a source.
             program = getattr(layer, "code", None)
             if isinstance(program, str):
-                self._add("program", name, program)
+                self._add("program", _PASSING.sub("", program), str(vars(layer).get(SOURCE)))
                 continue
-            if _is_torch(type(layer)):
-                continue
-            self._add("layer", name, *(source_of(kind) for kind in type(layer).__mro__ if not _is_torch(kind)))
-            for attribute, held in sorted(vars(layer).items()):
-                if _is_plain(held) and not attribute.startswith("_") and attribute not in _UNSTATED:
-                    self._add("attribute", attribute)
-                    self.feed(held)
+            for kind in type(layer).__mro__:
+                if not is_builtin(kind.__module__):
+                    self.feed(kind)
+            self._state(told_of(layer))
+
+    def _hooks(self, layer: nn.Module) -> None:
+        """Add what is called before and after a layer, in order."""
+        for name in _HOOKS:
+            hooks = getattr(layer, name, None) or {}
+            flagged = getattr(layer, f"{name}_with_kwargs", None) or {}
+            self._sequence(name, [(hook, key in flagged) for key, hook in hooks.items()])
 
     def _tensor(self, tensor: Tensor) -> None:
         self._add("tensor", str(tensor.dtype), str(tuple(tensor.shape)))
-        held = tensor.detach().cpu().contiguous().reshape(-1)
-        self._bytes(held.view(torch.uint8).numpy().data)
+        if tensor.is_quantized:
+            return self._sequence("quantized", [str(tensor.qscheme()), tensor.int_repr(), tensor.dequantize()])
+        if tensor.is_meta:
+            return None
+        held = (tensor if tensor.layout == torch.strided else tensor.to_dense()).detach().cpu().contiguous().reshape(-1)
+        return self._bytes(held.view(torch.uint8).numpy().data)
 
     def _object(self, value: object) -> None:
-        if isinstance(value, type | ModuleType | BuiltinFunctionType):
-            return self._add("named", source_of(value))
-        self._add("object", source_of(type(value)))
-        state = {name: held for name, held in getattr(value, "__dict__", {}).items() if name not in _UNSTATED}
-        return self._sequence("state", [item for pair in state.items() for item in pair])
+        kind = type(value)
+        self._class(kind)
+        if kind is torch.device or kind.__module__.partition(".")[0] in _OPAQUE or kind.__module__ == "numpy.random":
+            return None
+        if isinstance(value, BuiltinFunctionType):
+            held = value.__self__ if isinstance(value.__self__, Tensor | np.ndarray) else None
+            return self._sequence("builtin", [value.__module__, value.__qualname__, held])
+        told = getattr(value, "decides_outputs", None)
+        if callable(told):
+            self.feed(told())
+        elif hasattr(value, "__dict__"):
+            self._state(vars(value))
+        else:
+            with suppress(Exception):  # what cannot be taken apart is known by its class alone
+                reduced = value.__reduce_ex__(2)
+                self._sequence("state", reduced[1:3] if isinstance(reduced, tuple) else [reduced])
+        return None
+
+    def _state(self, state: Mapping[str, object]) -> None:
+        told = {name: held for name, held in state.items() if name not in _UNSTATED}
+        self._sequence("state", [item for pair in sorted(told.items()) for item in pair])
+
+    def _class(self, kind: type) -> None:
+        texts = texts_of(kind)
+        self._sequence("class", texts)
+        if kind.__module__ == "__main__" or not texts[0]:
+            for name, held in sorted(vars(kind).items()):  # of a script, only what the class itself uses
+                function = getattr(held, "__func__", getattr(held, "fget", held))
+                if isinstance(function, FunctionType):
+                    self._sequence("method", [name, function])
 
     def _function(self, function: FunctionType) -> None:
-        self._add("function", source_of(function))
-        used = inspect.getclosurevars(function)
+        text = texts_of(function)[0]
+        self._add("function", text)
+        if text.count("lambda") > 1 or ("def " not in text and "lambda" not in text):
+            self.feed(function.__code__)  # several on a line have one text, and what has no source has none
+        held = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         self._sequence("defaults", [function.__defaults__, function.__kwdefaults__])
-        self._sequence("nonlocals", [item for pair in sorted(used.nonlocals.items()) for item in pair])
-        for name, value in sorted(used.globals.items()):
-            beside = isinstance(value, FunctionType) and value.__module__ == function.__module__
-            if beside or _is_plain(value) or isinstance(value, nn.Module | BlackBox):
+        self._sequence("nonlocals", [item for name, cell in held for item in (name, _content(cell))])
+        if is_builtin(str(function.__globals__.get("__name__"))):
+            return
+        for name in sorted(_names(function.__code__)):
+            value = function.__globals__.get(name, _MISSING)
+            if value is not _MISSING and _counts(value, function):
                 self._sequence("global", [name, value])
 
     def _sequence(self, tag: str, items: Iterable[object]) -> None:
@@ -149,28 +240,35 @@ class _Hasher:
         self.blake.update(data)
 
 
-def source_of(thing: object) -> str:
-    """Return the source text of a class or function, or its qualified name where there is none.
-
-    Of a user's `file.py` it is the whole file: a class may use any function in it.
-    """
-    home = getattr(thing, "__module__", None) or ""
-    if home.startswith(MODULE_PREFIX) and home in sys.modules:
-        thing = sys.modules[home]
+def _content(cell: Any) -> object:
     try:
-        return inspect.getsource(thing)  # type: ignore[arg-type]
-    except (OSError, TypeError):
-        return f"{home}.{getattr(thing, '__qualname__', None) or getattr(thing, '__name__', repr(type(thing)))}"
+        return cell.cell_contents
+    except ValueError:  # it is empty yet
+        return None
 
 
-def _is_torch(kind: type) -> bool:
-    """Whether a class comes with PyTorch or Python."""
-    return kind.__module__.partition(".")[0] in ("torch", "builtins")
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that a function uses, in the functions inside it too."""
+    yield from code.co_names
+    for held in code.co_consts:
+        if isinstance(held, CodeType):
+            yield from _names(held)
+
+
+def _counts(value: object, function: FunctionType) -> bool:
+    """Whether a global that a function names is part of what it computes: data, models, and code of the user's."""
+    if isinstance(value, FunctionType):
+        return value.__module__ == function.__module__ or is_users(str(value.__module__))
+    if isinstance(value, ModuleType):
+        return is_users(value.__name__)
+    if isinstance(value, type):
+        return is_users(value.__module__)
+    return _is_plain(value) or isinstance(value, nn.Module | BlackBox) or is_users(type(value).__module__)
 
 
 def _is_plain(value: object) -> bool:
     """Whether a value is data whose content can be hashed."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
         return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))

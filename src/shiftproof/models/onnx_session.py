@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from shiftproof.errors import ModelError
 from shiftproof.models.blackbox import BlackBox
+from shiftproof.models.onnx_files import digest_files
 
 _PRECISIONS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
@@ -86,9 +86,18 @@ class OnnxSession:
 
 
 def load_onnx(path: str | Path, *, device: torch.device | str = "cpu") -> BlackBox:
-    """Return an ONNX file as a black box; its fingerprint is that of the file's bytes."""
+    """Return an ONNX file as a black box; its fingerprint is that of the bytes of the file and its external data."""
     path = Path(path)
-    return BlackBox(OnnxSession(path, device=device), name=path.name, fingerprint=_digest(path))
+    session = OnnxSession(path, device=device)
+    try:
+        content = digest_files(path)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"Cannot read the ONNX model {str(path)!r}.",
+            expected="a whole ONNX file, with its external data beside it where it has any",
+            came=str(error),
+        ) from error
+    return BlackBox(session, name=path.name, fingerprint=content)
 
 
 def _open(path: Path, device: torch.device) -> Any:
@@ -119,15 +128,6 @@ def _open(path: Path, device: torch.device) -> Any:
 
 def _reopen(path: Path, device: torch.device) -> OnnxSession:
     return OnnxSession(path, device=device)
-
-
-def _digest(path: Path) -> str:
-    """Digest the file, and the files of external data beside it that begin with its name."""
-    blake = hashlib.blake2b(digest_size=16)
-    for part in sorted(path.parent.glob(f"{path.name}*")):
-        with part.open("rb") as file:
-            blake.update(hashlib.file_digest(file, "blake2b").digest())
-    return blake.hexdigest()
 
 
 def _listed(values: list[Any]) -> str:

@@ -33,7 +33,7 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
     try:
         with torch.no_grad():
             if isinstance(inputs, Tensor):
-                inputs = inputs.to(device_of(model), _precision_of(model))
+                inputs = inputs.to(device_of(model), precision_of(model))
             out = model(inputs)
     except (ShiftproofError, *INTERRUPTIONS):
         raise
@@ -100,7 +100,8 @@ def _failed(inputs: Tensor | list[Any], error: BaseException) -> ModelError:
     )
 
 
-def _precision_of(model: Callable[..., Any]) -> torch.dtype:
+def precision_of(model: Callable[..., Any]) -> torch.dtype:
+    """Return the precision a model takes images in: that of its first parameter, and float32 without any."""
     if isinstance(model, nn.Module):
         for parameter in model.parameters():
             if parameter.is_floating_point():

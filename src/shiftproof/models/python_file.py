@@ -7,7 +7,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ from typing import Any
 from torch import nn
 
 from shiftproof.errors import INTERRUPTIONS, ModelError
+from shiftproof.models.blackbox import BlackBox
+from shiftproof.models.sources import MODULE_PREFIX, SOURCE, is_users, neighbours, sources
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
-
-MODULE_PREFIX = "shiftproof_model_"
-"""What the names of modules made from users' files begin with."""
 
 _SPEC = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w+))?")
 
@@ -40,11 +39,15 @@ def split_python_file(spec: str) -> tuple[Path, str]:
 def load_python_file(spec: str) -> Callable[..., Any]:
     """Return what the function of `file.py:function` returns.
 
-    The file is run as Python runs a script: it may import the files beside it.
+    The file is run as Python runs a script: it may import the files beside it, which are read anew. What it returns
+    has the attribute `SOURCE`, by which its fingerprint changes with any of these files.
     """
     path, function = split_python_file(spec)
     if not is_file(path):
         raise ModelError(f"There is no model file {str(path)!r}.", expected="a Python file with a function build()")
+    with _told(path, "reading it"):
+        read = hashlib.blake2b(repr(sources(path)).encode(), digest_size=16).hexdigest()
+        _forget(neighbours(path))
     with _beside(path), _told(path, "running it"):
         module = _run(path)
     if not hasattr(module, function):
@@ -56,7 +59,7 @@ def load_python_file(spec: str) -> Callable[..., Any]:
         )
     target = getattr(module, function)
     if isinstance(target, nn.Module):
-        return target
+        return _marked(target, read)
     with _beside(path), _told(path, f"calling {function}()"):
         built = target()
     if not callable(built):
@@ -65,8 +68,25 @@ def load_python_file(spec: str) -> Callable[..., Any]:
             expected="an nn.Module, or a function from images to logits",
             came=f"a {type(built).__name__}",
         )
-    model: Callable[..., Any] = built
+    return _marked(built, read)
+
+
+def _marked(built: Any, source: str) -> Callable[..., Any]:
+    """Return a model with its source on it; a function becomes a black box, which can bear it."""
+    model: Callable[..., Any] = built if isinstance(built, nn.Module | BlackBox) else BlackBox(built)
+    object.__setattr__(model, SOURCE, source)
     return model
+
+
+def _forget(beside: Mapping[str, Path]) -> None:
+    """Forget modules that were loaded from other files, or from these before they changed.
+
+    Python keeps a module by its name alone: without this, two folders with a `helper.py` each would share the first
+    one's, and in a notebook an edited one would stay as it was. Modules of installed packages keep their names.
+    """
+    for name in beside:
+        if name in sys.modules and is_users(name):
+            del sys.modules[name]
 
 
 def _run(path: Path) -> Any:
@@ -83,12 +103,17 @@ def _run(path: Path) -> Any:
 
 @contextmanager
 def _beside(path: Path) -> Iterator[None]:
-    """Let the file import its neighbours for a while."""
+    """Let the file import its neighbours for a while.
+
+    No compiled files are written: Python takes one for current after a change of the same size in the same second.
+    """
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
+        sys.dont_write_bytecode = writes
         with suppress(ValueError):  # the file may have changed the path itself
             sys.path.remove(folder)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from shiftproof.data import ImageSet
 from shiftproof.errors import DataError, RunError
 from shiftproof.models import BatchFitter
+from shiftproof.models.identity import digest
 from shiftproof.runs import Cell, Crew, Inline, Plan, Result, Row, Store, Watch, drive
 from shiftproof.searchers.applying import MEMORY, Applier
 from shiftproof.searchers.constraint import Constraint
@@ -70,6 +71,7 @@ class Evaluator:
         self.pixels, self.fitness, self.constraint = pixels, fitness, constraint or Constraint()
         self.space, self.fit = space, BatchFitter(batch_size)
         self.steps = {step.label: step for step in space.steps}
+        self.digests = [digest(step) for step in space.steps]
         self.applier = Applier(pixels.images, pixels.keys, seed=seed, memory=memory)
 
     def __call__(self) -> Evaluator:
@@ -79,7 +81,8 @@ class Evaluator:
     def cell(self, genes: Genes, start: int, stop: int) -> Cell:
         """Return the cell of a tuple on a range of images."""
         labels = [self.space.steps[gene].label for gene in genes]
-        return Cell("search", tuple=labels, start=start, stop=stop, seed=self.applier.seed)
+        digests = [self.digests[gene] for gene in genes]
+        return Cell("search", tuple=labels, digests=digests, start=start, stop=stop, seed=self.applier.seed)
 
     def score(self, rows: Sequence[Row], images: int) -> Score:
         """Return what the rows of a tuple, over as many images, come to."""

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, choose_device, load_model
+from shiftproof.models.answers import check_behaviour
+from shiftproof.models.sources import SOURCE
 from shiftproof.runs import Executor, Store, Watch, choose_executor
 from shiftproof.searchers.applying import MEMORY
 from shiftproof.searchers.catalogue import searcher as find_searcher
@@ -109,6 +111,8 @@ def search(
         Store(Path(out or temporary), identity) as store,
         choose_executor(executor, workers, device=device).open(evaluator) as crew,
     ):
+        if not isinstance(subject, Service):  # whose calls may be counted
+            check_behaviour(store, subject, whole)
         evaluation = Evaluation(evaluator, store, fingerprints, crew, _within(watch, budget))
         (clean,) = evaluation([()])
         trace = run(chosen, evaluation, length=length, budget=budget, seed=seed)
@@ -145,7 +149,11 @@ def _subject(model: Any, device: str, weights: str | Path | None) -> Subject:
         return Service(model)
     loaded = load_model(model, device=device, weights=weights)
     inside = getattr(loaded, "function", None)
-    return inside if isinstance(inside, Service) else loaded
+    if not isinstance(inside, Service):
+        return loaded
+    if SOURCE in vars(loaded):
+        setattr(inside, SOURCE, vars(loaded)[SOURCE])
+    return inside
 
 
 def _within(watch: Watch | None, budget: int) -> Watch | None:

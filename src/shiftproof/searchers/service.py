@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.identity import digest
+from shiftproof.models.sources import SOURCE
 
 
 class Clock:
@@ -72,7 +73,9 @@ class Service:
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with the function, or the text that was given for them."""
-        return digest(self._given if self._given is not None else self.function)
+        own = digest(self._given if self._given is not None else self.function)
+        source = vars(self).get(SOURCE)  # the files of a `file.py` that built it
+        return own if source is None else digest([own, source])
 
     def __call__(self, images: NDArray[np.uint8]) -> list[Any]:
         """Return one answer per image, in order."""

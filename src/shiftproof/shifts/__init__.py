@@ -1,7 +1,7 @@
 """What can change in an input: corruptions, operations, spectral noise and policies, keyed by image."""
 
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.catalogue import corruption, facts, families, names, parse
+from shiftproof.shifts.catalogue import as_shift, corruption, facts, families, names, parse
 from shiftproof.shifts.chain import Chain
 from shiftproof.shifts.corrupting import Transform, corrupt
 from shiftproof.shifts.corruption import Corruption
@@ -13,6 +13,7 @@ __all__ = [
     "Operation",
     "Shift",
     "Transform",
+    "as_shift",
     "corrupt",
     "corruption",
     "facts",

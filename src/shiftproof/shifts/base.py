@@ -6,10 +6,13 @@ clipping, truncation to the 256 levels of stored images, and the identity at sev
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,6 +21,7 @@ from torch import Tensor
 
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
+from shiftproof.shifts.forms import bracketed, plain, stated
 from shiftproof.shifts.levels import from_levels, quantize_, to_bytes
 
 SMALLEST_SIDE = 8
@@ -61,8 +65,19 @@ class Shift(ABC):
 
     @property
     def label(self) -> str:
-        """The name for tables, which `shifts.parse` reads back."""
-        return f"{self.name}@{self.severity:g}"
+        """The name for tables: name, severity and the fields not at their default, which `shifts.parse` reads back."""
+        return f"{self.name}@{plain(self.severity)}{bracketed(stated(self, without=('name', 'severity')))}"
+
+    def decides_outputs(self) -> object:
+        """Return what tells shifts of one class apart: all that they hold, and the content of the `files` they name."""
+        kind = type(self)
+        kept = (name for name in vars(self) if not isinstance(getattr(kind, name, None), cached_property))
+        held = {name: _number(getattr(self, name)) for name in sorted(kept) if name != "device"}
+        return [held, [_content(path) for path in self.files()]]
+
+    def files(self) -> tuple[str, ...]:
+        """Return the files and folders whose content decides what the shift does."""
+        return ()
 
     def __str__(self) -> str:
         return self.label
@@ -131,6 +146,23 @@ class Shift(ABC):
     @abstractmethod
     def transform(self, images: Tensor, drawn: Any) -> Tensor:
         """Apply the shift deterministically and return a new tensor: values that may leave [0, 1], or whole levels."""
+
+
+def _number(value: object) -> object:
+    """Return a whole number as the float it equals: severity 3 is severity 3.0."""
+    return float(value) if type(value) is int and abs(value) < 2**53 else value
+
+
+def _content(path: str) -> object:
+    """Return the bytes of a file, or of all files of a folder, as digests by path."""
+    place = Path(path).expanduser()
+    found = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
+    told = []
+    for file in found:
+        if file.is_file():
+            with file.open("rb") as opened:
+                told.append((str(file.relative_to(place)), hashlib.file_digest(opened, "blake2b").digest()))
+    return told
 
 
 def check_severity(name: str, severity: float) -> None:

@@ -13,12 +13,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shiftproof.errors import ConfigurationError
+from shiftproof.errors import ConfigurationError, ShiftproofError
+from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.registry import Registry, unknown
 from shiftproof.shifts import operation, parametric, tables
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.chain import Chain
 from shiftproof.shifts.corruption import Corruption
+from shiftproof.shifts.forms import missing, pairs, typed
 from shiftproof.shifts.text import TextChain, TextShift
 from shiftproof.shifts.text import registry as text_registry
 
@@ -111,18 +113,74 @@ def names(family: str = "common") -> tuple[str, ...]:
     return tuple(name for name, target in parametric.FORMS.items() if ("shifts.spectral:" in target) == spectral)
 
 
-def corruption(name: str, severity: float, preset: str | None = None, **options: str) -> Shift:
+def corruption(name: str, severity: float, preset: str | None = None, **options: Any) -> Shift:
     """Return a corruption by name: `corruption("fog", 3.5)`, `corruption("frost", 3, textures="photographs/")`.
 
-    Those of other packages are made by their own classes, which take no preset.
+    Those of other packages are made by their own classes; options that come as text are read as these annotate them.
     """
+    check_name(name)
     known = _corruptions()
     if name not in known and name in OTHERS:
-        made: Shift = OTHERS.load(name)(name=name, severity=severity, **options)
-        return made
+        return _of_package(name, severity, options if preset is None else {**options, "preset": preset})
     if name not in known:
         raise unknown("corruption", name, [*known, *OTHERS])
     return Corruption(name=name, severity=severity, preset=preset, family=known[name], options=tuple(options.items()))
+
+
+def _of_package(name: str, severity: float, options: Mapping[str, Any]) -> Shift:
+    kind = OTHERS.load(name)
+    own = ("name", "severity")
+    values = typed(kind, options, name, without=own)
+    if lacking := missing(kind, values, without=own):
+        raise ConfigurationError(f"The corruption {name!r} needs values.", expected=", ".join(lacking), came="none")
+    made: Shift = kind(name=name, severity=severity, **values)
+    return made
+
+
+def check_name(name: object) -> None:
+    """Refuse what is not the name of a corruption, where severities are chosen apart."""
+    if not isinstance(name, str):
+        raise ConfigurationError(
+            "Here corruptions go by name.",
+            expected="a name such as 'fog', or a family of them; severities are chosen apart",
+            came=f"the shift {name.label}" if isinstance(name, Shift) else f"a {type(name).__name__}",
+            instead="certify, corrupt, estimate and compare_methods take a shift as it is",
+        )
+
+
+def as_shift(shift: str | Shift) -> Shift:
+    """Return the shift that a text stands for, and a shift as it is; refuse anything else."""
+    if isinstance(shift, str):
+        return parse(shift)
+    if isinstance(shift, Shift):
+        return shift
+    raise ConfigurationError(
+        "This is not a shift.",
+        expected="a text such as fog@3, or a shift such as shifts.corruption('fog', 3)",
+        came=f"a {type(shift).__name__}",
+    )
+
+
+def as_text(shift: str | Shift) -> str:
+    """Return the text that `parse` makes the same shift of, where only text can go; refuse a shift that has none."""
+    made = as_shift(shift)
+    try:
+        same = digest(parse(made.label)) == digest(made)
+    except ShiftproofError:
+        same = False
+    if same:
+        return made.label
+    raise ConfigurationError(
+        "This shift has no text form.",
+        expected="a shift that shifts.parse makes of its label: ours, or that of an installed package",
+        came=f"{type(made).__name__} {made.label}",
+    )
+
+
+def coded(text: str) -> dict[str, dict[str, str]]:
+    """Return what a cell holds besides a text that names shifts: digests of those that are of other packages."""
+    found = plugin_codes(OTHERS, text)
+    return {"code": found} if found else {}
 
 
 def facts(name: str) -> Mapping[str, Any]:
@@ -141,6 +199,8 @@ def parse(text: str) -> Shift:
     >>> parse("fog@3.5").severity
     3.5
     """
+    if text.strip() == "identity":
+        return Chain()
     parts = re.split(r"\s*\+\s*(?=[a-z])", text.strip())  # a plus before a digit belongs to a number
     if len(parts) > 1:
         return _chain([_single(part) for part in parts])
@@ -151,12 +211,12 @@ def _single(text: str) -> Shift:
     corrupted = re.fullmatch(r"(\w+)\s*@([^\[\]]*)(?:\[(.*)\])?", text)
     if corrupted:
         name, severity, options = corrupted.groups()
-        pairs = (pair.partition("=") for pair in (options or "").split(",") if pair)
         try:
-            make = text_registry.text_shift if name in text_registry.SHIFTS else corruption
-            return make(name, float(severity), **{key.strip(): value.strip() for key, _, value in pairs})
+            level = float(severity)
         except ValueError:
             raise _unreadable(text, repr(severity)) from None
+        make = text_registry.text_shift if name in text_registry.SHIFTS else corruption
+        return make(name, level, **pairs(options))
     bare = re.split(r"[\[=]", text)[0].strip()
     if bare in parametric.FORMS:
         return parametric.parse(text)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from shiftproof.data import BadFile
+from shiftproof.models.identity import digest
 from shiftproof.runs import Cell, Json, Result, Row
 from shiftproof.shifts.suites import Target
 
@@ -76,8 +77,9 @@ class Copies(ABC):
 
     def cells(self) -> tuple[Cell, ...]:
         """Return runs of images, every shift of one run before the next run, so that it is read once."""
+        digests = [digest(target.shift) for target in self.targets]
         return tuple(
-            Cell("corrupt", shift=target.shift.label, target=number, start=start, stop=stop)
+            Cell("corrupt", shift=target.shift.label, digest=digests[number], target=number, start=start, stop=stop)
             for start, stop in slices(self.values, self.slice_images)
             for number, target in enumerate(self.targets)
         )

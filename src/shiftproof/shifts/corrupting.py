@@ -16,7 +16,7 @@ from torch import Tensor
 from shiftproof.data.contents import content_keys, text_keys
 from shiftproof.errors import DataError
 from shiftproof.shifts.base import SMALLEST_SIDE, Shift
-from shiftproof.shifts.catalogue import parse
+from shiftproof.shifts.catalogue import as_shift
 from shiftproof.shifts.text.base import TextShift, check_texts
 
 Images = TypeVar("Images", bound="Image.Image | NDArray[Any] | Tensor | str | list[Any] | tuple[str, str]")
@@ -53,7 +53,7 @@ def corrupt(
     >>> foggy.shape, foggy.dtype, bool((foggy != image).any())
     ((32, 32, 3), dtype('uint8'), True)
     """
-    chosen = parse(shift) if isinstance(shift, str) else shift
+    chosen = as_shift(shift)
     if isinstance(chosen, TextShift):
         edited: Images = _corrupt_texts(x, chosen, seed, keys)
         return edited
@@ -82,8 +82,7 @@ class Transform:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.shift, str):
-            object.__setattr__(self, "shift", parse(self.shift))
+        object.__setattr__(self, "shift", as_shift(self.shift))
 
     def __call__(self, image: Images) -> Images:
         """Return a corrupted copy of what `corrupt` takes."""

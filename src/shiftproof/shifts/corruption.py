@@ -15,6 +15,7 @@ from shiftproof.keyed import Keyed
 from shiftproof.registry import resolve, unknown
 from shiftproof.shifts import tables
 from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.forms import bracketed, plain
 from shiftproof.shifts.tables import Parameters
 
 
@@ -49,9 +50,13 @@ class Corruption(Shift):
 
     @property
     def label(self) -> str:
-        """The text form: name, severity, options. A preset is not part of it: the image size chooses one."""
-        told = ",".join(f"{name}={value}" for name, value in self.options)
-        return f"{super().label}[{told}]" if told else super().label
+        """The text form: name, severity, options, and the preset where it is fixed."""
+        fixed = {} if self.preset is None else {"preset": self.preset}
+        return f"{self.name}@{plain(self.severity)}{bracketed({**dict(self.options), **fixed})}"
+
+    def files(self) -> tuple[str, ...]:
+        """Return the folder of photographs that frost takes its textures from."""
+        return tuple(value for name, value in self.options if name == "textures")
 
     @property
     def recipe(self) -> Recipe:

@@ -22,6 +22,7 @@ from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
 from shiftproof.shifts import enhance, geometric, tables
 from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.forms import bracketed, pairs, plain, stated, typed
 from shiftproof.shifts.geometric import Fill
 from shiftproof.shifts.levels import to_levels
 
@@ -116,8 +117,7 @@ class Operation(Shift):
     def label(self) -> str:
         """The text form, such as `contrast=0.8`, `grayscale` or `rotate=15[fill=reflect]`."""
         level = "" if self.level is None else f"={plain(self.level)}"
-        fill = "" if self.fill == "black" else f"[fill={self.fill}]"
-        return f"{self.name}{level}{fill}"
+        return f"{self.name}{level}{bracketed(stated(self, without=('name', 'level')))}"
 
     def draw(self, rng: Keyed, shape: Shape) -> None:
         """Nothing is random."""
@@ -133,7 +133,7 @@ def operation(name: str, level: float | None = None, *, fill: Fill = "black") ->
     return Operation(name, level=level, fill=fill)
 
 
-_TEXT = re.compile(r"\s*(\w+)\s*(?:=\s*([^\[\]\s]+)\s*)?(?:\[fill=(\w+)\]\s*)?")
+_TEXT = re.compile(r"\s*(\w+)\s*(?:=\s*([^\[\]\s]+)\s*)?(?:\[(.*)\]\s*)?")
 
 
 def parse(text: str) -> Operation:
@@ -143,12 +143,12 @@ def parse(text: str) -> Operation:
     match = _TEXT.fullmatch(text)
     if match is None:
         raise unreadable
-    name, level, fill = match.groups()
+    name, level, options = match.groups()
     try:
         number = None if level is None else float(level)
     except ValueError:
         raise unreadable from None
-    return operation(name, number, fill=geometric.check_fill(fill or "black"))
+    return Operation(name, level=number, **typed(Operation, pairs(options), name, without=("name", "level")))
 
 
 def operation_sets() -> tuple[str, ...]:
@@ -203,11 +203,6 @@ def apply_in_turn_(levels: Tensor, parts: Sequence[Sequence[Operation]]) -> Tens
         level = torch.tensor([0.0 if step is None else step.level or 0.0 for step in steps], dtype=torch.float64)
         apply_each_(names, levels, which.repeat_interleave(each), level.repeat_interleave(each), fill)
     return levels
-
-
-def plain(number: float) -> str:
-    """Write a number with all the digits it needs and no more: 0.8, 30, 0.6421052631578947."""
-    return repr(float(number)).removesuffix(".0")
 
 
 def _levels(row: dict[str, float]) -> list[float | None]:

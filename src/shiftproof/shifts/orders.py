@@ -14,6 +14,7 @@ from shiftproof.data.decoding import Size
 from shiftproof.data.demo import DEMOS
 from shiftproof.data.huggingface import is_saved
 from shiftproof.errors import ConfigurationError
+from shiftproof.models.identity import digest
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.runs.files import expand
@@ -53,10 +54,9 @@ class Order:
     @property
     def text(self) -> str:
         """What sets this copy apart from others of the same images."""
-        labels = (
-            [] if self.suite else [f"{target.shift.label} {target.preset or ''}".strip() for target in self.targets]
-        )
-        return ", ".join([*labels, *(f"{name} {value}" for name, value in self.facts().items())])
+        labels = [] if self.suite else [target.shift.label for target in self.targets]
+        content = digest([target.shift for target in self.targets])
+        return ", ".join([*labels, *(f"{name} {value}" for name, value in self.facts().items()), f"shifts {content}"])
 
 
 def make_order(

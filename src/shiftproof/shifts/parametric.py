@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.registry import resolve, unknown
+from shiftproof.registry import resolve
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.operation import plain
+from shiftproof.shifts.forms import bracketed, missing, pairs, stated, typed, written
 
 FORMS: Mapping[str, str] = {
     "power_law": "shiftproof.shifts.spectral:PowerLaw",
@@ -43,8 +43,7 @@ class Parametric(Shift):
     @property
     def label(self) -> str:
         """The text form: the name and, in brackets, the parameters that are not at their default."""
-        told = [f"{key}={_written(value)}" for key, value in self.parameters().items() if not self._is_default(key)]
-        return f"{self.name}[{','.join(told)}]" if told else self.name
+        return f"{self.name}{bracketed(stated(self))}"
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name."""
@@ -53,12 +52,8 @@ class Parametric(Shift):
     def require(self, holds: bool, expected: str) -> None:
         """Refuse these parameters unless the condition holds."""
         if not holds:
-            came = ", ".join(f"{key}={_written(value)}" for key, value in self.parameters().items())
+            came = ", ".join(f"{key}={written(value)}" for key, value in self.parameters().items())
             raise ConfigurationError(f"Shift {self.name!r} cannot have these parameters.", expected=expected, came=came)
-
-    def _is_default(self, key: str) -> bool:
-        (default,) = (each.default for each in fields(self) if each.name == key)
-        return default is not MISSING and bool(default == getattr(self, key))
 
 
 def parse(text: str) -> Parametric:
@@ -68,26 +63,11 @@ def parse(text: str) -> Parametric:
         raise _unreadable(text, "a name and, in brackets, name=value pairs, such as power_law[eps=8,center=4,alpha=1]")
     name, inside = match.groups()
     form: type[Parametric] = resolve(FORMS, name, "shift")
-    kinds = get_type_hints(form)
-    taken = [each.name for each in fields(form) if each.init]
-    values: dict[str, Any] = {}
-    for pair in filter(None, (inside or "").split(",")):
-        key, _, value = (part.strip() for part in pair.partition("="))
-        if key not in taken:
-            raise unknown(f"parameter of {name!r}", key, taken)
-        try:
-            values[key] = kinds[key](value) if kinds[key] in (int, float) else value
-        except ValueError:
-            raise _unreadable(text, f"a number for {key}") from None
-    missing = [each.name for each in fields(form) if each.init and each.default is MISSING and each.name not in values]
-    if missing:
-        raise _unreadable(text, f"values for {', '.join(missing)}")
+    values = typed(form, pairs(inside), name)
+    if lacking := missing(form, values):
+        raise _unreadable(text, f"values for {', '.join(lacking)}")
     return form(**values)
 
 
 def _unreadable(text: str, expected: str) -> ConfigurationError:
     return ConfigurationError(f"Cannot read the shift {text!r}.", expected=expected, came=text)
-
-
-def _written(value: float | str) -> str:
-    return value if isinstance(value, str) else plain(value)

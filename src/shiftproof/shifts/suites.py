@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from shiftproof.data.decoding import Size
 from shiftproof.errors import ConfigurationError
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.catalogue import corruption, facts, names, parse
+from shiftproof.shifts.catalogue import as_shift, corruption, facts, names
 from shiftproof.shifts.chain import Chain
 from shiftproof.shifts.corruption import Corruption
 from shiftproof.shifts.tables import Preset, check_preset
@@ -98,7 +98,7 @@ def shift_targets(shifts: Sequence[str | Shift], *, preset: str | None = None, a
     """
     if preset is not None:
         check_preset(preset)
-    found = [parse(shift) if isinstance(shift, str) else shift for shift in shifts]
+    found = [as_shift(shift) for shift in shifts]
     if arrays:
         paths = [f"{_file_name(shift.label)}.npy" for shift in found]
     else:

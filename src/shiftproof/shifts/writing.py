@@ -34,7 +34,7 @@ from shiftproof.runs import store as run_store
 from shiftproof.runs.files import expand
 from shiftproof.shifts.array_copies import ArrayCopies
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.catalogue import parse
+from shiftproof.shifts.catalogue import as_shift
 from shiftproof.shifts.copies import Copies
 from shiftproof.shifts.file_copies import Format, copies_of_folder
 from shiftproof.shifts.orders import Order, is_folder, make_order
@@ -154,7 +154,7 @@ def _write_texts(
             raise ConfigurationError(f"{name}= does not go with texts.", came=str(option))
     options: dict[str, Any] = {"on_bad_file": on_bad_file, **columns}
     data = cast(TextSet, load_data(source, **options))
-    chosen = [parse(one) if isinstance(one, str) else one for one in shifts]
+    chosen = [as_shift(one) for one in shifts]
     write_texts(data, folder, chosen, seed=seed, format=file_format, watch=watch)
     return Written(folder, len(data), tuple(shift.label for shift in chosen), data.bad_files)
 

@@ -16,6 +16,7 @@ from typing import Any
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.trace import WINDOW
 from shiftproof.models import choose_device, fingerprint
+from shiftproof.models.answers import check_behaviour
 from shiftproof.models.identity import digest
 from shiftproof.runs import Executor, Plan, Store, Watch, choose_executor
 from shiftproof.streams.calibration import FILE, Calibration, Variant
@@ -89,6 +90,7 @@ def calibrate(
     together = 2 if 2 * speed <= WINDOW else 1
     where = choose_executor(executor, workers, device=device)
     with Store(FilePath(out), subject) as store, where.open(probe) as crew:
+        check_behaviour(store, probe.loaded, probe.whole)
         survey = Survey(crew, Plan((), subject), store, watch, images)
         survey.measure([WHOLE], CLEAN_LOOKS)
         right, seen = survey.counted(WHOLE)

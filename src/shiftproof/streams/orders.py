@@ -14,9 +14,10 @@ from shiftproof import shifts as catalogue
 from shiftproof.data import ImageSet
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
+from shiftproof.models.identity import digest
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift
-from shiftproof.shifts.catalogue import TABLED
+from shiftproof.shifts.catalogue import TABLED, check_name
 from shiftproof.streams.stream import Shifted, Stream
 
 SLOTS = 10
@@ -27,8 +28,21 @@ def corruptions(names: Sequence[str] | None) -> tuple[str, ...]:
     """Return corruptions by name, where a family stands for all of its own; None is the family `common`."""
     found: list[str] = []
     for name in names or ("common",):
+        check_name(name)
         found.extend(catalogue.names(name) if name in TABLED else [catalogue.corruption(name, 1).name])
     return tuple(dict.fromkeys(found))
+
+
+def shifts_of(given: Sequence[str | Shift] | None, severities: Sequence[float]) -> dict[str, tuple[Shift, ...]]:
+    """Return corruptions by name, each at some severities, and shifts by label, as they are."""
+    found: dict[str, tuple[Shift, ...]] = {}
+    for one in given or ("common",):
+        if isinstance(one, Shift):
+            found[f"{one.label} {digest(one)}"] = (one,)
+        else:
+            for name in corruptions([one]):
+                found[name] = tuple(catalogue.corruption(name, severity) for severity in severities)
+    return found
 
 
 class Staged(Stream):
@@ -55,6 +69,7 @@ class Staged(Stream):
 class Concatenated(Staged):
     """Shifts of one severity, one after another over all images (CIN-C; Wang et al. 2022): every seed is another order.
 
+    `shifts` are names of corruptions or families, or shifts, which have severities of their own.
     Where the stream is longer than one round of all shifts, the next round has an order of its own; where it is shorter
     and no `speed` is given, every shift has an equal share of it.
     """
@@ -65,14 +80,14 @@ class Concatenated(Staged):
         self,
         data: ImageSet,
         *,
-        shifts: Sequence[str] | None = None,
+        shifts: Sequence[str | Shift] | None = None,
         severity: float = 5.0,
         length: int | None = None,
         speed: int | None = None,
         **options: Any,
     ) -> None:
-        self.names = corruptions(shifts)
-        self.shifts = tuple(catalogue.corruption(name, severity) for name in self.names)
+        found = shifts_of(shifts, (severity,))
+        self.names, self.shifts = tuple(found), tuple(shift for (shift,) in found.values())
         self.severity = severity
         each = speed or (len(data) if length is None else min(len(data), max(1, length // len(self.shifts))))
         super().__init__(data, length=length or each * len(self.shifts), speed=each, **options)
@@ -101,7 +116,7 @@ class Concatenated(Staged):
 
 
 class Mixed(Stream):
-    """Every image under a shift and a severity of its own, drawn at random."""
+    """Every image under a shift and a severity of its own, drawn at random; shifts that are given come as they are."""
 
     kind: ClassVar[str] = "mixed"
 
@@ -109,13 +124,14 @@ class Mixed(Stream):
         self,
         data: ImageSet,
         *,
-        shifts: Sequence[str] | None = None,
+        shifts: Sequence[str | Shift] | None = None,
         severities: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0),
         length: int | None = None,
         **options: Any,
     ) -> None:
-        self.names, self.severities = corruptions(shifts), tuple(severities)
-        self.shifts = tuple(catalogue.corruption(name, level) for name in self.names for level in self.severities)
+        found = shifts_of(shifts, severities)
+        self.names, self.severities = tuple(found), tuple(severities)
+        self.shifts = tuple(shift for some in found.values() for shift in some)
         super().__init__(data, length=length or len(data) * len(self.names), **options)
 
     def shifts_at(self, positions: Tensor) -> Shifted:

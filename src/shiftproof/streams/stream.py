@@ -6,6 +6,7 @@ pass goes through the images; the base class owns the outside: reading, shifting
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -22,6 +23,7 @@ from shiftproof.models.devices import choose_device
 from shiftproof.models.identity import digest
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift
+from shiftproof.shifts.catalogue import coded
 from shiftproof.streams.ahead import ahead
 from shiftproof.streams.pool import Pool
 
@@ -182,8 +184,9 @@ class Stream(ABC):
     @property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with the stream's content."""
-        framing = None if self.framing is None else self.framing.label
-        return digest([self.kind, self.seed, self.length, framing, self.describe(), self.data.fingerprint])
+        told = self.describe()
+        content = [self.kind, self.seed, self.length, self.framing, told, coded(json.dumps(told))]
+        return digest([*content, self.data.fingerprint])
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the stream is."""

@@ -14,6 +14,7 @@ from shiftproof.measures.paths import FORBIDDEN, Path, Place, find_path
 from shiftproof.measures.steadiness import Values, find_steady_path, straying
 from shiftproof.measures.surfaces import Counted, Surface, fit_surface
 from shiftproof.runs import Cell, Crew, Plan, Store, Watch, drive
+from shiftproof.shifts.catalogue import coded
 from shiftproof.streams.calibration import Variant, label_at
 from shiftproof.streams.course import LEVELS, Pair
 from shiftproof.streams.probing import CLEAN
@@ -69,7 +70,7 @@ class Survey:
         """Count right answers under shifts, as far as they are not known yet."""
         edges = self.edges[:looks]
         cells = [
-            Cell("calibration", shift=label, start=start, stop=stop)
+            Cell("calibration", shift=label, start=start, stop=stop, **coded(label))
             for label in dict.fromkeys(labels)
             for start, stop in list(zip([0, *edges], edges, strict=False))[len(self._right[label]) :]
         ]

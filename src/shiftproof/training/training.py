@@ -13,8 +13,10 @@ from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError, ModelError
 from shiftproof.models import choose_device, logits
 from shiftproof.models.class_names import with_class_names
+from shiftproof.models.identity import plugin_codes
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
+from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.training.feed import HELD, Feed, labels_of
 from shiftproof.training.loop import Loop, evaluating
 from shiftproof.training.outcome import Trained, architecture, write_model
@@ -167,4 +169,5 @@ def _subject(
         "data": data.fingerprint,
         "validation": "none" if validation is None else validation.fingerprint,
         "model": start,
+        **{f"code of {name}": code for name, code in plugin_codes(OTHERS, f"{recipe} {settings}").items()},
     }

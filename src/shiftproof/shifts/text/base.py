@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -38,13 +38,6 @@ class TextShift(Shift):
     def strength(self) -> float:
         """What the severity stands for."""
         return float(np.interp(self.severity, range(len(self.strengths)), self.strengths))
-
-    @property
-    def label(self) -> str:
-        """The name, the severity and other settings, which `shifts.parse` reads back."""
-        settings = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("name", "severity")}
-        told = ",".join(f"{name}={value}" for name, value in settings.items() if value not in (None, ""))
-        return f"{self.name}@{self.severity:g}" + (f"[{told}]" if told else "")
 
     @property
     def notes(self) -> tuple[str, ...]:

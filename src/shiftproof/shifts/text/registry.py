@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from shiftproof.errors import ConfigurationError
 from shiftproof.registry import resolve
+from shiftproof.shifts.forms import typed
 from shiftproof.shifts.text.base import TextShift
 
 EVERYDAY: Mapping[str, str] = {
@@ -36,16 +35,10 @@ NEED_MODELS = ("ssmba", "back_translation")
 FAMILIES: Mapping[str, Mapping[str, str]] = {"everyday": EVERYDAY, "edits": EDITS}
 
 
-def text_shift(name: str, severity: float, **options: str) -> TextShift:
+def text_shift(name: str, severity: float, **options: Any) -> TextShift:
     """Return a text shift by name: `text_shift("eda", 2, wordnet="wordnet/")`."""
     kind = resolve(SHIFTS, name, "text shift")
-    known = [one.name for one in fields(kind) if one.init and one.name != "severity"]
-    for option in options:
-        if option not in known:
-            raise ConfigurationError(
-                f"The text shift {name!r} has no setting {option!r}.", expected=", ".join(known) or "no settings"
-            )
-    made: TextShift = kind(severity=severity, **options)
+    made: TextShift = kind(severity=severity, **typed(kind, options, name, without=("severity",)))
     return made
 
 

@@ -62,6 +62,10 @@ class Ssmba(TextShift):
     strengths: ClassVar[tuple[float, ...]] = (0, 0.07, 0.15, 0.25, 0.40, 0.60)
     category: ClassVar[str] = "language model"
 
+    def files(self) -> tuple[str, ...]:
+        """Return the folder of the language model."""
+        return (self.model,)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.model:

@@ -29,6 +29,10 @@ class BackTranslation(TextShift):
     strengths: ClassVar[tuple[float, ...]] = (0, 0.35, 0.7, 1.0, 1.3, 1.6)
     category: ClassVar[str] = "language model"
 
+    def files(self) -> tuple[str, ...]:
+        """Return the folders of the two models."""
+        return self.there, self.back
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.there or not self.back:

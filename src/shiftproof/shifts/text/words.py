@@ -42,6 +42,10 @@ class _Synonymous(WordEdit):
 
     wordnet: str | None = None
 
+    def files(self) -> tuple[str, ...]:
+        """Return the folder of WordNet's files."""
+        return () if self.wordnet is None else (self.wordnet,)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Say where synonyms come from."""
@@ -154,6 +158,10 @@ class RandomReplacement(WordEdit):
     strengths: ClassVar[tuple[float, ...]] = (0, 0.07, 0.15, 0.25, 0.40, 0.60)
     name: str = field(default="random_replacement", init=False)
     vocabulary: str | None = None
+
+    def files(self) -> tuple[str, ...]:
+        """Return the file of words."""
+        return () if self.vocabulary is None else (self.vocabulary,)
 
     def edit_words(self, words: list[str], rng: np.random.Generator) -> list[str]:
         """Replace words; a word is never replaced by itself."""

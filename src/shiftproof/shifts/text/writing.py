@@ -12,6 +12,7 @@ from typing import Any
 
 from shiftproof.data import TextSet
 from shiftproof.errors import ConfigurationError, RunError
+from shiftproof.models.identity import digest
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import Json, Result, write_atomically
 from shiftproof.runs.files import read_json
@@ -54,6 +55,7 @@ def write_texts(
     about: dict[str, Json] = {"shiftproof": __version__, "source": data.name, "fingerprint": data.fingerprint}
     about |= {"seed": seed, "texts": len(data)}
     before = _manifest(out)
+    digests = {path.name: digest(shift) for shift, path in named.items()}
     if not before and out.is_dir() and any(out.iterdir()):
         raise RunError(
             f"The folder {str(out)!r} holds other files.",
@@ -67,9 +69,9 @@ def write_texts(
     for number, (shift, path) in enumerate(named.items()):
         if watch is not None:
             watch(number, len(named), None)
-        if path.name not in known or known[path.name] != _digest(path):
+        if known.get(path.name) != (_digest(path), digests[path.name]):
             write_atomically(path, table(data, shifted(data, shift, seed), kind))
-        files.append({"shift": shift.label, "path": path.name, "digest": _digest(path)})
+        files.append({"shift": shift.label, "path": path.name, "digest": _digest(path), "content": digests[path.name]})
         write_atomically(out / "manifest.json", json.dumps({**about, "shifts": files}, indent=1) + "\n")
     return list(named.values())
 
@@ -114,11 +116,11 @@ def _digest(path: Path) -> str | None:
     return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.is_file() else None
 
 
-def _digests(manifest: Mapping[str, Any]) -> dict[str, Json]:
-    """Return what a manifest says of the content of each table."""
+def _digests(manifest: Mapping[str, Any]) -> dict[str, tuple[Json, Json]]:
+    """Return what a manifest says of each table: digests of its content and of its shift."""
     listed = manifest.get("shifts")
     tables = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return {str(one.get("path")): one.get("digest") for one in tables}
+    return {str(one.get("path")): (one.get("digest"), one.get("content")) for one in tables}
 
 
 def _manifest(out: Path) -> Mapping[str, Json]:
