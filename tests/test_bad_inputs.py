@@ -697,7 +697,8 @@ def test_hostile_names_reach_the_report_and_the_terminal_as_text(place, monkeypa
     for name in NAMES:
         put(f"pho'<b>tos\x1b/{name}/{name}.png", picture())
         put(f"pho'<b>tos\x1b/{name}/{name} bad.png", b"no image")
-    put(f"{NAMES[0]}.py", "from shiftproof import load_model\ndef build():\n    return load_model('demo')\n")
+    layers = f"nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, {len(NAMES)})"
+    put(f"{NAMES[0]}.py", f"from torch import nn\ndef build():\n    return nn.Sequential({layers})\n")
     given = ("--model", f"{NAMES[0]}.py", "--data", "pho'<b>tos\x1b", "--on-bad-file", "skip", "--out", "out")
     sections = ("--sections", "clean,corruptions", "--shifts", "contrast", "--severities", "5")
     status, said = outcome(("audit", *given, *sections), monkeypatch, capsys)

@@ -174,6 +174,7 @@ def test_class_names_are_matched_or_refused(place, tmp_path):
     other = [(text, {"good": "POS", "bad": "NEG"}[label]) for text, label in rows]
     with pytest.raises(DataError, match="not those of the model"):
         audit(str(place / "net"), write(tmp_path / "b.csv", other), out=tmp_path / "other", sections=["clean"])
-    listed = {"classes": ["NEG", "POS"], "sections": ["clean"]}
-    made = audit(str(place / "net"), tmp_path / "b.csv", out=tmp_path / "listed", **listed)
+    made = audit(
+        str(place / "net"), tmp_path / "b.csv", out=tmp_path / "listed", classes=["NEG", "POS"], sections=["clean"]
+    )
     assert made.numbers["clean_accuracy"] > 0.9
