@@ -271,3 +271,20 @@ def test_on_a_device_and_back(name: str) -> None:
     second.cuda()
     second.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
     torch.testing.assert_close(second(batches[6]), first(batches[6]))
+
+
+def test_weights_are_digested_only_for_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large model takes long, and a comparison of methods makes an adapter for each of its tasks."""
+    digested: list[object] = []
+
+    def digest(state: object) -> str:
+        digested.append(state)
+        return "digest"
+
+    monkeypatch.setattr("shiftproof.adapters.adapter.digest", digest)
+    adapted = adapt(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten()), "tent")
+    adapted(torch.rand(8, 3, 8, 8))
+    assert not digested
+    for _ in range(2):
+        adapted.load_state_dict(adapted.state_dict())
+    assert len(digested) == 1

@@ -421,3 +421,42 @@ class TestFiles:
             (tmp_path / folder / "helper.py").write_text(f"def f(x):\n    return x.mean((2, 3)) * {scale}\n")
             model = load_model(tmp_path / folder / "model.py")
             torch.testing.assert_close(model(images), images.mean((2, 3)) * scale)
+
+
+SCRIPT = """
+from multiprocessing import get_context
+from torch import nn
+from shiftproof.models import fingerprint
+
+SCALE = {scale}
+
+class Net(nn.Module):
+    def forward(self, images):
+        return images.mean((2, 3)) * SCALE
+
+if __name__ == "__main__":
+    print({unrelated})
+    with get_context("spawn").Pool(1) as pool:
+        print(fingerprint(Net()), pool.apply(fingerprint, (Net(),)))
+"""
+
+
+def test_a_class_of_a_script_counts_with_what_it_uses_here_and_in_workers(tmp_path: Path) -> None:
+    def run(scale: int, unrelated: int) -> list[str]:
+        (tmp_path / "script.py").write_text(SCRIPT.format(scale=scale, unrelated=unrelated))
+        ran = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.split()[1:]
+
+    first, worker = run(2, 0)
+    assert first == worker
+    assert run(2, 1) == [first, first]
+    assert first not in run(3, 0)
+
+
+def test_functions_of_pytorch_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their code is another in another version."""
+    before = digest(nn.functional.silu)
+    assert before != digest(nn.functional.relu)
+    monkeypatch.setattr(nn.functional.silu, "__code__", nn.functional.relu.__code__)
+    assert digest(nn.functional.silu) == before

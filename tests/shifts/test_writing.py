@@ -442,3 +442,21 @@ def test_names_that_are_not_text(folder: Path, tmp_path: Path) -> None:
 def test_a_cell_holds_so_many_images_and_values() -> None:
     assert list(slices([1] * 130, most=64)) == [(0, 64), (64, 128), (128, 130)]
     assert list(slices([2**24, 2**24, 1, 2**26, 5], most=64)) == [(0, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_texts_are_written_anew_when_a_file_that_their_shift_reads_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "texts.csv").write_text("text,label\n" + "".join(f"one two three four {i},{i % 2}\n" for i in range(8)))
+    words, out = tmp_path / "words.txt", tmp_path / "out"
+    shift = f"random_replacement@5[vocabulary={words}]"
+
+    def written(word: str, folder: Path) -> str:
+        words.write_text(f"{word}\n")
+        write_corrupted(tmp_path / "texts.csv", folder, shifts=[shift, "typos@2"])
+        (table,) = folder.glob("random*.csv")
+        return table.read_text()
+
+    first = written("alpha", out)
+    kept = (out / "typos@2.csv").stat().st_mtime_ns
+    assert "alpha" in first
+    assert written("omega", out) == written("omega", tmp_path / "fresh") != first
+    assert (out / "typos@2.csv").stat().st_mtime_ns == kept

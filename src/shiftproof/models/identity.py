@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from shiftproof.models.blackbox import BlackBox
 from shiftproof.models.layer_options import told_of
-from shiftproof.models.sources import SOURCE, is_builtin, is_users, texts_of
+from shiftproof.models.sources import SCRIPT, SOURCE, is_builtin, is_users, texts_of
 from shiftproof.registry import Registry
 
 _UNSTATED = frozenset(
@@ -204,17 +204,18 @@ class _Hasher:
     def _class(self, kind: type) -> None:
         texts = texts_of(kind)
         self._sequence("class", texts)
-        if kind.__module__ == "__main__" or not texts[0]:
-            for name, held in sorted(vars(kind).items()):  # of a script, only what the class itself uses
+        if kind.__module__ in SCRIPT or texts == ("",):  # of a script, what the class uses; or there is no source
+            for name, held in sorted(vars(kind).items()):
                 function = getattr(held, "__func__", getattr(held, "fget", held))
                 if isinstance(function, FunctionType):
                     self._sequence("method", [name, function])
 
     def _function(self, function: FunctionType) -> None:
-        text = texts_of(function)[0]
-        self._add("function", text)
-        if text.count("lambda") > 1 or ("def " not in text and "lambda" not in text):
-            self.feed(function.__code__)  # several on a line have one text, and what has no source has none
+        texts = texts_of(function)
+        self._sequence("function", texts)
+        alone = len(texts) == 1 and ("def " in texts[0] or texts[0].count("lambda") == 1)
+        if not alone and not is_builtin(str(function.__module__)):
+            self.feed(function.__code__)  # those of one file or line share a text, and what has no source has none
         held = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         self._sequence("defaults", [function.__defaults__, function.__kwdefaults__])
         self._sequence("nonlocals", [item for name, cell in held for item in (name, _content(cell))])

@@ -18,6 +18,9 @@ MODULE_PREFIX = "shiftproof_model_"
 SOURCE = "shiftproof_source"
 """The attribute of what a user's file built that holds the digest of the files it came from."""
 
+SCRIPT = ("__main__", "__mp_main__")
+"""The names of the script that was started, here and in worker processes, which load it under the second."""
+
 _LIBRARIES = frozenset({"torch", "shiftproof"})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
@@ -33,7 +36,7 @@ def is_users(module: str) -> bool:
     if is_builtin(module) or module.partition(".")[0] in _LIBRARIES:
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
-    return module == "__main__" if file is None else not _INSTALLED & set(Path(file).parts)
+    return module in SCRIPT if file is None else not _INSTALLED & set(Path(file).parts)
 
 
 def neighbours(path: Path) -> dict[str, Path]:
@@ -73,7 +76,7 @@ def texts_of(thing: type | FunctionType | ModuleType) -> tuple[str, ...]:
     whole = home.startswith(MODULE_PREFIX) or not isinstance(thing, FunctionType)
     layer = isinstance(thing, type) and issubclass(thing, nn.Module)
     file = getattr(sys.modules.get(home), "__file__", None)
-    if whole and file and home != "__main__" and (is_users(home) or not (layer or home.startswith("shiftproof."))):
+    if whole and file and home not in SCRIPT and (is_users(home) or not (layer or home.startswith("shiftproof."))):
         try:
             found = sources(Path(file)) if is_users(home) else {"": Path(file).read_bytes()}
             return tuple(item for name, text in found.items() for item in (name, text.decode("utf-8", "replace")))

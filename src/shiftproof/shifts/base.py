@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,17 @@ CACHED = 2**19
 """On a CPU images are shifted so many values at a time, which stay in its cache over a recipe's passes."""
 
 _IMAGES = "a float32 tensor N x C x H x W with values in [0, 1], C = 1 or 3"
+
+
+_Cached = TypeVar("_Cached", bound=Any)
+_readers: list[Any] = []
+_seen: dict[str, object] = {}
+
+
+def reads_files(cached: _Cached) -> _Cached:
+    """Mark a cached function that reads files of shifts: it forgets them when they are found to have changed."""
+    _readers.append(cached)
+    return cached
 
 
 class Shape(NamedTuple):
@@ -162,6 +173,10 @@ def _content(path: str) -> object:
         if file.is_file():
             with file.open("rb") as opened:
                 told.append((str(file.relative_to(place)), hashlib.file_digest(opened, "blake2b").digest()))
+    if _seen.setdefault(path, told) != told:
+        _seen[path] = told
+        for cached in _readers:
+            cached.cache_clear()
     return told
 
 

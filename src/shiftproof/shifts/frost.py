@@ -22,7 +22,7 @@ from shiftproof.data.source import describe
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import crystals
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.base import Shape, reads_files
 from shiftproof.shifts.color import luma
 from shiftproof.shifts.tables import Parameters
 
@@ -86,6 +86,7 @@ class Atlas(NamedTuple):
         return self.line.unfold(0, width, 1)[first]
 
 
+@reads_files
 @lru_cache(maxsize=16)
 def _atlas(
     textures: str | None, scale: float, channels: int, height: int, width: int, *, device: torch.device

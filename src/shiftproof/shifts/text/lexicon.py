@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs.files import expand
+from shiftproof.shifts.base import reads_files
 
 Lexicon = Mapping[str, tuple[str, ...]]
 """Word -> its synonyms, sorted."""
@@ -18,6 +19,7 @@ Lexicon = Mapping[str, tuple[str, ...]]
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 
 
+@reads_files
 @lru_cache(maxsize=4)
 def synonyms(wordnet: str | None = None) -> Lexicon:
     """Return the synonyms of words, from the folder of WordNet's `data.noun`, `data.verb` and so on, or built in.
@@ -28,6 +30,7 @@ def synonyms(wordnet: str | None = None) -> Lexicon:
     return _of_groups(_built_in() if wordnet is None else _wordnet(expand(wordnet)))
 
 
+@reads_files
 @lru_cache(maxsize=4)
 def common_words(path: str | None = None) -> tuple[str, ...]:
     """Return words to put in the place of others: a file's, separated by white space, or built in; each once."""

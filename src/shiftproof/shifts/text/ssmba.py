@@ -14,6 +14,7 @@ from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.huggingface import import_transformers, load_network, load_tokenizer, longest
+from shiftproof.shifts.base import reads_files
 from shiftproof.shifts.text.base import TextShift, some
 
 MASKED, REPLACED = 0.8, 0.1
@@ -158,6 +159,7 @@ class MaskedModel(NamedTuple):
         return text
 
 
+@reads_files
 @lru_cache(maxsize=2)
 def load_masked_model(folder: str, device: str) -> MaskedModel:
     """Return the masked language model in a folder, on a device."""

@@ -11,6 +11,7 @@ import torch
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.huggingface import import_transformers, load_network, load_tokenizer, longest
+from shiftproof.shifts.base import reads_files
 from shiftproof.shifts.text.base import TextShift
 
 
@@ -71,6 +72,7 @@ class Translator(NamedTuple):
         return made.strip()
 
 
+@reads_files
 @lru_cache(maxsize=2)
 def load_translator(folder: str, device: str) -> Translator:
     """Return the translation model in a folder, on a device."""
