@@ -99,11 +99,11 @@ class Record:
         """Let every section say what its results mean; no number is given that lacks one of its cells."""
         return tuple(
             _whole(
-                section(name).view(results),
+                section(name).view(self.results[name]),
                 self.cells[name],
-                {result.cell for result in results if result.row is not None},
+                {result.cell for result in self.results[name] if result.row is not None},
             )
-            for name, results in self.results.items()
+            for name in self.scope.settings.sections
         )
 
     def everything(self) -> list[Result]:

@@ -134,7 +134,7 @@ class Calibration:
 
         `answer` gives the estimate of any method. Where a line had to be left out, or is used though it is stretched,
         the set is unlike the copies. Then nothing says how far off any method is, and the interval spans those of all
-        methods that can be used and of those left out.
+        methods.
         """
         name = self.choose(statistics)
         errors = {method: self.errors[method] for method in self._known(statistics)}
@@ -148,7 +148,7 @@ class Calibration:
                 f"Set aside, as their lines do not reach these inputs: {', '.join(dropped)}. {name} answers instead, "
                 "further off on the calibration's own shifts; the interval spans what all methods say.",
             )
-        spanned = [answer(method) for method, error in errors.items() if method in dropped or error <= LARGEST_ERROR]
+        spanned = [answer(method) for method in errors]
         return replace(
             chosen,
             low=min(one.low for one in (chosen, *spanned)),

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
-from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.errors import ConfigurationError, DataError, Interrupted, ModelError
 from shiftproof.measures.normalization import LayerStatistics
 from shiftproof.models.moments import moments
 from shiftproof.models.outputs import logits
@@ -120,7 +120,7 @@ class StatisticsTap:
         )
 
 
-class _Arrived(BaseException):
+class _Arrived(Interrupted):
     """Ends a forward pass at the layer it was for; not an `Exception`, which a model might handle."""
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 Row: TypeAlias = Mapping[str, Json]
 
-IDENTITY_VERSION = 1
+IDENTITY_VERSION = 2
 """Raised when the meaning of a cell's parameters changes, so that old results are not taken for new ones."""
 
 
