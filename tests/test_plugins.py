@@ -8,6 +8,7 @@ import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -294,7 +295,7 @@ def test_streams_copies_and_searches_with_an_edited_shift_are_others(rain, tmp_p
 
 def test_a_method_of_a_package_has_options_of_its_own(rain):
     """`noise` is an option of ours too, of 0 or more."""
-    model = shiftproof.load_model("demo")
+    model: Any = shiftproof.load_model("demo")
     images = shiftproof.load_data("demo").take(2, seed=0)
     (batch,) = images.batches(2)
     with torch.inference_mode():
@@ -313,21 +314,24 @@ def test_a_method_of_a_package_has_options_of_its_own(rain):
 
 
 def test_objects_are_taken_or_refused_in_words(tmp_path):
-    model, data = shiftproof.load_model("demo"), shiftproof.load_data("demo").take(20, seed=0)
-    fog = shifts.corruption("fog", 3)
+    model: Any = shiftproof.load_model("demo")
+    data = shiftproof.load_data("demo").take(20, seed=0)
+    fog: Any = shifts.corruption("fog", 3)
     with pytest.raises(ConfigurationError, match=r"(?s)corruptions go by name.*the shift fog@3"):
         shiftproof.audit(model, data, out=tmp_path, shifts=[fog])
-    tent = adapters.method("tent")
+    tent: Any = adapters.method("tent")
     assert shiftproof.adapt(model, tent).method is tent
     with pytest.raises(ConfigurationError, match=r"(?s)not a method of adaptation.*a int"):
-        shiftproof.adapt(model, 3)
-    for verb, some in ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (endure, None)):
+        shiftproof.adapt(model, cast(Any, 3))
+    verbs: Any = ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (endure, None))
+    for verb, some in verbs:
         with pytest.raises(ConfigurationError, match=r"(?s)no method of adaptation named 'tent'.*a Method"):
             verb(model, data, out=tmp_path / "run", methods=[tent], shifts=some)
     stream = make_stream("concatenated", data, shifts=[fog, "contrast"], length=40, batch_size=20)
     assert {batch.shift for batch in stream} == {"fog@3", "contrast@5"}
     assert stream.fingerprint != make_stream("concatenated", data, shifts=["fog", "contrast"], length=40).fingerprint
-    assert len(make_stream("mixed", data, shifts=[fog, "contrast"]).shifts) == 6
+    mixed: Any = make_stream("mixed", data, shifts=[fog, "contrast"])
+    assert len(mixed.shifts) == 6
     for kind in ("gradual", "ccc"):
         with pytest.raises(ConfigurationError, match="corruptions go by name"):
             make_stream(kind, data, shifts=[fog], length=40)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import shiftproof
@@ -74,8 +74,9 @@ def test_a_certificate_is_about_all_classes(folders: tuple[Path, Path]) -> None:
 
 
 def test_a_prior_is_chosen_on_mixed_batches(folders: tuple[Path, Path]) -> None:
-    model, mixed = shiftproof.load_model("demo"), load_data(folders[0]).take(96)
-    ordered = mixed.subset(np.argsort(np.asarray(mixed.labels), kind="stable"))
+    model: Any = shiftproof.load_model("demo")
+    mixed = load_data(folders[0]).take(96)
+    ordered = mixed.subset(torch.as_tensor(mixed.labels).argsort(stable=True))
     made: list[Any] = [
         choose_prior(model, data, batch=8, shifts_used=["gaussian_blur"], priors=[0, 16]) for data in (mixed, ordered)
     ]
