@@ -24,7 +24,7 @@ KINDS: Mapping[str, str] = {
     "shifts": "shiftproof.shifts.catalogue:OTHERS",
     "adapters": "shiftproof.adapters.catalogue:METHODS",
     "sections": "shiftproof.audits.sections:SECTIONS",
-    "estimators": "shiftproof.estimators.methods:METHODS",
+    "estimators": "shiftproof.estimators.catalogue:METHODS",
     "searchers": "shiftproof.searchers.catalogue:SEARCHERS",
     "recipes": "shiftproof.training.recipes:RECIPES",
     "models": "shiftproof.models.loading:LOADERS",

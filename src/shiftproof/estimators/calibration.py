@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.estimators.catalogue import METHODS, needs, statistic, summary, values_for
 from shiftproof.estimators.confidence import few
 from shiftproof.estimators.evidence import Evidence
-from shiftproof.estimators.methods import METHODS, needs, statistic, summary, values_for
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import Estimate
 from shiftproof.estimators.statistics import Reference

@@ -16,10 +16,10 @@ from shiftproof.data import Batch, ImageSet, TextSet, load_data, matched
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import LARGEST_ERROR, Calibration, Copy
+from shiftproof.estimators.catalogue import METHODS, summary, values_for
 from shiftproof.estimators.confidence import agreement, few, threshold_doubts
 from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe
 from shiftproof.estimators.invariance import destroyed
-from shiftproof.estimators.methods import METHODS, summary, values_for
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import Estimate
 from shiftproof.estimators.statistics import Reference, common_class, doubts

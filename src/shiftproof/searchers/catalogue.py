@@ -24,24 +24,28 @@ _GIVEN = frozenset({"space", "evaluate", "length", "budget", "seed", "images"})
 
 
 @dataclass(frozen=True)
-class Facts:
+class SearcherFacts:
     """What tables say of a searcher."""
 
     does: str
     paper: str
 
 
-_FACTS: Mapping[str, Facts] = {
-    "random": Facts("uniform tuples; the density of fitness and its 0.1% quantile", "Volpi & Murino 2019, alg. 1"),
-    "evolution": Facts(
+_FACTS: Mapping[str, SearcherFacts] = {
+    "random": SearcherFacts(
+        "uniform tuples; the density of fitness and its 0.1% quantile", "Volpi & Murino 2019, alg. 1"
+    ),
+    "evolution": SearcherFacts(
         "selection, crossover, mutation in P (K + 1) evaluations; variants ranked, paper, release",
         "Volpi & Murino 2019, alg. 2",
     ),
-    "racing": Facts(
+    "racing": SearcherFacts(
         "random tuples on few images, the lowest third on three times as many", "Jamieson & Talwalkar 2016"
     ),
-    "optuna": Facts("optuna's tree-structured Parzen estimator or NSGA-II (extra: search)", "Akiba et al. 2019"),
-    "cma": Facts("covariance matrix adaptation over one real number per step (extra: search)", "Hansen 2016"),
+    "optuna": SearcherFacts(
+        "optuna's tree-structured Parzen estimator or NSGA-II (extra: search)", "Akiba et al. 2019"
+    ),
+    "cma": SearcherFacts("covariance matrix adaptation over one real number per step (extra: search)", "Hansen 2016"),
 }
 
 
@@ -59,11 +63,11 @@ SEARCHERS: Registry[Callable[..., Trace]] = Registry(
 """Name -> function; others add theirs."""
 
 
-def facts(name: str) -> Facts:
+def facts(name: str) -> SearcherFacts:
     """Return what tables say of a searcher; of somebody else's, the first line of its docstring."""
     if name in _FACTS:
         return _FACTS[name]
-    return Facts((inspect.getdoc(SEARCHERS.load(name)) or "").partition("\n")[0], "")
+    return SearcherFacts((inspect.getdoc(SEARCHERS.load(name)) or "").partition("\n")[0], "")
 
 
 def searcher(name: str, *, images: int, **options: Any) -> Callable[..., Trace]:
