@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,12 +27,23 @@ from shiftproof.audits.methods import compare_methods
 from shiftproof.audits.sections import SECTIONS, applicable
 from shiftproof.errors import ConfigurationError, ModelError, RunError
 from shiftproof.estimators import Calibration, Estimator
-from shiftproof.registry import KINDS, Registry, register, registry
+from shiftproof.registry import KINDS, Registry, registry
+from shiftproof.registry import register as typed_register
 from shiftproof.shifts import writing
 from shiftproof.streams import make_stream
-from shiftproof.training import recipe
+from shiftproof.training import Recipe, recipe
+from shiftproof.training.objectives import CrossEntropy
 
 PACKAGE = Path(__file__).parent / "plugin"
+register: Any = typed_register  # kinds that are no kinds are tried too
+
+
+@dataclass(frozen=True)
+class Doubled(CrossEntropy):
+    """Twice the cross-entropy."""
+
+    def loss(self, moment):
+        return 2 * super().loss(moment)
 
 
 def install(folder, package, groups):
@@ -98,7 +111,8 @@ def test_a_shift_of_a_package_is_a_shift_like_any_other(added):
     assert torch.equal(shift(images[4:], keys[4:], seed=1), shifted[4:])  # by key, whatever the batch
     assert torch.equal(shifts.parse("smear@0")(images, keys), images)
     assert shifts.parse("smear@5[reach=0]")(images, keys, seed=1).equal(images)
-    assert shifts.parse("smear@5[reach=1]").reach == 1.0
+    far: Any = shifts.parse("smear@5[reach=1]")
+    assert far.reach == 1.0
     with pytest.raises(ConfigurationError, match="a number for reach"):
         shifts.parse("smear@5[reach=far]")
 
@@ -131,7 +145,11 @@ def test_an_audit_has_the_sections_shifts_and_methods_of_packages(added, tmp_pat
 
 
 def test_a_method_of_estimation_of_a_package_is_calibrated_like_ours(added):
-    options = {"images": 60, "n": 2, "shifts": [f"{name}@5" for name in ("fog", "contrast", "frost", "snow")]}
+    options: dict[str, Any] = {
+        "images": 60,
+        "n": 2,
+        "shifts": [f"{name}@5" for name in ("fog", "contrast", "frost", "snow")],
+    }
     found = shiftproof.estimate("demo", "demo", method="margin", **options)
     assert found.method == "margin"
     assert 0 <= found.low <= found.accuracy <= found.high <= 1
@@ -168,7 +186,8 @@ def test_a_searcher_of_a_package_searches_with_options_of_its_own(added):
 
 
 def test_a_recipe_of_a_package_trains_and_its_options_have_types(added, tmp_path):
-    assert recipe("soft", amount="0.3").objective.amount == 0.3
+    made: Any = recipe("soft", amount="0.3").objective
+    assert made.amount == 0.3
 
     def losses(out=None, **options):
         trained = shiftproof.train(
@@ -180,6 +199,14 @@ def test_a_recipe_of_a_package_trains_and_its_options_have_types(added, tmp_path
     losses(tmp_path)
     with pytest.raises(RunError, match="another"):
         losses(tmp_path, amount=0.5)
+
+
+def test_recipes_of_one_name_do_not_share_a_run(tmp_path):
+    plain = Recipe("mine", "cross-entropy", "none")
+    for other in (replace(plain, noise="half"), replace(plain, objective=Doubled())):
+        for chosen in (plain, other):
+            with nullcontext() if chosen is plain else pytest.raises(RunError, match="another"):
+                shiftproof.train("convnet", "demo", recipe=chosen, images=32, batch_size=16, epochs=1, out=tmp_path)
 
 
 def test_loaders_of_packages_load_by_prefix(added, tmp_path):
@@ -228,7 +255,7 @@ def test_every_kind_takes_less_than_25_lines():
         for node in ast.walk(ast.parse(file.read_text())):
             text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             if isinstance(node, ast.stmt) and not isinstance(node, ast.Import | ast.ImportFrom) and not text:
-                own = node.body[0].lineno if hasattr(node, "body") else node.end_lineno + 1
+                own = node.body[0].lineno if hasattr(node, "body") else (node.end_lineno or 0) + 1
                 lines |= set(range(node.lineno, own))
         assert len(lines) < 25, (file.name, len(lines))
 
@@ -348,9 +375,9 @@ def test_of_two_packages_with_one_name_the_first_is_kept_and_both_are_named(tmp_
     for package in ("one", "two"):
         install(tmp_path / package, package, {"shiftproof.examples": {"thing": f"{package}:thing"}})
         monkeypatch.syspath_prepend(tmp_path / package)
-    registry = Registry("example", "shiftproof.examples", {}, callable)
+    made = Registry[Any]("example", "shiftproof.examples", {}, callable)
     with pytest.warns(UserWarning, match="'thing' of the package 'one' is left out: 'two' has one"):
-        assert registry.others == {"thing": ("two:thing", "two")}
+        assert made.others == {"thing": ("two:thing", "two")}
 
 
 RAIN = """
@@ -480,7 +507,7 @@ def test_streams_copies_and_searches_with_an_edited_shift_are_others(rain, tmp_p
 
 def test_a_method_of_a_package_has_options_of_its_own(rain):
     """`noise` is an option of ours too, of 0 or more."""
-    model = shiftproof.load_model("demo")
+    model: Any = shiftproof.load_model("demo")
     images = shiftproof.load_data("demo").take(2, seed=0)
     (batch,) = images.batches(2)
     with torch.inference_mode():
@@ -499,21 +526,25 @@ def test_a_method_of_a_package_has_options_of_its_own(rain):
 
 
 def test_objects_are_taken_or_refused_in_words(tmp_path):
-    model, data = shiftproof.load_model("demo"), shiftproof.load_data("demo").take(20, seed=0)
-    fog = shifts.corruption("fog", 3)
+    model: Any = shiftproof.load_model("demo")
+    data = shiftproof.load_data("demo").take(20, seed=0)
+    fog: Any = shifts.corruption("fog", 3)
     with pytest.raises(ConfigurationError, match=r"(?s)corruptions go by name.*the shift fog@3"):
         shiftproof.audit(model, data, out=tmp_path, shifts=[fog])
-    tent = adapters.method("tent")
+    tent: Any = adapters.method("tent")
+    nonsense: Any = 3
     assert shiftproof.adapt(model, tent).method is tent
     with pytest.raises(ConfigurationError, match=r"(?s)not a method of adaptation.*a int"):
-        shiftproof.adapt(model, 3)
-    for verb, some in ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (endure, None)):
+        shiftproof.adapt(model, nonsense)
+    verbs: Any = ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (endure, None))
+    for verb, some in verbs:
         with pytest.raises(ConfigurationError, match=r"(?s)no method of adaptation named 'tent'.*a Method"):
             verb(model, data, out=tmp_path / "run", methods=[tent], shifts=some)
     stream = make_stream("concatenated", data, shifts=[fog, "contrast"], length=40, batch_size=20)
     assert {batch.shift for batch in stream} == {"fog@3", "contrast@5"}
     assert stream.fingerprint != make_stream("concatenated", data, shifts=["fog", "contrast"], length=40).fingerprint
-    assert len(make_stream("mixed", data, shifts=[fog, "contrast"]).shifts) == 6
+    mixed: Any = make_stream("mixed", data, shifts=[fog, "contrast"])
+    assert len(mixed.shifts) == 6
     for kind in ("gradual", "ccc"):
         with pytest.raises(ConfigurationError, match="corruptions go by name"):
             make_stream(kind, data, shifts=[fog], length=40)

@@ -1,8 +1,10 @@
 """What adapts says so by its class: models whose attributes have the names of an adapter's are plain models."""
 
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from shiftproof import adapt, certify, evaluate, load_data, load_model
 from shiftproof.errors import ModelError
@@ -35,9 +37,12 @@ class LooksAdaptive(nn.Module):
 class Counting(Adaptive):
     """Adds its number of batches to the scores of the first class: its answers depend on what it has seen."""
 
+    seen: Tensor
+
     def __init__(self):
         super().__init__()
-        self.source = load_model("demo")
+        inside: Any = load_model("demo")
+        self.source = inside
         self.register_buffer("seen", torch.zeros(()))
         self.heard: list[str] = []
 
@@ -67,7 +72,7 @@ def test_a_plain_module_is_evaluated_as_one(tmp_path):
 
 
 def test_a_plain_module_is_certified():
-    options = {"sigma": 0.05, "n": 100, "n0": 10, "take": 4}
+    options: dict[str, Any] = {"sigma": 0.05, "n": 100, "n0": 10, "take": 4}
     found = certify(LooksAdaptive().eval(), "demo", **options)
     assert found.certificates == certify("demo", "demo", **options).certificates
 
@@ -91,7 +96,7 @@ def test_what_derives_from_the_marker_learns_is_resumed_and_not_certified(tmp_pa
 
 
 def test_adapters_are_marked_and_told_apart_by_what_they_begin_with():
-    demo = load_model("demo")
+    demo: Any = load_model("demo")
     one, same, other = adapt(demo, "tent"), adapt(demo, "tent"), adapt(demo, "tent", lr=0.5)
     assert isinstance(one, Adaptive)
     assert one.identity() == same.identity() != other.identity()
