@@ -27,8 +27,8 @@ from benchmarks.pool import as_table, check_time, records, train_pool
 from shiftproof.data import ImageSet, load_data
 from shiftproof.estimators.evidence import Evidence, observe
 from shiftproof.estimators.neighborhoods import Neighborhood, neighborhood
-from shiftproof.estimators.norms import frobenius_norm, spectral_norm
 from shiftproof.estimators.protocol import evaluate
+from shiftproof.estimators.weight_norms import frobenius_norm, spectral_norm
 from shiftproof.measures.estimation import atc_threshold, confidence, decision_negative_entropy, modal_share, score
 from shiftproof.models import Normalize
 from shiftproof.models.networks import CIFAR10_MEAN, CIFAR10_STD

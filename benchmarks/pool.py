@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from shiftproof.errors import RunError
-from shiftproof.estimators.protocol import Record, Scores
+from shiftproof.estimators.protocol import PoolRecord, Scores
 from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Result, Row, Setup, Store, drive
 
 COLUMNS = {
@@ -43,13 +43,13 @@ def check_time(stop_at: float | None) -> None:
         raise RunError("The time is up.", instead="give the same command again: it goes on from here")
 
 
-def records(rows: Iterable[tuple[Cell, Row]]) -> Iterator[Record]:
+def records(rows: Iterable[tuple[Cell, Row]]) -> Iterator[PoolRecord]:
     """Yield one record per network, test domain and measure."""
     for cell, row in rows:
         for test, found in cast("dict[str, dict[str, Any]]", row["domains"]).items():
             for measure, value in found["measures"].items():
                 name, architecture = f"model-{cell['number']}", str(cell.parameters.get("architecture", "cnn"))
-                yield Record(name, architecture, str(cell["train"]), test, measure, value, found["accuracy"])
+                yield PoolRecord(name, architecture, str(cell["train"]), test, measure, value, found["accuracy"])
 
 
 def ranked(scores: Iterable[Scores]) -> list[Scores]:

@@ -28,7 +28,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from shiftproof.data import load_data
 from shiftproof.searchers import Score, Space, evolution, make_space, search
 from shiftproof.searchers.applying import MEMORY, Applier
-from shiftproof.searchers.evaluating import Pixels, hold
+from shiftproof.searchers.evaluating import HeldImages, hold
 from shiftproof.searchers.space import Genes
 from shiftproof.searchers.uniform import draw_tuples
 from shiftproof.shifts import Operation
@@ -73,7 +73,7 @@ def with_pillow(images: NDArray[np.uint8], steps: Sequence[Operation]) -> NDArra
     return made
 
 
-def apply_all(pixels: Pixels, space: Space, tuples: Sequence[Genes], memory: int) -> torch.Tensor:
+def apply_all(pixels: HeldImages, space: Space, tuples: Sequence[Genes], memory: int) -> torch.Tensor:
     """Apply tuples to all images as a search does, in its order and its parts; return the last images."""
     applier = Applier(pixels.images, pixels.keys, memory=memory)
     on_cpu = pixels.images.device.type == "cpu"

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.pool import records
 from benchmarks.text_domains import FAR
-from shiftproof.estimators.protocol import Record, evaluate
+from shiftproof.estimators.protocol import PoolRecord, evaluate
 from shiftproof.measures.estimation import kendall_tau
 from shiftproof.runs import Cell, Row
 
@@ -37,7 +37,7 @@ def standings(converged: Rows, rows: Rows) -> dict[str, Findings]:
     return {name: _macro_tau(some) for name, some in groups.items() if some}
 
 
-def _macro_tau(some: Iterable[Record]) -> Findings:
+def _macro_tau(some: Iterable[PoolRecord]) -> Findings:
     scores = {one.measure: one.macro_tau for one in evaluate(some)}
     return {
         measure: {"mean": tau.mean, **({} if tau.std is None else {"std": tau.std})}

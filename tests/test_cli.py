@@ -39,6 +39,10 @@ def test_version():
         ("adapters", "rdumb"),
         ("sections", "corruptions"),
         ("models", "demo"),
+        ("estimators", "combined"),
+        ("searchers", "evolution"),
+        ("spaces", "cifar"),
+        ("streams", "ccc"),
         ("data", "demo"),
     ],
 )

@@ -1,14 +1,17 @@
-"""Names that other packages add by entry points: a real one is installed, and broken ones."""
+"""Names that others add, by entry points and by `register`: a real package of one of each kind, and broken ones."""
 
+import ast
 import importlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -16,20 +19,31 @@ from torch import nn
 
 import shiftproof
 from shiftproof import adapters, shifts
-from shiftproof.adapters import METHODS
 from shiftproof.adapters.ranges import Range
 from shiftproof.audits.auditing import reopen
 from shiftproof.audits.endurance import endure
+from shiftproof.audits.listing import show
 from shiftproof.audits.methods import compare_methods
 from shiftproof.audits.sections import SECTIONS, applicable
-from shiftproof.errors import ConfigurationError, RunError
-from shiftproof.registry import Registry
+from shiftproof.errors import ConfigurationError, ModelError, RunError
+from shiftproof.estimators import Calibration, Estimator
+from shiftproof.registry import KINDS, Registry, registry
+from shiftproof.registry import register as typed_register
 from shiftproof.shifts import writing
-from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.streams import make_stream
+from shiftproof.training import Recipe, recipe
+from shiftproof.training.objectives import CrossEntropy
 
 PACKAGE = Path(__file__).parent / "plugin"
-REGISTRIES = (SECTIONS, METHODS, OTHERS)
+register: Any = typed_register  # kinds that are no kinds are tried too
+
+
+@dataclass(frozen=True)
+class Doubled(CrossEntropy):
+    """Twice the cross-entropy."""
+
+    def loss(self, moment):
+        return 2 * super().loss(moment)
 
 
 def install(folder, package, groups):
@@ -44,8 +58,11 @@ def install(folder, package, groups):
 
 
 def forget():
-    for registry in REGISTRIES:
-        registry.__dict__.pop("others", None)
+    for kind in KINDS:
+        registry(kind).__dict__.pop("others", None)
+        registry(kind).here.clear()
+    for name in [name for name in sys.modules if name.startswith("shiftproof_mirrors")]:
+        del sys.modules[name]
 
 
 @pytest.fixture
@@ -66,7 +83,21 @@ def mirrors(site):
     return site
 
 
-def test_a_shift_of_a_package_is_a_shift_like_any_other(mirrors):
+@pytest.fixture(params=["entry points", "register"])
+def added(request, site):
+    """Add one of each kind: as an installed package, and in this process."""
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    shutil.copytree(PACKAGE / "src", site, dirs_exist_ok=True)
+    if request.param == "entry points":
+        return install(site, project["name"], project["entry-points"])
+    for group, names in project["entry-points"].items():
+        for name, target in names.items():
+            module, _, attribute = target.partition(":")
+            register(group.removeprefix("shiftproof."), name, getattr(importlib.import_module(module), attribute))
+    return None
+
+
+def test_a_shift_of_a_package_is_a_shift_like_any_other(added):
     images, keys = torch.randint(0, 256, (6, 3, 16, 16)) / 255, torch.arange(6)
     shift = shifts.parse("smear@5")
     shifted = shift(images, keys, seed=1)
@@ -79,9 +110,14 @@ def test_a_shift_of_a_package_is_a_shift_like_any_other(mirrors):
     assert all(moved)
     assert torch.equal(shift(images[4:], keys[4:], seed=1), shifted[4:])  # by key, whatever the batch
     assert torch.equal(shifts.parse("smear@0")(images, keys), images)
+    assert shifts.parse("smear@5[reach=0]")(images, keys, seed=1).equal(images)
+    far: Any = shifts.parse("smear@5[reach=1]")
+    assert far.reach == 1.0
+    with pytest.raises(ConfigurationError, match="a number for reach"):
+        shifts.parse("smear@5[reach=far]")
 
 
-def test_a_method_of_a_package_adapts(mirrors):
+def test_a_method_of_a_package_adapts(added):
     model = shiftproof.load_model("demo")
     assert isinstance(model, nn.Module)
     (batch,) = shiftproof.load_data("demo").take(8, seed=0).batches(8)
@@ -91,7 +127,7 @@ def test_a_method_of_a_package_adapts(mirrors):
     assert "mirror" in [row.name for row in adapters.facts()]
 
 
-def test_an_audit_has_the_sections_shifts_and_methods_of_packages(mirrors, tmp_path):
+def test_an_audit_has_the_sections_shifts_and_methods_of_packages(added, tmp_path):
     result = shiftproof.audit(
         "demo",
         "demo",
@@ -108,6 +144,169 @@ def test_an_audit_has_the_sections_shifts_and_methods_of_packages(mirrors, tmp_p
     assert "In the mirror" in result.report.read_text()
 
 
+def test_a_method_of_estimation_of_a_package_is_calibrated_like_ours(added):
+    options: dict[str, Any] = {
+        "images": 60,
+        "n": 2,
+        "shifts": [f"{name}@5" for name in ("fog", "contrast", "frost", "snow")],
+    }
+    found = shiftproof.estimate("demo", "demo", method="margin", **options)
+    assert found.method == "margin"
+    assert 0 <= found.low <= found.accuracy <= found.high <= 1
+    assert found.error is not None
+    assert 0 < found.facts["margin"] < 1
+    usual = shiftproof.estimate("demo", "demo", **options)
+    assert "margin" not in {usual.method, *(one.method for one in usual.others)}  # who did not ask gets what he had
+
+
+def test_a_calibration_keeps_what_others_were_asked_for(added, monkeypatch):
+    source = shiftproof.load_data("demo-source").take(60, seed=0)
+    estimator = Estimator.fit(
+        shiftproof.load_model("demo"), source, shifts=["fog@5", "snow@5", "frost@5", "contrast@5"], methods=["margin"]
+    )
+    again = Calibration.from_row(json.loads(json.dumps(estimator.calibration.to_row())))
+    assert "margin" in again.methods()
+    assert again.errors == estimator.calibration.errors
+    monkeypatch.setitem(registry("estimators").__dict__, "others", {})  # uninstalled
+    registry("estimators").here.clear()
+    assert "margin" not in Calibration.from_row(json.loads(json.dumps(estimator.calibration.to_row()))).methods()
+
+
+def test_a_searcher_of_a_package_searches_with_options_of_its_own(added):
+    def found(**options):
+        return shiftproof.search("demo", "demo", images=20, length=2, budget=9, searcher="climb", **options)
+
+    trace = found(tries="3").trace
+    assert (len(trace), trace.searcher) == (9, "climb")
+    assert [trial.genes for trial in trace.trials] == [trial.genes for trial in found(tries=3).trace.trials]
+    with pytest.raises(ConfigurationError, match="a whole number for tries"):
+        found(tries="few")
+    with pytest.raises(ConfigurationError, match=r"(?s)no option 'keep'.*tries"):
+        found(keep=3)
+
+
+def test_a_recipe_of_a_package_trains_and_its_options_have_types(added, tmp_path):
+    made: Any = recipe("soft", amount="0.3").objective
+    assert made.amount == 0.3
+
+    def losses(out=None, **options):
+        trained = shiftproof.train(
+            "convnet", "demo", images=32, batch_size=16, epochs=1, recipe="soft", options=options, out=out
+        )
+        return [row["loss"] for row in trained.log]
+
+    assert losses(amount="0.0") != losses(amount=0.9)
+    losses(tmp_path)
+    with pytest.raises(RunError, match="another"):
+        losses(tmp_path, amount=0.5)
+
+
+def test_recipes_of_one_name_do_not_share_a_run(tmp_path):
+    plain = Recipe("mine", "cross-entropy", "none")
+    for other in (replace(plain, noise="half"), replace(plain, objective=Doubled())):
+        for chosen in (plain, other):
+            with nullcontext() if chosen is plain else pytest.raises(RunError, match="another"):
+                shiftproof.train("convnet", "demo", recipe=chosen, images=32, batch_size=16, epochs=1, out=tmp_path)
+
+
+def test_loaders_of_packages_load_by_prefix(added, tmp_path):
+    plain, mirror = shiftproof.load_data("demo").take(8, seed=0), shiftproof.load_model("mirrored:demo")
+    (batch,) = plain.batches(8)
+    model = shiftproof.load_model("demo")
+    with torch.inference_mode():
+        assert torch.equal(mirror(batch.images), model(batch.images.flip(-1)))
+    flipped = shiftproof.load_data("mirrored:demo")
+    assert flipped.fingerprint != shiftproof.load_data("demo").fingerprint
+    assert shiftproof.load_data("mirrored:demo", size=16).shape == (3, 16, 16)
+    once = shiftproof.audit(model, "demo", out=tmp_path / "one", images=40, sections=["clean"])
+    twice = shiftproof.audit("mirrored:demo", "mirrored:demo", out=tmp_path / "two", images=1000, sections=["clean"])
+    assert abs(once.numbers["clean_accuracy"] - twice.numbers["clean_accuracy"]) < 0.2
+    (tmp_path / "box.py").write_text("def build():\n    return lambda images: images.mean((2, 3))")
+    with pytest.raises(ConfigurationError, match=r"(?s)model loader 'mirrored' failed on .*TypeError: .*no mirror"):
+        shiftproof.load_model(f"mirrored:{tmp_path / 'box.py'}")
+    with pytest.raises(ModelError, match="no model file"):
+        shiftproof.load_model("mirrored:none.onnx")
+    with pytest.raises(ConfigurationError, match=r"mirrored:\.\.\."):
+        shiftproof.load_model("mirrord:demo")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("shifts", "smear"),
+        ("adapters", "mirror"),
+        ("sections", "symmetry"),
+        ("estimators", "margin"),
+        ("searchers", "climb"),
+        ("recipes", "soft"),
+        ("models", "mirrored:"),
+        ("data", "mirrored:"),
+    ],
+)
+def test_lists_have_what_others_add(added, kind, name, capsys):
+    show(kind)
+    assert name in capsys.readouterr().out
+
+
+def test_every_kind_takes_less_than_25_lines():
+    """Statements that are neither imports nor docstrings."""
+    for file in (PACKAGE / "src" / "shiftproof_mirrors").glob("*.py"):
+        lines: set[int] = set()
+        for node in ast.walk(ast.parse(file.read_text())):
+            text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if isinstance(node, ast.stmt) and not isinstance(node, ast.Import | ast.ImportFrom) and not text:
+                own = node.body[0].lineno if hasattr(node, "body") else (node.end_lineno or 0) + 1
+                lines |= set(range(node.lineno, own))
+        assert len(lines) < 25, (file.name, len(lines))
+
+
+def test_what_is_registered_is_checked(site):
+    class Rain(shifts.Shift):
+        """Another of the same name."""
+
+    class Drizzle(shifts.Shift):
+        """The first of the name."""
+
+    register("shifts", "drizzle", Drizzle)
+    register("shifts", "drizzle", Drizzle)  # the same again is nothing new
+    with pytest.raises(ConfigurationError, match=r"(?s)'drizzle' cannot be registered.*is registered.*replace=True"):
+        register("shifts", "drizzle", Rain)
+    register("shifts", "drizzle", Rain, replace=True)
+    assert registry("shifts")["drizzle"] is Rain
+    for kind, name in (("shifts", "fog"), ("shifts", "rotate"), ("recipes", "jsd"), ("models", "timm")):
+        with pytest.raises(ConfigurationError, match=r"(?s)cannot be registered.*'shiftproof' has one"):
+            register(kind, name, Rain, replace=True)
+    for name in ("My shift", "rain@3", ""):
+        with pytest.raises(ConfigurationError, match="small letters"):
+            register("shifts", name, Rain)
+    for kind in KINDS:
+        with pytest.raises(ConfigurationError, match=r"(?s)cannot be registered.*expected"):
+            register(kind, "thing", 3)
+    with pytest.raises(ConfigurationError, match=r"(?s)no kind of thing to register named 'shift'.*did you mean"):
+        register("shift", "rain", Rain)
+    install(site, "rainy", {"shiftproof.shifts": {"hail": "json:dumps"}})
+    registry("shifts").__dict__.pop("others", None)
+    with pytest.raises(ConfigurationError, match="the package 'rainy' has one"):
+        register("shifts", "hail", Rain)
+
+
+def test_what_is_registered_reaches_other_processes(mirrors, tmp_path):
+    register("shifts", "drizzle", importlib.import_module("shiftproof_mirrors.smear").Smear)
+    found = shiftproof.audit(
+        "demo",
+        "demo",
+        out=tmp_path / "run",
+        images=20,
+        shifts=["drizzle"],
+        severities=[5],
+        sections=["clean", "corruptions"],
+        executor="processes",
+        workers=1,
+    )
+    assert not found.failures
+    assert "accuracy.drizzle" in found.numbers
+
+
 BROKEN = {
     "a module that is not there": "nowhere.to.be.found:Section",
     "a module that cannot be imported": "raises_an_error:Section",
@@ -119,17 +318,30 @@ BROKEN = {
 @pytest.mark.parametrize("target", BROKEN.values(), ids=BROKEN.keys())
 def test_a_broken_package_is_named_and_disturbs_nobody_else(site, target):
     (site / "raises_an_error.py").write_text("raise RuntimeError('built for another version')")
-    for group in ("shiftproof.sections", "shiftproof.adapters", "shiftproof.shifts"):
+    for kind in KINDS:
+        group = f"shiftproof.{kind}"
         install(site / group, f"rotten-{group}", {group: {"rotten": target}})
         sys.path.insert(0, str(site / group))
+    asked = {
+        "sections": lambda: applicable("images", ["rotten"]),
+        "adapters": lambda: adapters.method("rotten"),
+        "shifts": lambda: shifts.parse("rotten@3"),
+        "estimators": lambda: shiftproof.estimate(method="rotten"),
+        "recipes": lambda: recipe("rotten"),
+        "searchers": lambda: shiftproof.search(searcher="rotten", images=20),
+        "models": lambda: shiftproof.load_model("rotten:demo"),
+        "data": lambda: shiftproof.load_data("rotten:demo"),
+    }
     try:
         forget()
-        with pytest.raises(ConfigurationError, match=r"package 'rotten-shiftproof.sections' cannot be used"):
-            applicable("images", ["rotten"])
-        with pytest.raises(ConfigurationError, match=r"package 'rotten-shiftproof.adapters' cannot be used"):
-            adapters.method("rotten")
-        with pytest.raises(ConfigurationError, match=r"package 'rotten-shiftproof.shifts' cannot be used"):
-            shifts.parse("rotten@3")
+        for kind, ask in asked.items():
+            if target == "json:dumps" and kind in ("models", "data"):
+                continue  # any function can be one: what it does wrong is found when it is called
+            with pytest.raises(ConfigurationError, match=rf"package 'rotten-shiftproof.{kind}' cannot be used"):
+                ask()
+            if kind != "sections":
+                with pytest.warns(UserWarning, match=f"'rotten-shiftproof.{kind}' cannot be used"):
+                    show(kind)
         with pytest.warns(UserWarning, match="'rotten-shiftproof.sections' cannot be used"):
             assert "clean" in applicable("images")
         with pytest.warns(UserWarning, match="'rotten-shiftproof.adapters' cannot be used"):
@@ -156,16 +368,16 @@ def test_of_two_things_with_one_name_ours_is_kept(site):
     with pytest.warns(UserWarning, match="'clean' of the package 'impostor' is left out: 'shiftproof' has one"):
         names = list(SECTIONS)
     assert names.count("clean") == 1
-    assert SECTIONS["clean"] == "shiftproof.audits.sections.clean:Clean"
+    assert SECTIONS["clean"].__module__ == "shiftproof.audits.sections.clean"
 
 
 def test_of_two_packages_with_one_name_the_first_is_kept_and_both_are_named(tmp_path, monkeypatch):
     for package in ("one", "two"):
         install(tmp_path / package, package, {"shiftproof.examples": {"thing": f"{package}:thing"}})
         monkeypatch.syspath_prepend(tmp_path / package)
-    registry = Registry("example", "shiftproof.examples", {}, callable)
+    made = Registry[Any]("example", "shiftproof.examples", {}, callable)
     with pytest.warns(UserWarning, match="'thing' of the package 'one' is left out: 'two' has one"):
-        assert dict(registry) == {"thing": "two:thing"}
+        assert made.others == {"thing": ("two:thing", "two")}
 
 
 RAIN = """
@@ -320,9 +532,10 @@ def test_objects_are_taken_or_refused_in_words(tmp_path):
     with pytest.raises(ConfigurationError, match=r"(?s)corruptions go by name.*the shift fog@3"):
         shiftproof.audit(model, data, out=tmp_path, shifts=[fog])
     tent: Any = adapters.method("tent")
+    nonsense: Any = 3
     assert shiftproof.adapt(model, tent).method is tent
     with pytest.raises(ConfigurationError, match=r"(?s)not a method of adaptation.*a int"):
-        shiftproof.adapt(model, cast(Any, 3))
+        shiftproof.adapt(model, nonsense)
     verbs: Any = ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (endure, None))
     for verb, some in verbs:
         with pytest.raises(ConfigurationError, match=r"(?s)no method of adaptation named 'tent'.*a Method"):

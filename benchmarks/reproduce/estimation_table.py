@@ -15,7 +15,7 @@ from benchmarks.estimate_pool import CONVERGED, run_pool
 from benchmarks.image_domains import cifar_domains, digit_domains
 from benchmarks.pool import as_json, records
 from benchmarks.reproduce.record import Figures, options_of
-from shiftproof.estimators.protocol import Record, evaluate
+from shiftproof.estimators.protocol import PoolRecord, evaluate
 
 SIZES = {
     "tiny": {"models": 6, "images": 200, "test_images": 40, "views": 1, "epochs": 1},
@@ -70,7 +70,7 @@ def main() -> None:
     figures.add("scores", as_json(evaluate(table)))
 
 
-def _accuracies(table: list[Record]) -> dict[str, list[float]]:
+def _accuracies(table: list[PoolRecord]) -> dict[str, list[float]]:
     """Return the lowest, the mean and the highest accuracy on every test domain, of networks from other domains."""
     found: dict[str, dict[str, float]] = {}
     for record in table:

@@ -1,61 +1,112 @@
 """Shiftproof: where a classifier breaks under distribution shift, how badly, what helps, and what is guaranteed.
 
-The public verbs are loaded when they are first used, so that `import shiftproof` is quick.
+The public names and the sub-packages are loaded when they are first used, so that `import shiftproof` is quick.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from shiftproof.registry import resolve
+from shiftproof.registry import imported, register
 from shiftproof.version import __version__
 
 if TYPE_CHECKING:
-    from shiftproof.adapters import adapt
-    from shiftproof.audits import audit
-    from shiftproof.certificates import certify
+    from shiftproof import (
+        adapters,
+        audits,
+        certificates,
+        data,
+        errors,
+        estimators,
+        keyed,
+        measures,
+        models,
+        runs,
+        searchers,
+        shifts,
+        streams,
+        training,
+    )
+    from shiftproof.adapters import Adapter, adapt
+    from shiftproof.audits import Audit, Comparison, audit, compare
+    from shiftproof.certificates import Certification, Spectrum, certify
+    from shiftproof.certificates.spectrum import spectrum
     from shiftproof.data import load_data
     from shiftproof.errors import ShiftproofError
-    from shiftproof.estimators import estimate
+    from shiftproof.estimators import Estimate, estimate
     from shiftproof.models import load_model
-    from shiftproof.searchers import search
+    from shiftproof.searchers import Search, search
     from shiftproof.shifts import corrupt
-    from shiftproof.streams import evaluate
-    from shiftproof.training import train
+    from shiftproof.streams import Trace, evaluate
+    from shiftproof.training import Trained, train
 
 __all__ = [
+    "Adapter",
+    "Audit",
+    "Certification",
+    "Comparison",
+    "Estimate",
+    "Search",
     "ShiftproofError",
+    "Spectrum",
+    "Trace",
+    "Trained",
     "__version__",
     "adapt",
+    "adapters",
     "audit",
+    "audits",
+    "certificates",
     "certify",
+    "compare",
     "corrupt",
+    "data",
+    "errors",
     "estimate",
+    "estimators",
     "evaluate",
+    "keyed",
     "load_data",
     "load_model",
+    "measures",
+    "models",
+    "register",
+    "runs",
     "search",
+    "searchers",
+    "shifts",
+    "spectrum",
+    "streams",
     "train",
+    "training",
 ]
 
-_VERBS = {
-    "adapt": "shiftproof.adapters:adapt",
-    "audit": "shiftproof.audits:audit",
-    "certify": "shiftproof.certificates:certify",
-    "corrupt": "shiftproof.shifts:corrupt",
-    "estimate": "shiftproof.estimators:estimate",
-    "evaluate": "shiftproof.streams:evaluate",
-    "load_data": "shiftproof.data:load_data",
-    "load_model": "shiftproof.models:load_model",
-    "search": "shiftproof.searchers:search",
-    "train": "shiftproof.training:train",
-    "ShiftproofError": "shiftproof.errors:ShiftproofError",
+_HOMES = {
+    "adapters": ("Adapter", "adapt"),
+    "audits": ("Audit", "Comparison", "audit", "compare"),
+    "certificates": ("Certification", "Spectrum", "certify", "spectrum"),
+    "data": ("load_data",),
+    "errors": ("ShiftproofError",),
+    "estimators": ("Estimate", "estimate"),
+    "keyed": (),
+    "measures": (),
+    "models": ("load_model",),
+    "runs": (),
+    "searchers": ("Search", "search"),
+    "shifts": ("corrupt",),
+    "streams": ("Trace", "evaluate"),
+    "training": ("Trained", "train"),
 }
+"""Every sub-package, with the names it gives to the top level."""
+_TARGETS = {name: f"shiftproof.{home}:{name}" for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _VERBS:
-        return resolve(_VERBS, name, "function")
+    if name in _HOMES:
+        return import_module(f"shiftproof.{name}")
+    if name in _TARGETS:
+        return imported(_TARGETS[name])
     raise AttributeError(f"module 'shiftproof' has no attribute {name!r}")
 
 

@@ -9,8 +9,8 @@ from torch import nn
 
 from shiftproof.errors import DataError, ModelError
 from shiftproof.estimators import protocol
-from shiftproof.estimators.norms import frobenius_norm, spectral_norm
-from shiftproof.estimators.protocol import Record, Votes, ablate
+from shiftproof.estimators.protocol import PoolRecord, Votes, ablate
+from shiftproof.estimators.weight_norms import frobenius_norm, spectral_norm
 
 DOMAINS = ("a", "b", "c", "d")
 
@@ -22,7 +22,7 @@ def evaluate(records) -> Any:
 def table(noise=0.0, seed=0, architectures=("cnn", "mlp"), train=DOMAINS, line=lambda value: 0.5 * value + 0.2):
     rng = np.random.default_rng(seed)
     return [
-        Record(f"{arch}-{home}-{k}", arch, home, test, "ni", value, line(value) + noise * rng.normal())
+        PoolRecord(f"{arch}-{home}-{k}", arch, home, test, "ni", value, line(value) + noise * rng.normal())
         for arch in architectures
         for home in train
         for test in DOMAINS
@@ -74,7 +74,7 @@ def test_groups_are_those_of_the_paper():
 def test_lines_are_fitted_on_other_training_domains():
     # Models trained on `a` follow another line than those on `b`, and on `c` each is predicted from the other.
     records = [
-        one if one.train != "a" else Record(**{**vars(one), "accuracy": one.accuracy + 0.1})
+        one if one.train != "a" else PoolRecord(**{**vars(one), "accuracy": one.accuracy + 0.1})
         for one in table(architectures=("cnn",), train=("a", "b"))
     ]
     (scores,) = evaluate([one for one in records if one.test == "c"])
@@ -92,7 +92,7 @@ def test_what_the_table_lacks_is_none():
     json.dumps(scores.to_row(), allow_nan=False)
     assert evaluate([]) == ()
     with pytest.raises(DataError, match="not numbers"):
-        evaluate([Record("m", "cnn", "a", "b", "ni", float("nan"), 0.5)])
+        evaluate([PoolRecord("m", "cnn", "a", "b", "ni", float("nan"), 0.5)])
 
 
 def test_ablations_use_part_of_the_inputs_and_views():

@@ -26,13 +26,14 @@ from shiftproof.adapters.recording import Recorded, recordable
 from shiftproof.adapters.soundness import NotFiniteError, Soundness
 from shiftproof.errors import DataError, ModelError
 from shiftproof.keyed import Keyed
-from shiftproof.models.identity import digest
+from shiftproof.models.adaptive import Adaptive
+from shiftproof.models.identity import digest, fingerprint
 
 DIAGNOSED_AFTER = 100
 """After so many batches an adapter warns if it hardly learns."""
 
 
-class Adapter(nn.Module):
+class Adapter(Adaptive):
     """A model that adapts while it predicts: `adapted(images)` returns logits and learns from the images.
 
     `source` is the model as it was given, never touched and never run; `model` is the adapted copy, always in
@@ -44,8 +45,6 @@ class Adapter(nn.Module):
     finite logits, which are answered by the source, or not finite gradients. `diagnosis` says in words where these mean
     that it hardly learns, or keeps nothing; after 100 batches that is a warning.
     """
-
-    source: nn.Module
 
     def __init__(self, model: nn.Module, method: Method, options: Options) -> None:
         super().__init__()
@@ -82,6 +81,10 @@ class Adapter(nn.Module):
     def _identity(self) -> str:
         """Digest of the source's tensors, made when a state is first saved or loaded: a large model takes long."""
         return digest(dict(self.source.state_dict()))
+
+    def identity(self) -> str:
+        """Return what tells it apart from others as it begins: its source, method and options."""
+        return digest([fingerprint(self.source), self.method, dict(self.options)])
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [N, C] of images [N, ...] and adapt to them."""

@@ -35,8 +35,14 @@ _OWN = {
     "lame": "shiftproof.adapters.lame:LAME",
     "t3a": "shiftproof.adapters.t3a:T3A",
 }
-METHODS = Registry("method of adaptation", "shiftproof.adapters", _OWN, lambda found: isinstance(found, Method))
-"""Name -> lazy target; packages add theirs by entry points."""
+METHODS: Registry[Method] = Registry(
+    "method of adaptation",
+    "shiftproof.adapters",
+    _OWN,
+    lambda found: isinstance(found, Method),
+    "an adapters.Method",
+)
+"""Name -> method; others add theirs."""
 
 
 def method(name: str | Method) -> Method:
@@ -49,8 +55,7 @@ def method(name: str | Method) -> Method:
             expected="a name such as 'rdumb', or a Method of your own",
             came=f"a {type(name).__name__}",
         )
-    found: Method = METHODS.load(name)
-    return found
+    return METHODS.load(name)
 
 
 def method_names(methods: Sequence[str]) -> tuple[str, ...]:

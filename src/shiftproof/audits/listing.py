@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
 
-from shiftproof.registry import unknown
+from shiftproof.registry import Registry, resolve, unknown
 
 Rows: TypeAlias = Iterator[tuple[str, ...]]
 
 
 def show(kind: str, console: Console | None = None) -> None:
-    """Print the names of a kind: shifts, adapters, recipes, sections, models or data."""
+    """Print the names of a kind, one of `KINDS`."""
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
     columns, rows = KINDS[kind]
@@ -46,7 +47,7 @@ def _adapters() -> Rows:
 def _recipes() -> Rows:
     from shiftproof.training import RECIPES
 
-    for name, recipe in RECIPES.items():
+    for name, recipe in RECIPES.load_all():
         yield name, recipe.does, str(recipe.passes), recipe.noise, recipe.paper, recipe.departures
 
 
@@ -57,22 +58,68 @@ def _sections() -> Rows:
         yield name, section.title, section.question
 
 
+def _estimators() -> Rows:
+    from shiftproof.estimators import METHODS
+
+    for name, method in METHODS.load_all():
+        yield name, method.does, "shifted copies" if not (method.read or method.second_model) else "", method.paper
+
+
+def _searchers() -> Rows:
+    from shiftproof.searchers import catalogue
+
+    for name, _ in catalogue.SEARCHERS.load_all():
+        facts = catalogue.facts(name)
+        yield name, facts.does, facts.paper
+
+
+def _spaces() -> Rows:
+    from shiftproof.searchers import make_space, spaces
+
+    for name in spaces():
+        space = make_space(name)
+        yield name, str(len(space)), ", ".join(operation for operation, _ in space.operations)
+
+
+def _streams() -> Rows:
+    from shiftproof.streams import STREAMS
+
+    for name in STREAMS:
+        yield name, _first_line(resolve(STREAMS, name, "stream"))
+
+
 def _models() -> Rows:
-    from shiftproof.models import FORMS
+    from shiftproof.models.loading import FORMS, LOADERS
 
     yield from FORMS.items()
+    yield from _loaders(LOADERS)
 
 
 def _data() -> Rows:
-    from shiftproof.data import FORMS
+    from shiftproof.data.loading import FORMS, LOADERS
 
     yield from FORMS.items()
+    yield from _loaders(LOADERS)
+
+
+def _loaders(registry: Registry[Callable[[str], Any]]) -> Rows:
+    for name, loader in registry.load_all():
+        if name not in registry.own:
+            yield f"{name}:...", _first_line(loader)
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[], Rows]]] = {
     "shifts": (("shift", "family", "category", "frequency", ""), _shifts),
     "adapters": (("method", "needs", "paper", "defaults", "departures"), _adapters),
     "recipes": (("recipe", "what it does", "passes", "noise", "paper", "departures"), _recipes),
+    "estimators": (("method", "what it is", "calibrated on", "paper"), _estimators),
+    "searchers": (("searcher", "what it does", "paper"), _searchers),
+    "spaces": (("space", "steps", "operations"), _spaces),
+    "streams": (("stream", "what it is"), _streams),
     "sections": (("section", "title", "question"), _sections),
     "models": (("model", "what it is"), _models),
     "data": (("data", "what it is"), _data),

@@ -108,7 +108,7 @@ def compare_methods(
     codes: dict[str, dict[str, Json]] = {}
     for name in names:
         find(name)  # what is wrong with one is told now
-        codes[name] = {"code": plugin_codes(METHODS, name)} if name in METHODS.others else {}
+        codes[name] = {"code": plugin_codes(METHODS, name)} if name in METHODS.added else {}
     parsed = {as_text(shift): digest(as_shift(shift)) for shift in shifts}
     if not parsed:
         raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", came="none")

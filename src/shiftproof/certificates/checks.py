@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.models import Adaptive
 from shiftproof.models.behaviour import is_program, try_out
 
 PROBE = 8
@@ -20,7 +21,7 @@ _THEOREM = "The certificate is about a fixed function of one image"
 def check_fixed(model: object) -> None:
     """Refuse a model that adapts, or is in training mode, by what it says of itself."""
     for part in model.modules() if isinstance(model, nn.Module) else (model,):
-        if adapts(part):
+        if isinstance(part, Adaptive):
             raise ModelError(
                 "A model that adapts cannot be certified.",
                 expected="a model whose answer to an image is always the same",
@@ -36,11 +37,6 @@ def check_fixed(model: object) -> None:
                 came=f"a {type(part).__name__} in training mode",
                 reason=f"{_THEOREM}: dropout draws at random, and batch normalisation looks at the whole batch.",
             )
-
-
-def adapts(part: object) -> bool:
-    """Whether an object is a model that learns while it predicts: one that has a `source` and can go back to it."""
-    return hasattr(part, "source") and callable(getattr(part, "reset", None))
 
 
 def check_function(model: Callable[[Tensor], Any], images: Tensor, dtype: torch.dtype = torch.float32) -> int:

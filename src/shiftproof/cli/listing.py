@@ -11,9 +11,14 @@ from shiftproof.cli.application import app
 
 @app.command("list")
 def list_names(
-    kind: Annotated[str, typer.Argument(help="shifts, adapters, recipes, sections, models or data.")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="shifts, adapters, recipes, estimators, searchers, spaces, streams, sections, models or data."
+        ),
+    ],
 ) -> None:
-    """List what there is: shifts, adapters, recipes, sections, models, data."""
+    """List what there is of a kind, with what installed packages add."""
     from shiftproof.audits import listing
 
     listing.show(kind)

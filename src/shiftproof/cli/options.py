@@ -105,3 +105,14 @@ GpusPerWorker = Annotated[
     float | None, typer.Option("--gpus-per-worker", help="With ray: GPUs of each worker, such as 0.5. Default: 1.")
 ]
 Quality = Annotated[int, typer.Option("--quality", help="Quality of JPEG files, 1 to 100.")]
+
+
+def pairs(texts: list[str], example: str) -> dict[str, str]:
+    """Read settings written name=value."""
+    found = dict[str, str]()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"--option takes name=value, such as {example}; got {text!r}")
+        found[name.strip()] = value.strip()
+    return found

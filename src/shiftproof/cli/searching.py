@@ -22,7 +22,9 @@ def search(
         str, typer.Option(help="mnist, cifar, camvid, faces, geometric, corruptions, or a JSON file of your own.")
     ] = "cifar",
     length: Annotated[int, typer.Option(help="Operations in a tuple.")] = 5,
-    searcher: Annotated[str, typer.Option(help="random, evolution, racing, optuna or cma.")] = "evolution",
+    searcher: Annotated[
+        str, typer.Option(help="random, evolution, racing, optuna, cma, or a package's.")
+    ] = "evolution",
     budget: Annotated[int, typer.Option(help="Tuples to try.")] = 1000,
     seed: options.Seed = 0,
     images: options.Images = None,
@@ -48,6 +50,10 @@ def search(
     population: Annotated[int | None, typer.Option(help="Of evolution: tuples per generation. Default: 10.")] = None,
     mutation: Annotated[float | None, typer.Option(help="Of evolution: rate of mutation. Default: 0.1.")] = None,
     sampler: Annotated[str | None, typer.Option(help="Of optuna: tpe or nsgaii. Default: tpe.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-O", help="A setting of the searcher, such as keep=4; can be given again."),
+    ] = None,
     out: options.Out = Path("shiftproof-search"),
     device: options.Device = "auto",
     batch_size: options.BatchSize = None,
@@ -67,6 +73,7 @@ def search(
 
     own = {"variant": variant, "population": population, "mutation": mutation, "sampler": sampler}
     chosen: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    chosen |= options.pairs(option or [], "keep=4")
     with Progress() as progress:
         found = run(
             model,

@@ -91,7 +91,7 @@ def train(
             data,
             recipe=recipe,
             sigma=sigma,
-            options=_pairs(option or []),
+            options=options.pairs(option or [], "lam=20"),
             out=out,
             validation=validation,
             device=device,
@@ -119,17 +119,6 @@ def train(
     lines.append(("next", f"shiftproof {what} --model {out} --data {validation or data}"))
     for name, text in lines:
         typer.echo(f"{name:<9} {text}")
-
-
-def _pairs(texts: list[str]) -> dict[str, str]:
-    """Read settings written name=value."""
-    pairs = dict[str, str]()
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise typer.BadParameter(f"--option takes name=value, such as lam=20; got {text!r}")
-        pairs[name.strip()] = value.strip()
-    return pairs
 
 
 def _told(row: Row | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from shiftproof.data.imageset import ImageSet, OnBadFile
 from shiftproof.data.text_loading import from_texts, is_table, is_text_folder, load_table, load_text_folder
 from shiftproof.data.textset import TextSet, is_texts, not_images
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.registry import unknown
+from shiftproof.registry import Registry, is_prefixed, load_prefixed, unknown
 from shiftproof.runs.files import expand
 
 FORMS: Mapping[str, str] = {
@@ -35,6 +35,15 @@ FORMS: Mapping[str, str] = {
     "texts/": "text files in one sub-folder per class",
 }
 """What `load_data` takes, for tables and messages."""
+
+LOADERS: Registry[Callable[[str], Any]] = Registry(
+    "data loader",
+    "shiftproof.data",
+    {},
+    lambda found: callable(found) and not isinstance(found, type),
+    "a function from the text behind NAME: to what load_data takes",
+)
+"""NAME of `NAME:rest` -> what loads it; others add theirs."""
 
 _ARCHIVES = (".tar", ".tgz", ".gz", ".zip", ".bz2", ".xz", ".7z", ".rar")
 
@@ -53,16 +62,19 @@ def load_data(
 ) -> ImageSet:
     """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1]; or of texts.
 
-    `source` is one of `FORMS`, an array or tensor of images, a pair of images and labels, a Hugging Face data set, or
-    an `ImageSet`, which is returned as it is. `size` resizes the short side and crops the centre. `labels` is a CSV for
-    a folder, an array or `.npy` file for arrays. `classes` are the class names in the model's order (a list, or a file
-    with a name per line), `"auto"`, or `"sorted"` for torchvision's order. `split` chooses a part where there are
-    several. `color="rgb"` makes three channels of one, `"grey"` keeps one where a folder's images are all grey.
+    `source` is one of `FORMS`, `NAME:rest` for a loader that others added, an array or tensor of images, a pair of
+    images and labels, a Hugging Face data set, or an `ImageSet`, which is returned as it is. `size` resizes the short
+    side and crops the centre. `labels` is a CSV for a folder, an array or `.npy` file for arrays. `classes` are the
+    class names in the model's order (a list, or a file with a name per line), `"auto"`, or `"sorted"` for torchvision's
+    order. `split` chooses a part where there are several. `color="rgb"` makes three channels of one, `"grey"` keeps one
+    where a folder's images are all grey.
 
     A table or a folder of texts, a list of texts or of pairs, and such a list with its labels, are a `TextSet`.
     `text_column` names a table's column of texts, or two with a comma between them for pairs; `label_column` that of
     the labels.
     """
+    if is_prefixed(LOADERS, source):
+        source = load_prefixed(LOADERS, source)
     images: dict[str, Any] = {"size": size, "split": split, "color": color}
     texts = _load_texts(source, labels, images, classes, on_bad_file, text_column, label_column)
     if texts is not None:
@@ -111,7 +123,7 @@ def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadF
         if not path.exists():
             if path.suffix or "/" in str(spec) or "\\" in str(spec):
                 raise DataError(f"There is no data at {spec!r}.", expected="; ".join(FORMS))
-            raise unknown("data set or folder", spec, FORMS)
+            raise unknown("data set or folder", spec, [*FORMS, *(f"{name}:..." for name in LOADERS)])
         if path.is_dir():
             return _from_folder(path, labels=labels, split=split, on_bad_file=on_bad_file, **pixels)
         if path.is_file() and path.suffix in (".npz", ".npy"):

@@ -5,8 +5,9 @@ print(result)                       # 63.1% (55.0 to 71.2%) by combined
 """
 
 from shiftproof.estimators.calibration import Calibration
+from shiftproof.estimators.catalogue import METHODS, EstimationMethod
 from shiftproof.estimators.confidence import agreement, atc, average_confidence, difference_of_confidences
-from shiftproof.estimators.estimating import METHODS, Estimator, estimate
+from shiftproof.estimators.estimating import Estimator, estimate
 from shiftproof.estimators.invariance import Invariance, neighborhood_invariance
 from shiftproof.estimators.monitor import Monitor
 from shiftproof.estimators.neighborhoods import NEIGHBORHOODS
@@ -18,6 +19,7 @@ __all__ = [
     "NEIGHBORHOODS",
     "Calibration",
     "Estimate",
+    "EstimationMethod",
     "Estimator",
     "Invariance",
     "Monitor",

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.estimators.catalogue import METHODS, needs, statistic, summary, values_for
 from shiftproof.estimators.confidence import few
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import Estimate
-from shiftproof.estimators.statistics import STATISTICS, Reference, summarize, values_of
+from shiftproof.estimators.statistics import Reference
 from shiftproof.measures.estimation import Array, percentile_interval
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
@@ -34,35 +35,6 @@ LARGEST_ERROR = 0.1
 
 BEYOND = 1.2
 """A set may have so many times the largest leverage of the copies before a line is stretched too far."""
-
-
-CALIBRATED: Mapping[str, tuple[str, ...]] = {
-    "invariance": ("invariance",),
-    "invariance_entropy": ("decision_entropy",),
-    "calibrated_confidence": ("confidence",),
-    "calibrated_atc": ("confident",),
-    "bn_distance": ("drift",),
-    "combined": ("confidence", "balance"),
-}
-"""Method -> the statistics its line is drawn over."""
-
-DIRECT: Mapping[str, Callable[[Reference, Mapping[str, float]], float]] = {
-    "average_confidence": lambda _, now: now["confidence"],
-    "difference_of_confidences": lambda source, now: source.accuracy - source.confidence + now["confidence"],
-    "atc_confidence": lambda _, now: now["confident"],
-    "atc_entropy": lambda _, now: now["certain"],
-}
-"""Method -> the accuracy it reads off the statistics of a set, without a line."""
-
-
-NEEDS: Mapping[str, tuple[str, ...]] = {
-    **CALIBRATED,
-    "average_confidence": ("confidence",),
-    "difference_of_confidences": ("confidence",),
-    "atc_confidence": ("confident",),
-    "atc_entropy": ("certain",),
-}
-"""Method -> the statistics it reads."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +52,9 @@ class Copy:
         return self.shift.partition("@")[0]
 
     @classmethod
-    def of(cls, shift: str, found: Evidence, source: Reference) -> Copy:
-        """Take a copy's numbers from what the model said of it."""
-        return cls(shift, found.accuracy, len(found), summarize(values_of(found, source)))
+    def of(cls, shift: str, found: Evidence, source: Reference, others: Iterable[str] = ()) -> Copy:
+        """Take a copy's numbers from what the model said of it, those of others' methods too."""
+        return cls(shift, found.accuracy, len(found), summary(values_for(found, source, others)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,20 +77,22 @@ class Calibration:
     """The source's reference and its shifted copies, from which every calibrated method draws its line.
 
     Invariance was taken over `n` views from the `neighborhood`; another neighbourhood, or another number of views, has
-    another scale. None is the one that suits the kind of input.
+    another scale. None is the one that suits the kind of input. `others` are methods that are not ours.
     """
 
     source: Reference
     copies: tuple[Copy, ...]
     neighborhood: NeighborhoodLike | None = None
     n: int = 10
+    others: tuple[str, ...] = ()
 
     def methods(self) -> tuple[str, ...]:
         """Return the methods that can be used: those whose statistics are known of copies of enough kinds."""
         enough = len({copy.kind for copy in self.copies}) >= FEWEST_KINDS
         known = set.intersection(*(set(copy.statistics) for copy in self.copies)) if self.copies else set()
-        able = [method for method, names in NEEDS.items() if known.issuperset(names)]
-        return tuple(method for method in able if enough or method in DIRECT)
+        alone = [name for name in (*METHODS.own, *self.others) if not METHODS[name].second_model]
+        able = [method for method in alone if known.issuperset(needs(method))]
+        return tuple(method for method in able if enough or METHODS[method].read)
 
     def choose(self, statistics: Mapping[str, float]) -> str:
         """Return the method to use for a set: that with the least error on shifts it has not seen.
@@ -158,17 +132,17 @@ class Calibration:
 
     def _known(self, statistics: Mapping[str, float]) -> list[str]:
         """Return the methods whose statistics are known of a set."""
-        return [name for name in self.methods() if set(NEEDS[name]) <= set(statistics)]
+        return [name for name in self.methods() if set(needs(name)) <= set(statistics)]
 
     def predict(self, method: str, statistics: Mapping[str, float]) -> float:
         """Return the accuracy a method gives for a set's statistics, in [0, 1]."""
-        if method in DIRECT:
-            return float(np.clip(DIRECT[method](self.source, statistics), 0, 1))
+        if read := METHODS[method].read:
+            return float(np.clip(read(self.source, statistics), 0, 1))
         return float(np.clip(_row(method, statistics) @ self._line(method).coefficients, 0, 1))
 
     def residuals(self, method: str) -> Array:
         """Return truth less prediction for every copy; a line is drawn without the copies of the same kind."""
-        if method in DIRECT:
+        if METHODS[method].read:
             return np.array([copy.accuracy - self.predict(method, copy.statistics) for copy in self.copies])
         rows, accuracies = self._table(method)
         kinds = np.array([copy.kind for copy in self.copies])
@@ -190,8 +164,8 @@ class Calibration:
         kinds are resampled), and how far off the method is for shifts it has not seen (a held-out residual is added).
         It is as good as these shifts are like the one at hand.
         """
-        now = summarize({name: values[name] for name in NEEDS[method]})
-        drawn = [STATISTICS[name].bootstrap(values[name], seed) for name in now]
+        now = summary({name: values[name] for name in needs(method)})
+        drawn = [statistic(name).bootstrap(values[name], seed) for name in now]
         samples = (dict(zip(now, places, strict=True)) for places in zip(*drawn, strict=True))
         guesses = list(self._guesses(method, samples, np.random.default_rng([seed, inputs])))
         value = self.predict(method, now)
@@ -212,8 +186,8 @@ class Calibration:
     ) -> Iterator[float]:
         """Return what a method says of resampled statistics, by lines through resampled kinds, off as it is."""
         residuals = self.residuals(method)
-        if method in DIRECT:
-            yield from (DIRECT[method](self.source, sample) + rng.choice(residuals) for sample in samples)
+        if read := METHODS[method].read:
+            yield from (read(self.source, sample) + rng.choice(residuals) for sample in samples)
             return
         rows, accuracies = self._table(method)
         labels = np.array([copy.kind for copy in self.copies])
@@ -231,6 +205,7 @@ class Calibration:
             "copies": [asdict(copy) for copy in self.copies],
             "neighborhood": None if named is None else str(named),
             "n": self.n,
+            **({"others": list(self.others)} if self.others else {}),
         }
 
     @classmethod
@@ -239,7 +214,8 @@ class Calibration:
         infinite = -np.inf if row["source"]["accuracy"] == 1 else np.inf  # see `atc_threshold`
         source = {name: infinite if value is None else value for name, value in row["source"].items()}
         views = {name: row[name] for name in ("neighborhood", "n") if name in row}
-        return cls(Reference(**source), tuple(Copy(**copy) for copy in row["copies"]), **views)
+        others = tuple(name for name in row.get("others", ()) if name in METHODS)
+        return cls(Reference(**source), tuple(Copy(**copy) for copy in row["copies"]), **views, others=others)
 
     def _line(self, method: str) -> Line:
         """Return a method's line through all copies, drawn once."""
@@ -253,12 +229,13 @@ class Calibration:
 
     def _table(self, method: str) -> tuple[Array, Array]:
         """Return the statistics of the copies, with a column of ones, and their accuracies."""
-        if method not in CALIBRATED:
-            raise unknown("calibrated method", method, CALIBRATED)
+        if not needs(method) or METHODS[method].read:
+            known = [name for name in METHODS.own if needs(name) and not METHODS[name].read]
+            raise unknown("calibrated method", method, known)
         if method not in self.methods():
             raise ConfigurationError(
                 f"The method {method!r} cannot be calibrated.",
-                expected=f"shifted copies of {FEWEST_KINDS} kinds or more, each with {', '.join(CALIBRATED[method])}",
+                expected=f"shifted copies of {FEWEST_KINDS} kinds or more, each with {', '.join(needs(method))}",
                 came=f"{len(self.copies)} copies that have {', '.join(self.methods()) or 'no statistics'}",
             )
         rows = np.array([_row(method, copy.statistics) for copy in self.copies])
@@ -269,12 +246,12 @@ class Calibration:
 
         Leverage tells: how much a point with these statistics, together, would pull at the line.
         """
-        if method in DIRECT:
+        if METHODS[method].read:
             return ()
         line, row = self._line(method), _row(method, now)
         if row @ line.inverse @ row <= BEYOND * line.leverage:
             return ()
-        told = " and ".join(f"{name.replace('_', ' ')} ({now[name]:.2f})" for name in CALIBRATED[method])
+        told = " and ".join(f"{name.replace('_', ' ')} ({now[name]:.2f})" for name in needs(method))
         return (
             f"The inputs are unlike every shifted copy of the source in their {told}: another kind of shift, or "
             "classes in another mix.",
@@ -282,7 +259,7 @@ class Calibration:
 
 
 def _row(method: str, statistics: Mapping[str, float]) -> Array:
-    return np.array([*(statistics[name] for name in CALIBRATED[method]), 1.0])
+    return np.array([*(statistics[name] for name in needs(method)), 1.0])
 
 
 def _fit(rows: Array, accuracies: Array) -> Array:

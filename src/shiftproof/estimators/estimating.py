@@ -15,26 +15,19 @@ from torch import Tensor
 from shiftproof.data import Batch, ImageSet, TextSet, load_data, matched
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import neighborhoods
-from shiftproof.estimators.calibration import (
-    CALIBRATED,
-    DIRECT,
-    LARGEST_ERROR,
-    Calibration,
-    Copy,
-)
+from shiftproof.estimators.calibration import LARGEST_ERROR, Calibration, Copy
+from shiftproof.estimators.catalogue import METHODS, summary, values_for
 from shiftproof.estimators.confidence import agreement, few, threshold_doubts
 from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe
 from shiftproof.estimators.invariance import destroyed
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import Estimate
-from shiftproof.estimators.statistics import Reference, common_class, doubts, summarize, values_of
+from shiftproof.estimators.statistics import Reference, common_class, doubts
 from shiftproof.measures.estimation import Array, fit_temperature, score
 from shiftproof.models import choose_device, device_of, load_model
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
 from shiftproof.shifts import Shift, as_shift
-
-METHODS = (*CALIBRATED, *DIRECT, "agreement")
 
 KINDS = (
     "speckle_noise",
@@ -91,6 +84,7 @@ class Estimator:
         n: int = 10,
         images: int = COPY_IMAGES,
         temperature: float | None = None,
+        methods: Sequence[str] = (),
         seed: int = 0,
         batch_size: int = BATCH_SIZE,
         watch: Callable[[int, int], None] | None = None,
@@ -98,8 +92,12 @@ class Estimator:
         """Learn what outputs say of accuracy from shifted copies of labelled images.
 
         A copy has up to `images` of the source. `temperature` divides the logits; None fits it to the labels. Without a
-        `neighborhood`, it is RandAugment for images and EDA for texts. `watch(done, all)` hears of progress.
+        `neighborhood`, it is RandAugment for images and EDA for texts. `methods` names those of others that shall
+        answer beside ours. `watch(done, all)` hears of progress.
         """
+        for name in methods:
+            check_method(name)
+        others = tuple(dict.fromkeys(name for name in methods if name in METHODS.added))
         check_source(source)
         source = matched(source, model)
         neighborhood = neighborhood or neighborhoods.default(source)
@@ -124,10 +122,10 @@ class Estimator:
                 batch_size=batch_size,
                 drift=True,
             )
-            copies.append(Copy.of("clean" if shift is None else shift.label, found, reference))
+            copies.append(Copy.of("clean" if shift is None else shift.label, found, reference, others))
             if watch is not None:
                 watch(number + 1, len(chosen) + 1)
-        return cls(model, clean, Calibration(reference, tuple(copies), neighborhood, n), seed, batch_size)
+        return cls(model, clean, Calibration(reference, tuple(copies), neighborhood, n, others), seed, batch_size)
 
     def __call__(
         self, inputs: Any, *, method: str = "auto", keys: Tensor | None = None, other: Callable[..., Any] | None = None
@@ -141,7 +139,7 @@ class Estimator:
         """
         check_method(method)
         found = self.observe(inputs, keys=keys)
-        values = values_of(found, self.calibration.source)
+        values = values_for(found, self.calibration.source, self.calibration.others)
         answers = {name: self._answer(name, found, values) for name in self.calibration.methods()}
         if other is not None:
             second = observe(other, as_batches(inputs, keys=keys, device=device_of(other)), batch_size=self.batch_size)
@@ -150,10 +148,10 @@ class Estimator:
             raise ConfigurationError(
                 f"The method {method!r} cannot be used here.",
                 expected=", ".join(answers),
-                reason="bn_distance needs a PyTorch module with batch norms, agreement a second model, and calibrated "
-                "methods shifts of four kinds or more",
+                reason="bn_distance needs a PyTorch module with batch norms, agreement a second model, calibrated "
+                "methods shifts of four kinds or more, and those of others to be named in Estimator.fit(methods=...)",
             )
-        made = self.calibration.auto(summarize(values), answers.__getitem__) if method == "auto" else answers[method]
+        made = self.calibration.auto(summary(values), answers.__getitem__) if method == "auto" else answers[method]
         return replace(made, others=tuple(one for name, one in answers.items() if name != made.method))
 
     def observe(self, inputs: Any, *, keys: Tensor | None = None) -> Evidence:
@@ -234,6 +232,7 @@ def estimate(
         neighborhood=neighborhood,
         n=n,
         temperature=temperature,
+        methods=[] if method == "auto" else [method],
         seed=seed,
         batch_size=batch_size,
         watch=watch,
@@ -256,8 +255,10 @@ def shifted(batches: Iterator[Batch], shift: Shift | None, seed: int) -> Iterato
 
 def check_method(method: str) -> None:
     """Refuse a method that does not exist."""
-    if method not in ("auto", *METHODS):
-        raise unknown("method of estimation", method, ("auto", *METHODS))
+    if method != "auto":
+        if method not in METHODS:
+            raise unknown("method of estimation", method, ("auto", *METHODS))
+        METHODS.load(method)  # what is wrong with it is told now
 
 
 def check_source(source: ImageSet) -> None:

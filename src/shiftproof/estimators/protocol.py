@@ -32,7 +32,7 @@ FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Record:
+class PoolRecord:
     """What a measure says of a model on a domain, and how accurate the model is there."""
 
     model: str
@@ -92,7 +92,7 @@ class Scores:
         return asdict(self)
 
 
-def evaluate(table: Iterable[Record]) -> tuple[Scores, ...]:
+def evaluate(table: Iterable[PoolRecord]) -> tuple[Scores, ...]:
     """Return the scores of every measure, in the order in which measures appear."""
     records = tuple(table)
     if not all(np.isfinite([record.value, record.accuracy]).all() for record in records):
@@ -100,7 +100,7 @@ def evaluate(table: Iterable[Record]) -> tuple[Scores, ...]:
     return tuple(_scores(measure, tuple(some)) for measure, some in _groups(records, lambda one: one.measure))
 
 
-def _scores(measure: str, records: tuple[Record, ...]) -> Scores:
+def _scores(measure: str, records: tuple[PoolRecord, ...]) -> Scores:
     own = tuple(record for record in records if record.train == record.test)
     away = tuple(record for record in records if record.train != record.test)
     pairs = [some for _, some in _groups(away, lambda one: (one.architecture, one.train, one.test))]
@@ -120,7 +120,7 @@ def _scores(measure: str, records: tuple[Record, ...]) -> Scores:
     )
 
 
-def _predictions(some: Sequence[Record], away: Sequence[Record]) -> tuple[list[float], list[float]] | None:
+def _predictions(some: Sequence[PoolRecord], away: Sequence[PoolRecord]) -> tuple[list[float], list[float]] | None:
     """Return predicted and true accuracies of models of one training domain on another domain.
 
     The line g = a mu + b is fitted on models of the remaining training domains on the same test domain: those of the
@@ -135,7 +135,7 @@ def _predictions(some: Sequence[Record], away: Sequence[Record]) -> tuple[list[f
     return line.predict([one.value for one in some]).tolist(), [one.accuracy for one in some]
 
 
-def _taus(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Spread | None:
+def _taus(records: Sequence[PoolRecord], key: Callable[[PoolRecord], Hashable]) -> Spread | None:
     return Spread.of(
         kendall_tau([one.value for one in some], [one.accuracy for one in some])
         for _, some in _groups(records, key)
@@ -143,8 +143,8 @@ def _taus(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Sprea
     )
 
 
-def _groups(records: Iterable[Record], key: Callable[[Record], Key]) -> Iterator[tuple[Key, list[Record]]]:
-    found: dict[Key, list[Record]] = defaultdict(list)
+def _groups(records: Iterable[PoolRecord], key: Callable[[PoolRecord], Key]) -> Iterator[tuple[Key, list[PoolRecord]]]:
+    found: dict[Key, list[PoolRecord]] = defaultdict(list)
     for record in records:
         found[key(record)].append(record)
     yield from found.items()
@@ -177,9 +177,9 @@ def ablate(
     views is a matter of the neighbourhood: put the invariance under each into the table of `evaluate`.
     """
 
-    def record(one: Votes, name: str, size: int, number: int) -> Record:
+    def record(one: Votes, name: str, size: int, number: int) -> PoolRecord:
         value = one.invariance(size, number, seed)
-        return Record(one.model, one.architecture, one.train, one.test, name, value, one.accuracy)
+        return PoolRecord(one.model, one.architecture, one.train, one.test, name, value, one.accuracy)
 
     by_size = [record(one, f"inputs={size}", size, one.votes.shape[1] - 1) for size in inputs for one in pool]
     by_views = [record(one, f"views={number}", len(one.votes), number) for number in views for one in pool]

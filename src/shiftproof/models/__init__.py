@@ -4,6 +4,7 @@ model = load_model("demo")
 scores = logits(model, images)          # images [N, C, H, W] in [0, 1]; scores [N, K], checked
 """
 
+from shiftproof.models.adaptive import Adaptive
 from shiftproof.models.blackbox import BlackBox, Model
 from shiftproof.models.class_names import class_names
 from shiftproof.models.devices import choose_device
@@ -21,6 +22,7 @@ from shiftproof.models.weights import load_weights, read_weights
 __all__ = [
     "FORMS",
     "NETWORKS",
+    "Adaptive",
     "BatchFitter",
     "BlackBox",
     "Model",

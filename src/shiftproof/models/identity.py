@@ -65,12 +65,12 @@ def digest(value: object) -> str:
     return hasher.blake.hexdigest()
 
 
-def plugin_codes(registry: Registry, text: str) -> dict[str, str]:
-    """Return a digest of what every name of another package stands for, of those that occur in a text.
+def plugin_codes(registry: Registry[Any], text: str) -> dict[str, str]:
+    """Return a digest of what every name that others added stands for, of those that occur in a text.
 
     It goes into the identity of what is measured with it: what was edited is another thing of the same name.
     """
-    named = (name for name in registry.others if re.search(rf"\b{re.escape(name)}\b", text))
+    named = (name for name in registry.added if re.search(rf"\b{re.escape(name)}\b", text))
     return {name: digest(registry.load(name)) for name in named}
 
 

@@ -25,7 +25,7 @@ from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of
 from shiftproof.models.python_file import is_python_file, load_python_file
 from shiftproof.models.weights import CONVERT, load_weights, read_weights
-from shiftproof.registry import unknown
+from shiftproof.registry import Registry, is_prefixed, load_prefixed, unknown
 from shiftproof.runs.files import read_json
 
 FORMS: Mapping[str, str] = {
@@ -47,6 +47,15 @@ TRAINED, TRAINED_WEIGHTS = "model.json", "model.safetensors"
 
 Device = torch.device | str | None
 
+LOADERS: Registry[Callable[[str], Any]] = Registry(
+    "model loader",
+    "shiftproof.models",
+    {"torchvision": "shiftproof.models.hubs:load_torchvision", "timm": "shiftproof.models.hubs:load_timm"},
+    lambda found: callable(found) and not isinstance(found, type | nn.Module),
+    "a function from the text behind NAME: to what load_model takes",
+)
+"""NAME of `NAME:rest` -> what loads it; others add theirs."""
+
 
 def load_model(
     spec: str | Path | Callable[..., Any],
@@ -58,11 +67,11 @@ def load_model(
 ) -> Model:
     """Return a model from images [N, C, H, W] in [0, 1] to logits: a module in evaluation mode, or a black box.
 
-    `spec` is one of `FORMS`, or a model already made: a module (put into evaluation mode) or a function (wrapped in a
-    `BlackBox`). `device` is where it shall compute, `auto` on CUDA where there is one; by default, and not so in the
-    verbs, on the CPU for what is loaded, and where it is for what is made: images of one's own are on the CPU too.
-    `weights` is a file of tensors for a reference network or a `file.py:build`, or the name of a torchvision entry.
-    `mean` and `std` put a `Normalize` in front of a model that lacks one.
+    `spec` is one of `FORMS`, `NAME:rest` for a loader that others added, or a model already made: a module (put into
+    evaluation mode) or a function (wrapped in a `BlackBox`). `device` is where it shall compute, `auto` on CUDA where
+    there is one; by default, and not so in the verbs, on the CPU for what is loaded, and where it is for what is made:
+    images of one's own are on the CPU too. `weights` is a file of tensors for a reference network or a `file.py:build`,
+    or the name of a torchvision entry. `mean` and `std` put a `Normalize` in front of a model that lacks one.
     """
     if (mean is None) != (std is None):
         raise ConfigurationError(
@@ -85,6 +94,8 @@ def load_model(
                 f"Model {text!r} has its own normalisation.", instead="leave out mean and std: they are inside it"
             )
         return _finished(_pretrained(text, weights), device)
+    if is_prefixed(LOADERS, text):
+        return load_model(load_prefixed(LOADERS, text), device=device, weights=weights, mean=mean, std=std)
     if is_python_file(text):
         return _finished(_built(text, weights), device, normalize)
     if weights is not None:
@@ -137,7 +148,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
     if not there:
         if path.suffix or "/" in str(spec) or "\\" in str(spec):
             raise ModelError(f"There is no model file {spec!r}.", expected="; ".join(FORMS))
-        raise unknown("model", spec, FORMS)
+        raise unknown("model", spec, [*FORMS, *(f"{name}:..." for name in LOADERS.added)])
     if (path / TRAINED).is_file():
         return _trained(path, device)
     if path.is_dir() and is_huggingface_folder(path):

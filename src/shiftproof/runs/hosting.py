@@ -7,11 +7,13 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from shiftproof.errors import INTERRUPTIONS, ConfigurationError, RunError, ShiftproofError
+from shiftproof.registry import registered, registry
 from shiftproof.runs.plan import Cell, Result, Row, canonical
 from shiftproof.version import __version__
 
@@ -47,18 +49,26 @@ class Packed:
 
     version: str
     content: bytes
+    registered: tuple[tuple[str, str, bytes], ...] = ()
 
 
-def pack(setup: Setup, dumps: Callable[[Setup], bytes] = pickle.dumps) -> Packed:
+def pack(setup: Setup, dumps: Callable[[Any], bytes] = pickle.dumps) -> Packed:
     """Return a setup that can be sent to another process with the same version installed."""
     try:
-        return Packed(__version__, dumps(setup))
+        return Packed(__version__, dumps(setup), tuple(_registered(dumps)))
     except Exception as error:
         raise ConfigurationError(
             "The model or data cannot be sent to worker processes.",
             reason=str(error),
             instead="give them as text (a path or a name), which each process loads, or use the inline executor",
         ) from error
+
+
+def _registered(dumps: Callable[[Any], bytes]) -> Iterator[tuple[str, str, bytes]]:
+    """Yield what was registered in this process; what cannot be sent is missed only where it is used."""
+    for kind, name, thing in registered():
+        with suppress(Exception):
+            yield kind, name, dumps(thing)
 
 
 class Host:
@@ -101,6 +111,9 @@ def _unpack(packed: Packed, threads: int) -> Setup:
         import torch
 
         torch.set_num_threads(threads)
+    for kind, name, thing in packed.registered:
+        with suppress(Exception):  # what was defined in a notebook cannot be found here
+            registry(kind).register(name, pickle.loads(thing))
     return cast(Setup, pickle.loads(packed.content))  # from the driver, through a pipe; never from a file
 
 

@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_type_hints
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.registry import resolve, unknown
+from shiftproof.registry import Registry
 from shiftproof.searchers.trace import Trace
+from shiftproof.shifts.forms import read_option
 
-_TARGETS: Mapping[str, str] = {
+_OWN: Mapping[str, str] = {
     "random": "shiftproof.searchers.uniform:random_search",
     "evolution": "shiftproof.searchers.evolving:evolution",
     "racing": "shiftproof.searchers.halving:racing",
@@ -23,33 +24,58 @@ _GIVEN = frozenset({"space", "evaluate", "length", "budget", "seed", "images"})
 
 
 @dataclass(frozen=True)
-class Facts:
+class SearcherFacts:
     """What tables say of a searcher."""
 
     does: str
     paper: str
 
 
-SEARCHERS: Mapping[str, Facts] = {
-    "random": Facts("uniform tuples; the density of fitness and its 0.1% quantile", "Volpi & Murino 2019, alg. 1"),
-    "evolution": Facts(
+_FACTS: Mapping[str, SearcherFacts] = {
+    "random": SearcherFacts(
+        "uniform tuples; the density of fitness and its 0.1% quantile", "Volpi & Murino 2019, alg. 1"
+    ),
+    "evolution": SearcherFacts(
         "selection, crossover, mutation in P (K + 1) evaluations; variants ranked, paper, release",
         "Volpi & Murino 2019, alg. 2",
     ),
-    "racing": Facts(
+    "racing": SearcherFacts(
         "random tuples on few images, the lowest third on three times as many", "Jamieson & Talwalkar 2016"
     ),
-    "optuna": Facts("optuna's tree-structured Parzen estimator or NSGA-II (extra: search)", "Akiba et al. 2019"),
-    "cma": Facts("covariance matrix adaptation over one real number per step (extra: search)", "Hansen 2016"),
+    "optuna": SearcherFacts(
+        "optuna's tree-structured Parzen estimator or NSGA-II (extra: search)", "Akiba et al. 2019"
+    ),
+    "cma": SearcherFacts("covariance matrix adaptation over one real number per step (extra: search)", "Hansen 2016"),
 }
-"""Name -> what it does."""
+
+
+def _is_searcher(found: object) -> bool:
+    return inspect.isfunction(found) and {"length", "budget", "seed"} <= inspect.signature(found).parameters.keys()
+
+
+SEARCHERS: Registry[Callable[..., Trace]] = Registry(
+    "searcher",
+    "shiftproof.searchers",
+    _OWN,
+    _is_searcher,
+    "a function (space, evaluate, *, length, budget, seed, ...) -> Trace",
+)
+"""Name -> function; others add theirs."""
+
+
+def facts(name: str) -> SearcherFacts:
+    """Return what tables say of a searcher; of somebody else's, the first line of its docstring."""
+    if name in _FACTS:
+        return _FACTS[name]
+    return SearcherFacts((inspect.getdoc(SEARCHERS.load(name)) or "").partition("\n")[0], "")
 
 
 def searcher(name: str, *, images: int, **options: Any) -> Callable[..., Trace]:
-    """Return a searcher with its own options set; `images` is how many there are to race on."""
-    if name not in SEARCHERS:
-        raise unknown("searcher", name, SEARCHERS)
-    function = resolve(_TARGETS, name, "searcher")
+    """Return a searcher with its own options set; `images` is how many there are to race on.
+
+    Options that come as text are read as the function annotates them.
+    """
+    function = SEARCHERS.load(name)
     taken = inspect.signature(function).parameters
     for option in options:
         if option not in taken or option in _GIVEN:
@@ -57,4 +83,6 @@ def searcher(name: str, *, images: int, **options: Any) -> Callable[..., Trace]:
             raise ConfigurationError(
                 f"The searcher {name!r} has no option {option!r}.", expected=", ".join(own) or "no options of its own"
             )
-    return partial(function, **options, **({"images": images} if "images" in taken else {}))
+    hints = get_type_hints(function) if options else {}
+    read = {option: read_option(hints.get(option, str), value, option, name) for option, value in options.items()}
+    return partial(function, **read, **({"images": images} if "images" in taken else {}))

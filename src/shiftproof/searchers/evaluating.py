@@ -28,7 +28,7 @@ MOST = 2_000
 
 
 @dataclass(frozen=True)
-class Pixels:
+class HeldImages:
     """The images of a search, held in memory as bytes [N, C, H, W] on the device that transforms them."""
 
     images: Tensor
@@ -42,13 +42,13 @@ class Pixels:
         return from_levels(self.images[start:stop])
 
 
-def hold(data: ImageSet, device: str = "cpu") -> Pixels:
+def hold(data: ImageSet, device: str = "cpu") -> HeldImages:
     """Read all images of a set into memory."""
     if len(data) == 0:
         raise DataError("There are no images to search with.")
     parts = [(to_bytes(batch.images), batch.keys) for batch in data.batches(256)]
     images, keys = (torch.cat(some) for some in zip(*parts, strict=True))
-    return Pixels(images.to(device), keys)
+    return HeldImages(images.to(device), keys)
 
 
 class Evaluator:
@@ -60,7 +60,7 @@ class Evaluator:
     def __init__(
         self,
         space: Space,
-        pixels: Pixels,
+        pixels: HeldImages,
         fitness: Fitness,
         constraint: Constraint | None = None,
         *,

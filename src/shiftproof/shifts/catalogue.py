@@ -76,7 +76,7 @@ FAMILIES: Mapping[str, str] = {
     "augment": "random policies of training and neighbourhoods, augmix",
     "everyday": "what happens to texts on their way to a model, typos@3",
     "edits": "edits of texts for neighbourhoods, eda@2",
-    "plugins": "corruptions of other installed packages",
+    "plugins": "corruptions of other installed packages, and those registered in this process",
 }
 """Family -> what it is, with an example of its text form."""
 
@@ -84,8 +84,15 @@ FAMILIES: Mapping[str, str] = {
 TABLED = ("common", "holdout", "bar")
 """The families of corruptions, whose severities come from tables."""
 PLUGINS = "plugins"
-OTHERS = Registry("shift", "shiftproof.shifts", {}, lambda found: isinstance(found, type) and issubclass(found, Shift))
-"""What other packages add by entry points: classes of shifts, made as `Class(name=name, severity=severity)`."""
+OTHERS: Registry[type[Shift]] = Registry(
+    "shift",
+    "shiftproof.shifts",
+    {},
+    lambda found: isinstance(found, type) and issubclass(found, Shift),
+    "a class derived from shifts.Shift",
+    lambda: (*_corruptions(), *operation.KINDS, *parametric.FORMS, *text_registry.SHIFTS),
+)
+"""What others add: classes of shifts, made as `Class(name=name, severity=severity)`."""
 
 
 def families() -> tuple[str, ...]:
@@ -133,8 +140,7 @@ def _of_package(name: str, severity: float, options: Mapping[str, Any]) -> Shift
     values = typed(kind, options, name, without=own)
     if lacking := missing(kind, values, without=own):
         raise ConfigurationError(f"The corruption {name!r} needs values.", expected=", ".join(lacking), came="none")
-    made: Shift = kind(name=name, severity=severity, **values)
-    return made
+    return kind(name=name, severity=severity, **values)
 
 
 def check_name(name: object) -> None:
@@ -224,7 +230,7 @@ def _single(text: str) -> Shift:
         return operation.parse(text)
     if bare in _corruptions() or bare in text_registry.SHIFTS or bare in OTHERS:
         raise _unreadable(text, "no severity")
-    raise unknown("shift", bare, [*_corruptions(), *operation.KINDS, *parametric.FORMS, *text_registry.SHIFTS, *OTHERS])
+    raise unknown("shift", bare, [*OTHERS.taken(), *OTHERS])
 
 
 def _chain(steps: list[Shift]) -> Shift:

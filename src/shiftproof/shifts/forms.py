@@ -53,17 +53,22 @@ def typed(kind: Any, given: Mapping[str, Any], what: str, without: tuple[str, ..
     for name, value in given.items():
         if name not in known:
             raise unknown(f"option of {what!r}", name, known)
-        try:
-            values[name] = _read(hints[name], value) if isinstance(value, str) else value
-        except ValueError:
-            if get_origin(hints[name]) is Literal:
-                raise unknown(name, value, map(written, get_args(hints[name]))) from None
-            raise ConfigurationError(
-                f"Cannot read the option {name!r} of {what!r}.",
-                expected=f"{_WORDS.get(hints[name], hints[name])} for {name}",
-                came=repr(value),
-            ) from None
+        values[name] = read_option(hints[name], value, name, what)
     return values
+
+
+def read_option(kind: Any, value: Any, name: str, what: str) -> Any:
+    """Return an option's value: a text becomes what its annotation `kind` says, other values stay as they are."""
+    try:
+        return _read(kind, value) if isinstance(value, str) else value
+    except ValueError:
+        if get_origin(kind) is Literal:
+            raise unknown(name, value, map(written, get_args(kind))) from None
+        raise ConfigurationError(
+            f"Cannot read the option {name!r} of {what!r}.",
+            expected=f"{_WORDS.get(kind, kind)} for {name}",
+            came=repr(value),
+        ) from None
 
 
 def missing(kind: Any, given: Mapping[str, Any], without: tuple[str, ...] = ()) -> list[str]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shiftproof.data import Batch
 from shiftproof.errors import DataError, ModelError, RunError
-from shiftproof.models import fingerprint
+from shiftproof.models import Adaptive, fingerprint
 from shiftproof.models.identity import digest
 from shiftproof.models.outputs import check_logits
 from shiftproof.models.weights import read_tensors
@@ -62,7 +62,7 @@ def evaluate(
         return Trace.join(rows)
     subject = {
         "version": __version__,
-        "model": _identity(model),
+        "model": model.identity() if isinstance(model, Adaptive) else fingerprint(model),
         "stream": digest([stream.fingerprint, stream.batch_size, begin]),
         "device": stream.device.type,
     }
@@ -83,32 +83,32 @@ class _Runner:
     folder: Path | None
 
     def __post_init__(self) -> None:
-        self.adapts = isinstance(self.model, nn.Module) and hasattr(self.model, "steps")
+        self.adaptive = self.model if isinstance(self.model, Adaptive) else None
         self.reached = self.stream.position
 
     def measure(self, cell: Cell) -> Row:
         """Run one chunk, and save the state it ends in."""
         start, stop = int(str(cell["start"])), int(str(cell["stop"]))
-        if start != self.reached and self.adapts:
-            self._load(start)
+        if start != self.reached and self.adaptive is not None:
+            self._load(self.adaptive, start)
         self.stream.seek(start)
         row = self._run(stop)
         self.reached = stop
-        if self.adapts and self.folder is not None:
-            self._save(stop, keep=start)
-        return {"start": start, **row, **{name: getattr(self.model, name, 0) for name in ("resets", "updates")}}
+        if self.adaptive is not None and self.folder is not None:
+            self._save(self.adaptive, stop, keep=start)
+        resets, updates = (0, 0) if self.adaptive is None else (self.adaptive.resets, self.adaptive.updates)
+        return {"start": start, **row, "resets": resets, "updates": updates}
 
     def _run(self, stop: int) -> dict[str, Json]:
         images: list[Json] = []
         right: list[Json] = []
         milliseconds: list[Json] = []
         shifts: list[tuple[str, int]] = []
-        announce = getattr(self.model, "announce", None)
         for batch in self.stream.batches(stop):
             begun = time.perf_counter()
-            if announce is not None:
-                announce(batch.shift)
-            with torch.set_grad_enabled(self.adapts):
+            if self.adaptive is not None:
+                self.adaptive.announce(batch.shift)
+            with torch.set_grad_enabled(self.adaptive is not None):
                 logits = check_logits(self.model(batch.images), len(batch))
             milliseconds.append(round(1e3 * (time.perf_counter() - begun), 3))
             right.append(int((logits.argmax(1) == _labels(batch, logits.shape[1])).sum()))
@@ -125,16 +125,16 @@ class _Runner:
             raise RuntimeError("there is no folder for states")
         return self.folder / f"state-{position}.pt"
 
-    def _save(self, position: int, keep: int) -> None:
+    def _save(self, model: Adaptive, position: int, keep: int) -> None:
         """Write the state, and remove those from before the chunk, which may have to run again until it is stored."""
         content = io.BytesIO()
-        torch.save(self.model.state_dict(), content)  # type: ignore[attr-defined]
+        torch.save(model.state_dict(), content)
         write_atomically(self._state(position), content.getvalue())
         for old in self._state(0).parent.glob("state-*.pt"):
             if old not in (self._state(position), self._state(keep)):
                 old.unlink(missing_ok=True)
 
-    def _load(self, position: int) -> None:
+    def _load(self, model: Adaptive, position: int) -> None:
         path = self._state(position)
         try:
             state = read_tensors(path, device=self.stream.device)
@@ -144,7 +144,7 @@ class _Runner:
                 reason=error.facts["came"],
                 instead=f"remove the folder {str(self.folder)!r}; the same command then begins anew",
             ) from error
-        self.model.load_state_dict(state)  # type: ignore[attr-defined]
+        model.load_state_dict(state)
 
 
 def _labels(batch: Batch, classes: int) -> Tensor:
@@ -160,10 +160,3 @@ def _labels(batch: Batch, classes: int) -> Tensor:
             instead="check that the data belongs to this model and that its classes are in the model's order",
         )
     return labels
-
-
-def _identity(model: Model) -> str:
-    """Return what tells models apart; of one that adapts, its source, method and options."""
-    if all(hasattr(model, name) for name in ("source", "method", "options")):
-        return digest([fingerprint(model.source), model.method, dict(model.options)])  # type: ignore[attr-defined]
-    return fingerprint(model)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_type_hints
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.registry import unknown
+from shiftproof.registry import Registry, unknown
 from shiftproof.training.objectives import (
     Adversarial,
     CertifiedRadius,
@@ -184,10 +184,17 @@ def _recipes() -> dict[str, Recipe]:
     return made
 
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(_recipes())
-"""Name -> recipe, in the order tables list them."""
-
 ALIASES: Mapping[str, str] = MappingProxyType({"jsd": "gaussian+jsd"})
+
+RECIPES: Registry[Recipe] = Registry(
+    "recipe",
+    "shiftproof.recipes",
+    _recipes(),
+    lambda found: isinstance(found, Recipe),
+    "a training.Recipe",
+    lambda: ALIASES,
+)
+"""Name -> recipe, in the order tables list them; others add theirs."""
 
 
 def recipe(name: str | Recipe, **options: Any) -> Recipe:
@@ -200,6 +207,4 @@ def recipe(name: str | Recipe, **options: Any) -> Recipe:
         return name.with_options(**options)
     text = name.replace(" ", "").lower()
     text = ALIASES.get(text, text)
-    if text not in RECIPES:
-        raise unknown("recipe", name, RECIPES)
-    return RECIPES[text].with_options(**options)
+    return RECIPES.load(text).with_options(**options)

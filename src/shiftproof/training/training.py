@@ -13,7 +13,7 @@ from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError, ModelError
 from shiftproof.models import choose_device, logits
 from shiftproof.models.class_names import with_class_names
-from shiftproof.models.identity import plugin_codes
+from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.shifts.catalogue import OTHERS
@@ -163,6 +163,7 @@ def _subject(
         "version": __version__,
         "recipe": recipe.name,
         "options": str(sorted(recipe.options().items())),
+        "content": digest([recipe.objective, recipe.augment, recipe.noise, recipe.tuples]),
         "sigma": str(sigma),
         "device": device.type,
         **settings.told(),

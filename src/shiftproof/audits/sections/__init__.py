@@ -31,8 +31,10 @@ def _is_section(found: object) -> bool:
     return isinstance(found, type) and issubclass(found, Section)
 
 
-SECTIONS = Registry("section", "shiftproof.sections", _OWN, _is_section)
-"""Name -> lazy target, in the order of the report; packages add theirs, by entry points, after ours."""
+SECTIONS: Registry[type[Section]] = Registry(
+    "section", "shiftproof.sections", _OWN, _is_section, "a class derived from audits.sections.base.Section"
+)
+"""Name -> class, in the order of the report; others add theirs after ours."""
 
 
 def applicable(inputs: str, wanted: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -62,5 +64,4 @@ def _coded(cell: Cell, codes: Mapping[str, str]) -> Cell:
 
 def section(name: str) -> Section:
     """Return a section by name."""
-    made: Section = SECTIONS.load(name)()
-    return made
+    return SECTIONS.load(name)()

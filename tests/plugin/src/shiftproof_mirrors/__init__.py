@@ -1,1 +1,1 @@
-"""A small extension of Shiftproof: a shift, a method of adaptation and a section of the audit."""
+"""A small extension of Shiftproof: one of each kind of thing that a package can add."""

@@ -10,21 +10,18 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.base import Shape, Shift
 
-REACH = 0.25
-"""The furthest move, as a share of the width."""
-
 
 @dataclass(frozen=True)
 class Smear(Shift):
-    """Blend each image with itself, moved left or right by up to a fourth of its width."""
+    """Blend each image with itself, moved left or right by up to `reach`, a share of its width."""
 
+    reach: float = 0.25
     category = "blur"
     frequency = "low"
 
     def draw(self, rng: Keyed, shape: Shape) -> Tensor:
         """Draw how far each image is moved, in pixels, [N]."""
-        reach = REACH * shape.width
-        return ((2 * rng.uniform(shape=(1,))[:, 0] - 1) * reach).round().long()
+        return ((2 * rng.uniform(shape=(1,))[:, 0] - 1) * self.reach * shape.width).round().long()
 
     def transform(self, images: Tensor, drawn: Tensor) -> Tensor:
         """Mix in more of the copy the higher the severity: at 5 it is all there is."""

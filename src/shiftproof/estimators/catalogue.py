@@ -1,0 +1,103 @@
+"""Every method of estimation by name: which statistics of unlabelled inputs it reads, and how they say an accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from shiftproof.estimators.evidence import Evidence
+from shiftproof.estimators.statistics import STATISTICS, Reference, Statistic, values_of
+from shiftproof.measures.estimation import Array
+from shiftproof.registry import Registry
+
+
+@dataclass(frozen=True)
+class EstimationMethod:
+    """Reads an accuracy off statistics of a set.
+
+    does: what it is, in a few words for tables.
+    paper: where it comes from.
+    needs: the statistics it reads, names of `STATISTICS`.
+    statistic: one of its own that it reads too, under the method's name.
+    read: the accuracy by the source's reference and the statistics; without it, a line through shifted copies says it.
+    second_model: whether it compares two models, and reads nothing else.
+    """
+
+    does: str
+    paper: str = ""
+    needs: tuple[str, ...] = ()
+    statistic: Statistic | None = None
+    read: Callable[[Reference, Mapping[str, float]], float] | None = None
+    second_model: bool = False
+
+
+_LINE = "a line over "
+_OWN: Mapping[str, EstimationMethod] = {
+    "invariance": EstimationMethod(f"{_LINE}neighborhood invariance", "Ng et al. 2023", ("invariance",)),
+    "invariance_entropy": EstimationMethod(
+        f"{_LINE}the entropy of decisions on views", "Ng et al. 2023", ("decision_entropy",)
+    ),
+    "calibrated_confidence": EstimationMethod(f"{_LINE}mean confidence", "", ("confidence",)),
+    "calibrated_atc": EstimationMethod(f"{_LINE}the share above ATC's threshold", "", ("confident",)),
+    "bn_distance": EstimationMethod(
+        f"{_LINE}the distance of batch norm statistics", "Schneider et al. 2020", ("drift",)
+    ),
+    "combined": EstimationMethod(f"{_LINE}confidence and the balance of answers", "", ("confidence", "balance")),
+    "average_confidence": EstimationMethod(
+        "mean confidence", "Hendrycks & Gimpel 2017", ("confidence",), read=lambda _, now: now["confidence"]
+    ),
+    "difference_of_confidences": EstimationMethod(
+        "source accuracy, less the fall in confidence",
+        "Guillory et al. 2021",
+        ("confidence",),
+        read=lambda source, now: source.accuracy - source.confidence + now["confidence"],
+    ),
+    "atc_confidence": EstimationMethod(
+        "the share above a threshold of confidence",
+        "Garg et al. 2022",
+        ("confident",),
+        read=lambda _, now: now["confident"],
+    ),
+    "atc_entropy": EstimationMethod(
+        "the share above a threshold of negative entropy",
+        "Garg et al. 2022",
+        ("certain",),
+        read=lambda _, now: now["certain"],
+    ),
+    "agreement": EstimationMethod("how often a second model agrees", "Jiang et al. 2022", second_model=True),
+}
+
+METHODS: Registry[EstimationMethod] = Registry(
+    "method of estimation",
+    "shiftproof.estimators",
+    _OWN,
+    lambda found: isinstance(found, EstimationMethod),
+    "an estimators.EstimationMethod",
+    lambda: ("auto", *STATISTICS),
+)
+"""Name -> method; others add theirs, which answer where they are asked for by name."""
+
+
+def needs(method: str) -> tuple[str, ...]:
+    """Return the names of the statistics a method reads, its own last."""
+    found = METHODS.load(method)
+    return found.needs if found.statistic is None else (*found.needs, method)
+
+
+def statistic(name: str) -> Statistic:
+    """Return a statistic by name: one of `STATISTICS`, or that of a method of this name."""
+    own = None if name in STATISTICS else METHODS.load(name).statistic
+    return STATISTICS[name] if own is None else own
+
+
+def values_for(found: Evidence, source: Reference, methods: Iterable[str] = ()) -> dict[str, Array]:
+    """Return the values of every statistic that is known of a set, and of those that some methods have of their own."""
+    own = {name: METHODS.load(name).statistic for name in methods}
+    return values_of(found, source) | {
+        name: each.values(found, source) for name, each in own.items() if each is not None
+    }
+
+
+def summary(values: Mapping[str, Array]) -> dict[str, float]:
+    """Return the statistics of values, methods' own among them."""
+    return {name: statistic(name).of(rows) for name, rows in values.items()}
