@@ -165,5 +165,5 @@ def _labels(batch: Batch, classes: int) -> Tensor:
 def _identity(model: Model) -> str:
     """Return what tells models apart; of one that adapts, its source, method and options."""
     if all(hasattr(model, name) for name in ("source", "method", "options")):
-        return digest([fingerprint(model.source), model.method, dict(model.options)])  # type: ignore[attr-defined]
+        return digest([fingerprint(model.source), model.method, model.options.to_dict()])  # type: ignore[attr-defined]
     return fingerprint(model)
