@@ -2,16 +2,20 @@
 
 import math
 import pickle
+from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
+from shiftproof import shifts
 from shiftproof.adapters import METHODS, GradientOptions, MethodOptions, adapt, method
 from shiftproof.adapters.method import PRESETS
 from shiftproof.errors import ConfigurationError
 from shiftproof.options import Count, NotNegative, Options, Share, Words, describe, hints, in_words, simple
+from shiftproof.registry import resolve
+from shiftproof.shifts.parametric import FORMS
 from shiftproof.training import RECIPES
 from shiftproof.training.settings import Settings
 from tests.adapters.networks import convolutional
@@ -22,6 +26,9 @@ EVERYONE: dict[str, Options] = {
     **{f"training {type(part).__name__}": part for part in PARTS},
     "training settings": Settings(),
 }
+SHIFTS: dict[str, Any] = {
+    each.name: each for each in map(shifts.parse, ("power_law[eps=8,center=4,alpha=1]", "fourier_basis[i=1,j=2]"))
+} | {name: resolve(FORMS, name, "shift")() for name in FORMS if name not in ("power_law", "fourier_basis")}
 EACH = pytest.mark.parametrize("owner", sorted(EVERYONE))
 
 
@@ -54,6 +61,23 @@ def test_defaults_are_valid_and_whole(owner: str) -> None:
     assert options.changed(options.to_dict()) == options == type(options)(**options.to_dict())
     assert type(options)() == type(options)().changed({})
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_parameters_of_shifts_are_checked_alike(name: str) -> None:
+    shift = SHIFTS[name]
+    for each in describe(shift):
+        assert each.help.endswith("."), f"{each.name} of {name} has no sentence of help"
+        for wrong in _outside(hints(type(shift))[each.name]):
+            with pytest.raises(ConfigurationError, match=f"'{each.name}' of '{name}'|no {each.name} named"):
+                replace(shift, **{each.name: wrong})
+            if isinstance(wrong, float) and math.isfinite(wrong):
+                with pytest.raises(ConfigurationError, match=f"'{each.name}' of '{name}'"):
+                    shifts.parse(
+                        f"{name}[{','.join(f'{k}={v}' for k, v in shift.parameters().items())},{each.name}={wrong}]"
+                    )
+    same = replace(shift, **{name: float(value) for name, value in shift.parameters().items() if type(value) is int})
+    assert same == shift
 
 
 def test_no_name_of_the_methods_means_two_things() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -115,8 +116,8 @@ class Options:
 O = TypeVar("O", bound=Options)  # noqa: E741
 
 
-def read(kind: type[Options], name: str, value: Any, owner: str = "") -> Any:
-    """Return the value of a field, read by its annotation; refuse in words what cannot be one."""
+def read(kind: type[Any], name: str, value: Any, owner: str = "") -> Any:
+    """Return the value of a dataclass's field, read by its annotation; refuse in words what cannot be one."""
     from pydantic import ValidationError
 
     hint = hints(kind)[name]
@@ -126,20 +127,18 @@ def read(kind: type[Options], name: str, value: Any, owner: str = "") -> Any:
         raise _refusal(name, value, hint, owner) from None
 
 
-def describe(options: Options | type[Options]) -> list[Described]:
-    """Return the fields of options, with the defaults of a class or the values of an object.
+def describe(options: Any) -> list[Described]:
+    """Return the fields of options, or of any dataclass, with the defaults of a class or the values of an object.
 
     >>> class Blur(Options):
     ...     width: Annotated[Count, "Pixels on a side."] = 3
     >>> describe(Blur)
     [Described(name='width', type='int', default=3, values='a whole number, 1 or more', help='Pixels on a side.')]
     """
-    kind = options if isinstance(options, type) else type(options)
-    known = (kind() if isinstance(options, type) else options).to_dict()
+    known = options() if isinstance(options, type) else options
     return [
-        Described(name, _type_text(hint), known[name], in_words(hint), _help(hint))
-        for name, hint in hints(kind).items()
-        if name in known
+        Described(name, _type_text(hint), getattr(known, name), in_words(hint), _help(hint))
+        for name, hint in hints(type(known)).items()
     ]
 
 
@@ -182,15 +181,15 @@ def in_words(hint: Any) -> str:
     return named.get(origin) or f"a {getattr(origin, '__name__', origin)}"
 
 
-def hints(kind: type[Options]) -> dict[str, Any]:
-    """Return name -> annotation of the fields of options, with ranges and help."""
+def hints(kind: type[Any]) -> dict[str, Any]:
+    """Return name -> annotation of the fields that a dataclass is made with, with ranges and help."""
     if kind not in _HINTS:
         found = get_type_hints(kind, include_extras=True)
-        _HINTS[kind] = {each.name: found[each.name] for each in fields(kind)}
+        _HINTS[kind] = {each.name: found[each.name] for each in fields(kind) if each.init}
     return _HINTS[kind]
 
 
-def _reader(kind: type[Options], name: str) -> TypeAdapter[Any]:
+def _reader(kind: type[Any], name: str) -> TypeAdapter[Any]:
     """Return what checks and converts a field; made once."""
     from pydantic import ConfigDict, TypeAdapter
 
@@ -200,23 +199,34 @@ def _reader(kind: type[Options], name: str) -> TypeAdapter[Any]:
     return _READERS[kind, name]
 
 
-_HINTS: dict[type[Options], dict[str, Any]] = {}
-_READERS: dict[tuple[type[Options], str], TypeAdapter[Any]] = {}
+_HINTS: dict[type[Any], dict[str, Any]] = {}
+_READERS: dict[tuple[type[Any], str], TypeAdapter[Any]] = {}
 
 
 def _prepared(value: Any, alternatives: Sequence[Any]) -> Any:
-    """Return a value as pydantic reads it: texts of nothing and of lists, and no yes or no in place of a number."""
+    """Return a value as pydantic is to see it: it would take True for 1, and 1, "on" and "y" for True."""
     kinds = [get_origin(each) or each for each in alternatives]
-    if isinstance(value, bool) and bool not in kinds and not {int, float}.isdisjoint(kinds):
-        return [value]  # which is no number
-    if kinds == [bool] and not isinstance(value, bool):  # pydantic would take 1, "on" and "y", too
+    if isinstance(value, bool):
+        return value if bool in kinds or {int, float}.isdisjoint(kinds) else [value]
+    if kinds == [bool]:
         return {"true": True, "false": False}.get(str(value).strip().lower(), [value])
-    if isinstance(value, str) and str not in kinds:
-        if NoneType in kinds and value.strip().lower() == "none":
-            return None
-        if any(_is_sequence(each) for each in kinds):
-            return [part.strip() for part in value.split(",")]
-    return value
+    return _from_text(value, alternatives, kinds) if isinstance(value, str) else value
+
+
+def _from_text(text: str, alternatives: Sequence[Any], kinds: Sequence[Any]) -> Any:
+    """Return what pydantic does not read from text: nothing, lists, choices that are no words, numbers before words."""
+    if NoneType in kinds and text.strip().lower() == "none":
+        return None
+    if str not in kinds and any(_is_sequence(each) for each in kinds):
+        return [part.strip() for part in text.split(",")]
+    choices = {str(word): word for each in alternatives if get_origin(each) is Literal for word in get_args(each)}
+    if text in choices:
+        return choices[text]
+    for kind in (int, float) if str in kinds else ():
+        with suppress(ValueError):
+            if kind in kinds:
+                return kind(text)
+    return text
 
 
 def _refusal(name: str, value: Any, hint: Any, owner: str) -> ConfigurationError:
