@@ -296,6 +296,7 @@ def test_streams_copies_and_searches_with_an_edited_shift_are_others(rain, tmp_p
 def test_a_method_of_a_package_has_options_of_its_own(rain):
     """`noise` is an option of ours too, of 0 or more."""
     model = shiftproof.load_model("demo")
+    assert isinstance(model, nn.Module)
     images = shiftproof.load_data("demo").take(2, seed=0)
     (batch,) = images.batches(2)
     with torch.inference_mode():

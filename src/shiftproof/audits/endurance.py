@@ -61,15 +61,15 @@ def make_adapter(model: Model, method: str, *, preset: str, lr_scale: float = 1.
     """Return a fresh adapter of a method; a black box can only be itself, the method `source`."""
     from torch import nn
 
-    from shiftproof.adapters import GradientOptions, adapt
+    from shiftproof.adapters import adapt
     from shiftproof.adapters import method as find
 
     if not isinstance(model, nn.Module):
         if method == "source":
             return model
         raise ModelError("The model is a black box: it has no layers that can adapt.")
-    defaults = find(method).options(preset, "paper", {})
-    scaled = {"lr": defaults.lr * lr_scale} if lr_scale != 1.0 and isinstance(defaults, GradientOptions) else {}
+    defaults = find(method).options(preset, "paper", {}).to_dict()
+    scaled = {"lr": defaults["lr"] * lr_scale} if lr_scale != 1.0 and "lr" in defaults else {}
     return adapt(model, method, preset=preset, **scaled)
 
 
