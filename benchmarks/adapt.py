@@ -138,7 +138,7 @@ def main() -> None:
         # A random network is unsure of everything: filters must let images through to be paid for. The Fisher
         # information of EATA, another backward pass for each of its first images, is gathered while warming up.
         passing = {"entropy_margin": 2.0, "similarity": 2.0, "drop": -1.0, "fisher_images": 2 * options.batch}
-        known = {key: value for key, value in passing.items() if key in method(name).defaults}
+        known = {key: value for key, value in passing.items() if key in method(name).defaults.to_dict()}
         adapter = adapt(model, name, amp=options.amp, **known)
         calls[name] = partial(adapter, images)
     if options.device == "cuda":

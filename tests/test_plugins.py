@@ -11,15 +11,15 @@ import tomllib
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import torch
+from annotated_types import Lt
 from torch import nn
 
 import shiftproof
 from shiftproof import adapters, shifts
-from shiftproof.adapters.ranges import Range
 from shiftproof.audits.auditing import reopen
 from shiftproof.audits.endurance import endure
 from shiftproof.audits.listing import show
@@ -517,11 +517,18 @@ def test_a_method_of_a_package_has_options_of_its_own(rain):
         shiftproof.adapt(model, "mine", seed=0.5)
     with pytest.raises(ConfigurationError, match="0 or more"):
         shiftproof.adapt(model, "sar", lr=-1.0)
-    derived = replace(adapters.method("tent"), name="mine")  # our parts read its options, so our ranges hold
+    with pytest.raises(ConfigurationError, match="a number"):  # the type is the default's
+        shiftproof.adapt(model, "mine", noise="much")
+    assert shiftproof.adapt(model, "mine", noise="-2").options.to_dict()["noise"] == -2.0
+    derived = replace(adapters.method("tent"), name="mine")
     with pytest.raises(ConfigurationError, match="0 or more"):
         shiftproof.adapt(model, derived, lr=-1.0)
-    ranged = replace(adapters.method("mine"), ranges={"noise": Range("less than 0", lambda value: value < 0)})
-    with pytest.raises(ConfigurationError, match="less than 0"):
+
+    class MineOptions(adapters.MethodOptions):
+        noise: Annotated[float, Lt(0), "What the answer is multiplied by."] = -1.0
+
+    ranged = replace(adapters.method("mine"), defaults=MineOptions())
+    with pytest.raises(ConfigurationError, match=r"(?s)'noise' of 'mine'.*a number below 0"):
         shiftproof.adapt(model, ranged, noise=1.0)
 
 

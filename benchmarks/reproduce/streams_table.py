@@ -131,7 +131,7 @@ def _cell(part: str, name: str, of: str, size: Mapping[str, Any], **more: Any) -
 
 def _rate(name: str) -> float:
     """Return the usual learning rate of a method on CIFAR."""
-    return float(method(name).options("cifar", "paper", {})["lr"])
+    return float(method(name).options("cifar", "paper", {}).to_dict()["lr"])
 
 
 def told(figures: Figures, result: Result | None) -> None:

@@ -18,7 +18,7 @@ def test_an_empty_filtered_batch_is_no_update(name: str) -> None:
     adapter(first)
     assert adapter.updates == 1  # so that there is momentum
     known = everything(adapter)
-    adapter.parts = adapter.method.parts(type(adapter.options)({**adapter.options, "entropy_margin": 0.0}))
+    adapter.parts = adapter.method.parts(adapter.options.changed({"entropy_margin": 0.0}))
     adapter(second)
     assert_same(everything(adapter), known, but=("counts",))
     assert (adapter.updates, adapter.steps) == (1, 2)

@@ -15,6 +15,7 @@ from torch import Tensor
 from shiftproof.errors import ConfigurationError
 from shiftproof.shifts import geometric
 from shiftproof.shifts.geometric import Fill
+from shiftproof.shifts.operation import operation
 from tests.shifts.test_enhance import Pixels, to_levels, to_pixels
 
 BILINEAR = Image.Resampling.BILINEAR
@@ -112,4 +113,4 @@ def test_every_image_has_its_own_level(function: Callable[[Tensor, Tensor], Tens
 
 def test_unknown_fill() -> None:
     with pytest.raises(ConfigurationError, match="did you mean  reflect"):
-        geometric.check_fill("reflected")
+        operation("rotate", 3, fill="reflected")  # type: ignore[arg-type]

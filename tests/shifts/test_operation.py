@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.shifts import parse
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operation import (
     KINDS,
@@ -15,7 +16,6 @@ from shiftproof.shifts.operation import (
     operation,
     operation_set,
     operation_sets,
-    parse,
 )
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
 
@@ -71,7 +71,7 @@ def test_text_forms() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("contrast", "needs a level"),
+        ("rotate", "needs a level"),
         ("contrast=", "Cannot read"),
         ("contrast=high", "Cannot read"),
         ("contrast=nan", "no such level"),
@@ -81,7 +81,7 @@ def test_text_forms() -> None:
         ("red_shift=0.5", "no such level"),
         ("contrst=1", "did you mean  contrast"),
         ("rotate=3[fill=red]", "no fill named 'red'"),
-        ("contrast@3", "Cannot read"),
+        ("rotate@3", "no corruption named 'rotate'"),
     ],
 )
 def test_what_cannot_be_read(text: str, message: str) -> None:

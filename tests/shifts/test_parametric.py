@@ -6,9 +6,10 @@ import pytest
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import resolve
+from shiftproof.shifts import parse
 from shiftproof.shifts.augment import AugMix, AutoAugment, RandAugment
 from shiftproof.shifts.crop import FlipCrop, RandomErase, RandomTranslate
-from shiftproof.shifts.parametric import FORMS, Parametric, parse
+from shiftproof.shifts.parametric import FORMS, Parametric
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw
 
 SHIFTS = {
@@ -47,14 +48,14 @@ def test_every_name_belongs_to_its_class() -> None:
     [
         ("power_law", "values for eps, center, alpha"),
         ("power_law[eps=8]", "values for center, alpha"),
-        ("power_law[eps=loud,center=4,alpha=1]", "a number for eps"),
-        ("power_law[eps=-8,center=4,alpha=1]", "eps > 0"),
+        ("power_law[eps=loud,center=4,alpha=1]", "a number above 0"),
+        ("power_law[eps=-8,center=4,alpha=1]", "(?s)'eps' of 'power_law'.*a number above 0"),
         ("power_law[eps=8,centre=4,alpha=1]", "did you mean  center"),
         ("power_law[eps=8,name=fog]", "no option of 'power_law' named 'name'"),
         ("power_low[eps=8]", "did you mean  power_law"),
-        ("fourier_basis[i=1.5,j=2]", "a whole number for i"),
-        ("rand_augment[magnitude=31]", "a magnitude from 0 to 30"),
-        ("rand_augment[spread=wide]", "(?s)no spread named 'wide'.*fixed, uniform"),
+        ("fourier_basis[i=1.5,j=2]", "(?s)'i' of 'fourier_basis'.*a whole number"),
+        ("rand_augment[magnitude=31]", "(?s)'magnitude'.*a number from 0 to 30"),
+        ("rand_augment[spread=wide]", "(?s)no spread named 'wide'.*fixed or uniform"),
         ("auto_augment[policy=cifar]", "did you mean  cifar10"),
         ("augmix[fill=pink]", "no fill named 'pink'"),
         ("flip_crop[flip=0.5", "Cannot read"),

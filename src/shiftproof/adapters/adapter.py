@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from shiftproof.adapters import resets
 from shiftproof.adapters.checks import check_images, check_logits, is_program
 from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.learning import learn
-from shiftproof.adapters.method import Memory, Method, Options
+from shiftproof.adapters.method import Memory, Method
 from shiftproof.adapters.norms import NormPolicy, SourceStatistics, replace_batch_norms
+from shiftproof.adapters.options import MethodOptions
 from shiftproof.adapters.recording import Recorded, recordable
 from shiftproof.adapters.soundness import NotFiniteError, Soundness
 from shiftproof.errors import DataError, ModelError
@@ -46,11 +46,13 @@ class Adapter(Adaptive):
     that it hardly learns, or keeps nothing; after 100 batches that is a warning.
     """
 
-    def __init__(self, model: nn.Module, method: Method, options: Options) -> None:
+    source: nn.Module
+
+    def __init__(self, model: nn.Module, method: Method, options: MethodOptions) -> None:
         super().__init__()
         self.method, self.options = method, options
         self.parts = method.parts(options)
-        self.reset_policy = resets.parse(options.reset)
+        self.reset_policy = options.reset
         object.__setattr__(self, "source", model)  # not a submodule: it is not part of the state
         self.model = _own(model)
         self.norms = replace_batch_norms(self.model, self.parts.norm)

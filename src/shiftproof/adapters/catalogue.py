@@ -10,6 +10,7 @@ from torch import nn
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
+from shiftproof.adapters.options import MethodOptions
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.allocation import ease_allocation
 from shiftproof.registry import Registry, unknown
@@ -100,11 +101,18 @@ def facts() -> list[Facts]:
             each.name,
             ", ".join(each.needs) or "outputs alone",
             each.paper,
-            ", ".join(f"{name}={_written(value)}" for name, value in each.defaults.items()),
+            ", ".join(f"{name}={_written(value)}" for name, value in _own_defaults(each).items()),
             each.departures,
         )
         for _, each in METHODS.load_all()
     ]
+
+
+def _own_defaults(chosen: Method) -> dict[str, Any]:
+    """Return the options that only some methods have, and of the others those that this method changes."""
+    common, known = MethodOptions().to_dict(), chosen.defaults.to_dict()
+    own = {name: value for name, value in known.items() if name not in common}
+    return own | {name: known[name] for name in common if known[name] != common[name]}
 
 
 def _written(value: object) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from shiftproof.adapters import losses, views
-from shiftproof.adapters.method import Method, Options, Parts
+from shiftproof.adapters.method import Method, Parts
 from shiftproof.adapters.norms import PartStatistics
+from shiftproof.adapters.options import Augmentation, GradientOptions, KeepWeights, Views
 from shiftproof.adapters.parts import all_parameters, optimizer
 from shiftproof.adapters.teacher import follow, predict, teacher
+from shiftproof.options import NotNegative, Share
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -23,7 +25,23 @@ BUSY = 2**23
 A CPU is busy with one view, and its caches hold no more."""
 
 
-def _cotta(o: Options) -> Parts:
+class CottaOptions(GradientOptions):
+    """Options of CoTTA."""
+
+    nesterov: Annotated[bool, "Whether the momentum of SGD is Nesterov's."] = True
+    keep_weights: KeepWeights = 0.999
+    restore: Annotated[Share, "The share of weights that go back to the start after every batch, at random."] = 0.001
+    confidence: Annotated[NotNegative, "Under this mean confidence of the start, many views are averaged."] = 0.1
+    views: Views = 32
+    augment: Augmentation = "jitter"
+    average: Annotated[Literal["probabilities", "logits"], "What is averaged over views."] = "probabilities"
+
+    def check(self) -> None:
+        """Nesterov's momentum has to be one."""
+        self.require(self.momentum > 0 or not self.nesterov, "a momentum above 0, or nesterov=False")
+
+
+def _cotta(o: CottaOptions) -> Parts:
     augment = views.parse(o.augment)
 
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
@@ -48,7 +66,7 @@ def _cotta(o: Options) -> Parts:
             return stacked.mean(0)
         return stacked.log_softmax(2).logsumexp(0) - math.log(o.views)
 
-    return Parts(trains=all_parameters, learn=learn, predict=predict, optimizer=optimizer(o))
+    return Parts(trains=all_parameters, learn=learn, predict=predict, optimizer=optimizer(o, nesterov=o.nesterov))
 
 
 def together(images: Tensor) -> int:
@@ -71,18 +89,7 @@ COTTA = Method(
     parts=_cotta,
     needs_norm_layers=False,
     min_batch=2,
-    defaults={
-        "optimizer": "sgd",
-        "lr": 0.01,
-        "momentum": 0.9,
-        "nesterov": True,
-        "keep_weights": 0.999,
-        "restore": 0.001,
-        "confidence": 0.1,
-        "views": 32,
-        "augment": "jitter",
-        "average": "probabilities",
-    },
+    defaults=CottaOptions(lr=0.01),
     presets={
         "cifar": {"optimizer": "adam", "lr": 1e-3, "restore": 0.01, "confidence": 0.92},
         "cifar100": {"confidence": 0.72},

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from torch import Tensor
 
-from shiftproof.adapters.method import Method, Options, Parts, Step
+from shiftproof.adapters.method import Method, Parts, Step
+from shiftproof.adapters.options import EntropyMargin, GradientOptions
 from shiftproof.adapters.parts import kept_entropy, norm_affine, optimizer, reliable
+from shiftproof.options import NotNegative
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -33,9 +36,19 @@ def shuffle_patches(images: Tensor, orders: Tensor) -> Tensor:
     return out
 
 
-def _deyo(o: Options) -> Parts:
-    """Put DeYO together; `orders(count, step, device) -> [count, 16]` replaces the random orders of the patches."""
+class DeyoOptions(GradientOptions):
+    """Options of DeYO."""
 
+    entropy_margin: EntropyMargin = 0.5
+    weight_margin: Annotated[NotNegative, "Images whose entropy is below this share of ln C weigh more than 1."] = 0.4
+    drop: Annotated[float, "Learn from images whose class loses more probability when patches are shuffled."] = 0.2
+    orders: Annotated[
+        Callable[[int, int, torch.device], Tensor] | None,
+        "What gives the orders of the patches, (count, step, device) -> [count, 16], in place of random ones.",
+    ] = None
+
+
+def _deyo(o: DeyoOptions) -> Parts:
     def shape_matters(step: Step, adapter: Adapter) -> None:
         """Keep images whose class loses more than `drop` of its probability when patches are shuffled."""
         if not len(step.kept):
@@ -71,15 +84,7 @@ DEYO = Method(
     paper="Lee et al. 2024",
     parts=_deyo,
     min_batch=2,
-    defaults={
-        "optimizer": "sgd",
-        "lr": 2.5e-4,
-        "momentum": 0.9,
-        "entropy_margin": 0.5,
-        "weight_margin": 0.4,
-        "drop": 0.2,
-        "orders": None,
-    },
+    defaults=DeyoOptions(),
     presets={"cifar": {"optimizer": "adam", "lr": 1e-3}, "imagenet_vit": {"lr": 1e-3}},
     passes=(2, 1),
 )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated, Literal
 
+from annotated_types import Gt, Le
 from torch import Tensor
 
 from shiftproof.adapters import losses
-from shiftproof.adapters.fisher import fisher_anchor
-from shiftproof.adapters.method import Method, Options, Parts, Step
+from shiftproof.adapters.fisher import FisherOptions, fisher_anchor
+from shiftproof.adapters.method import Method, Parts, Step
+from shiftproof.adapters.options import BY_CLASSES, EntropyMargin, GradientOptions, Temperature
 from shiftproof.adapters.parts import (
     by_entropy,
     kept_entropy,
@@ -18,42 +21,76 @@ from shiftproof.adapters.parts import (
     optimizer,
     reliable,
 )
-from shiftproof.adapters.resets import every
+from shiftproof.adapters.resets import every, parse
+from shiftproof.options import NotNegative, Share
 
-SGD = {"optimizer": "sgd", "lr": 2.5e-4, "momentum": 0.9}
 VIT = {"lr": 1e-3}
 CIFAR = {"optimizer": "adam", "lr": 1e-3}
-BY_CLASSES = "the largest cosine follows the number of classes: the published 0.05 for 1000, 0.4 for 10"
+COSINE = "the largest cosine follows the number of classes: the published 0.05 for 1000, 0.4 for 10"
 
 
-def _tent(o: Options) -> Parts:
+def _tent(o: GradientOptions) -> Parts:
     return Parts(trains=norm_affine, loss=kept_entropy, optimizer=optimizer(o))
 
 
-def _rpl(o: Options) -> Parts:
+class RplOptions(GradientOptions):
+    """Options of RPL."""
+
+    q: Annotated[
+        float, Gt(0), Le(1), "From the cross-entropy of the pseudo-label (towards 0) to its mean absolute error (1)."
+    ] = 0.8
+
+
+def _rpl(o: RplOptions) -> Parts:
     loss = lambda step: losses.robust_pseudo_label(step.logits, o.q)  # noqa: E731
     return Parts(trains=norm_affine, loss=loss, optimizer=optimizer(o))
 
 
-def _cpl(o: Options) -> Parts:
+class CplOptions(GradientOptions):
+    """Options of CPL."""
+
+    epsilon: Annotated[NotNegative, "The epsilon of the poly-loss that the model was trained with; 0: none."] = 8.0
+    temperature: Temperature = 1.0
+
+
+def _cpl(o: CplOptions) -> Parts:
     loss = lambda step: losses.conjugate_poly(step.logits / o.temperature, o.epsilon)  # noqa: E731
     return Parts(trains=norm_affine, loss=loss, optimizer=optimizer(o))
 
 
-def _slr(o: Options) -> Parts:
+class SlrOptions(GradientOptions):
+    """Options of SLR."""
+
+    ratio_weight: Annotated[NotNegative, "The weight of the likelihood ratio beside the diversity."] = 0.025
+    keep_mean: Annotated[Share, "How much of the mean prediction a batch keeps."] = 0.9
+    freeze_last: Annotated[bool, "Whether the last stage of the network does not learn."] = True
+
+
+def _slr(o: SlrOptions) -> Parts:
     def loss(step: Step) -> Tensor:
         mean = step.logits.softmax(1).mean(0)
         if "mean_prediction" in step.memory:
             mean = o.keep_mean * step.memory["mean_prediction"] + (1 - o.keep_mean) * mean
         step.memory["mean_prediction"] = mean.detach()
         ratio = losses.soft_likelihood_ratio(step.logits)
-        return losses.divergence_from_uniform(mean) + float(o.ratio_weight) * ratio
+        return losses.divergence_from_uniform(mean) + o.ratio_weight * ratio
 
     trains = norm_affine_but_last_stage if o.freeze_last else norm_affine
     return Parts(trains=trains, loss=loss, optimizer=optimizer(o))
 
 
-def _eta(o: Options) -> Parts:
+class EtaOptions(GradientOptions):
+    """Options of ETA, RDumb and the guarded ETA."""
+
+    entropy_margin: EntropyMargin = 0.4
+    similarity: Annotated[
+        NotNegative | Literal["auto"],
+        BY_CLASSES,
+        "Learn from images whose prediction has a smaller cosine with the mean.",
+    ] = "auto"
+
+
+def _eta(o: EtaOptions) -> Parts:
     return Parts(
         trains=norm_affine,
         keep=(reliable(o.entropy_margin), novel(o.similarity)),
@@ -63,7 +100,11 @@ def _eta(o: Options) -> Parts:
     )
 
 
-def _eata(o: Options) -> Parts:
+class EataOptions(EtaOptions, FisherOptions):
+    """Options of EATA."""
+
+
+def _eata(o: EataOptions) -> Parts:
     return replace(_eta(o), regularise=fisher_anchor(o))
 
 
@@ -72,7 +113,7 @@ TENT = Method(
     paper="Wang et al. 2021",
     parts=_tent,
     min_batch=2,
-    defaults=SGD,
+    defaults=GradientOptions(),
     presets={"cifar": CIFAR, "imagenet_vit": VIT},
     departures="Press et al. 2023 print a learning rate of 2.5e-5; their released code uses 2.5e-4, and so do we",
 )
@@ -81,7 +122,7 @@ RPL = Method(
     paper="Rusak et al. 2022",
     parts=_rpl,
     min_batch=2,
-    defaults={**SGD, "lr": 5e-4, "q": 0.8},
+    defaults=RplOptions(lr=5e-4),
     departures="Press et al. 2023 print a learning rate of 5e-3; their released code uses 5e-4, and so do we",
 )
 CPL = Method(
@@ -89,7 +130,7 @@ CPL = Method(
     paper="Goyal et al. 2022",
     parts=_cpl,
     min_batch=2,
-    defaults={**SGD, "lr": 1e-3, "epsilon": 8.0, "temperature": 1.0},
+    defaults=CplOptions(lr=1e-3),
     presets={"cifar": {"epsilon": 6.0}},
     departures="the C x C solve is done in closed form; epsilon=0 is right for models trained with cross-entropy",
 )
@@ -98,14 +139,7 @@ SLR = Method(
     paper="Mummadi et al. 2021",
     parts=_slr,
     min_batch=2,
-    defaults={
-        "optimizer": "adam",
-        "lr": 6e-4,
-        "momentum": 0.9,
-        "ratio_weight": 0.025,
-        "keep_mean": 0.9,
-        "freeze_last": True,
-    },
+    defaults=SlrOptions(optimizer="adam", lr=6e-4),
     departures="the last stage is frozen as a whole; log(1 - p) is computed without cancellation",
 )
 ETA = Method(
@@ -113,36 +147,36 @@ ETA = Method(
     paper="Niu et al. 2022",
     parts=_eta,
     min_batch=2,
-    defaults={**SGD, "entropy_margin": 0.4, "similarity": "auto"},
+    defaults=EtaOptions(),
     presets={"cifar": CIFAR, "imagenet_vit": VIT},
-    departures=BY_CLASSES,
+    departures=COSINE,
 )
 EATA = Method(
     name="eata",
     paper="Niu et al. 2022",
     parts=_eata,
     min_batch=2,
-    defaults={**ETA.defaults, "fisher": "stream", "fisher_images": 2000, "fisher_weight": 2000.0},
+    defaults=EataOptions(),
     presets={"cifar": {**CIFAR, "fisher_weight": 1.0}, "imagenet_vit": VIT},
     departures="the Fisher information comes from the stream's first images (Press et al. 2023); give "
-    f"fisher=images for the original's source images; {BY_CLASSES}",
+    f"fisher=images for the original's source images; {COSINE}",
 )
 RDUMB = Method(
     name="rdumb",
     paper="Press et al. 2023",
     parts=_eta,
     min_batch=2,
-    defaults={**ETA.defaults, "reset": every(1000)},
+    defaults=EtaOptions(reset=every(1000)),
     presets=ETA.presets,
-    departures=BY_CLASSES,
+    departures=COSINE,
 )
 GUARD = Method(
     name="guard",
     paper="none: ETA (Niu et al. 2022) with a way back of our own",
     parts=_eta,
     min_batch=2,
-    defaults={**ETA.defaults, "reset": "guard"},
+    defaults=EtaOptions(reset=parse("guard")),
     presets=ETA.presets,
     passes=(1.2, 1),
-    departures=BY_CLASSES,
+    departures=COSINE,
 )

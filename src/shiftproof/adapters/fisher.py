@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Predicate
 from torch import Tensor
 
-from shiftproof.adapters.method import Options, Step
+from shiftproof.adapters.method import Step
+from shiftproof.adapters.options import GradientOptions
 from shiftproof.errors import ConfigurationError
+from shiftproof.options import Count, NotNegative, Words
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -18,7 +21,24 @@ if TYPE_CHECKING:
 PREFIX = "fisher/"
 
 
-def fisher_anchor(o: Options) -> Callable[[Step, Adapter], Tensor]:
+def _stream_or_images(given: Any) -> bool:
+    return given == "stream" if isinstance(given, str) else isinstance(given, Iterable)
+
+
+class FisherOptions(GradientOptions):
+    """Options of the anchor."""
+
+    fisher: Annotated[
+        Any,
+        Predicate(_stream_or_images),
+        Words("stream, or images"),
+        "Where the Fisher information comes from: the stream's first images, or images given.",
+    ] = "stream"
+    fisher_images: Annotated[Count, "How many of the stream's first images it comes from."] = 2000
+    fisher_weight: Annotated[NotNegative, "The weight of the anchor beside the loss."] = 2000.0
+
+
+def fisher_anchor(o: FisherOptions) -> Callable[[Step, Adapter], Tensor]:
     """Return the term fisher_weight * sum F (theta - theta_start)^2.
 
     `fisher` says where F comes from: "stream", the first `fisher_images` images of the stream, or images given (a
@@ -40,7 +60,7 @@ def fisher_anchor(o: Options) -> Callable[[Step, Adapter], Tensor]:
         # All parameters as one vector: they are many and small, and devices are slow to start each operation.
         information = _joined(step.memory[PREFIX + name] for name in adapter.trained) / step.memory["fisher_batches"]
         moved = _joined(adapter.trained.values()) - _joined(adapter.starts[name] for name in adapter.trained)
-        return (information * moved.square()).sum() * float(o.fisher_weight)
+        return (information * moved.square()).sum() * o.fisher_weight
 
     return term
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_images
 from shiftproof.adapters.norms import AdaptiveBatchNorm, BatchStatistics, Fixing, GatheredStatistics
+from shiftproof.adapters.statistics import BnOptions
 from shiftproof.errors import ModelError
 
 
@@ -40,7 +41,9 @@ def freeze(adapter: Adapter, images: Tensor) -> nn.Module:
     model = copy.deepcopy(adapter.model).requires_grad_(False)
     norms = [module for module in model.modules() if isinstance(module, AdaptiveBatchNorm)]
     for norm in norms:
-        chosen = norm.policy if prior is None else BatchStatistics(float(prior), adapter.options.variance)
+        chosen = norm.policy
+        if prior is not None and isinstance(adapter.options, BnOptions):
+            chosen = BatchStatistics(float(prior), adapter.options.variance)
         norm.policy, norm.pending = Fixing(chosen), None
     with torch.no_grad():
         model(images)

@@ -76,6 +76,9 @@ class Guard(Reset):
     smoothing: float = 0.2
     patience: int = 2
 
+    def __str__(self) -> str:
+        return "guard" if self == Guard() else repr(self)
+
     def __post_init__(self) -> None:
         counts = all(isinstance(count, int) and count >= 1 for count in (self.interval, self.patience))
         sound = counts and 0 < self.smoothing <= 1 and self.low <= self.high

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from torch import Tensor
 
 from shiftproof.adapters.features import features_and_logits
-from shiftproof.adapters.method import Method, Options, Parts
+from shiftproof.adapters.method import Method, Parts
 from shiftproof.adapters.norms import SourceStatistics
+from shiftproof.adapters.options import MethodOptions
+from shiftproof.options import Count
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -42,7 +44,15 @@ def laplacian_smoothing(p: Tensor, kernel: Tensor, steps: int = 100, tolerance: 
     return assignment
 
 
-def _lame(o: Options) -> Parts:
+class LameOptions(MethodOptions):
+    """Options of LAME."""
+
+    neighbours: Annotated[
+        Count, "The kernel is as wide as the mean distance to the nearest neighbour of this number."
+    ] = 5
+
+
+def _lame(o: LameOptions) -> Parts:
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
         features, logits = features_and_logits(adapter.model, adapter.run, images)
         smoothed = laplacian_smoothing(logits.softmax(1), affinity(features, o.neighbours))
@@ -55,7 +65,7 @@ LAME = Method(
     name="lame",
     paper="Boudiaf et al. 2022",
     parts=_lame,
-    defaults={"neighbours": 5},
+    defaults=LameOptions(),
     needs_gradients=False,
     needs_norm_layers=False,
     needs_features=True,

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from torch import Tensor
 
 from shiftproof.adapters import views
-from shiftproof.adapters.method import Method, Options, Parts
+from shiftproof.adapters.method import Method, Parts
 from shiftproof.adapters.norms import BatchStatistics
+from shiftproof.adapters.options import Augmentation, GradientOptions, Prior, Views
 from shiftproof.adapters.parts import all_parameters, optimizer
 from shiftproof.errors import ConfigurationError
+from shiftproof.options import NotNegative
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
 
 
-def _memo(o: Options) -> Parts:
+class MemoOptions(GradientOptions):
+    """Options of MEMO."""
+
+    weight_decay: Annotated[NotNegative, "The weight decay of the optimiser."] = 0.0
+    prior: Prior = 16
+    views: Views = 64
+    augment: Augmentation = "flip_crop + augmix"
+
+
+def _memo(o: MemoOptions) -> Parts:
     augment = views.parse(o.augment)
 
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
@@ -41,8 +52,14 @@ def _memo(o: Options) -> Parts:
     if o.prior == "auto":
         raise ConfigurationError("The best prior is known for batches of images, not for views of one.", came="auto")
     # A batch is views of one image, and counts as one.
-    norm = BatchStatistics(prior=float(o.prior), images=1)
-    return Parts(norm=norm, trains=all_parameters, learn=learn, predict=predict, optimizer=optimizer(o))
+    norm = BatchStatistics(prior=o.prior, images=1)
+    return Parts(
+        norm=norm,
+        trains=all_parameters,
+        learn=learn,
+        predict=predict,
+        optimizer=optimizer(o, weight_decay=o.weight_decay),
+    )
 
 
 MEMO = Method(
@@ -53,15 +70,7 @@ MEMO = Method(
     own_memory=True,
     passes=(65, 64),
     recovers=True,
-    defaults={
-        "optimizer": "sgd",
-        "lr": 2.5e-4,
-        "momentum": 0.0,
-        "weight_decay": 0.0,
-        "prior": 16,
-        "views": 64,
-        "augment": "flip_crop + augmix",
-    },
+    defaults=MemoOptions(momentum=0.0),
     presets={
         "cifar": {"lr": 5e-3, "views": 32},
         "imagenet_vit": {"optimizer": "adamw", "lr": 1e-5, "momentum": 0.9, "weight_decay": 0.01},

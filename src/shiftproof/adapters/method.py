@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.norms import BatchStatistics, NormPolicy
-from shiftproof.adapters.ranges import RANGES, Range, check_values
+from shiftproof.adapters.options import MethodOptions
 from shiftproof.errors import ConfigurationError
+from shiftproof.options import simple
 from shiftproof.registry import unknown
 
 if TYPE_CHECKING:
@@ -101,19 +102,20 @@ class Parts:
 class Method:
     """A named method: how its parts are made from its options, its defaults, and what is known of it.
 
-    Options have the same names in every method. `presets` are changes of the defaults by kind of model; `release`
-    those of the released code where it differs from the paper, chosen by `variant="release"`. `min_batch` is the
+    `defaults` are options of the method's own class, a `MethodOptions`, which says their types and ranges; a mapping of
+    names to values is taken, too, and their types are those of the values. `presets` are changes of the defaults by
+    kind of model; `release` those of the released code where it differs from the paper, chosen by
+    `variant="release"`. `min_batch` is the
     smallest batch that batch statistics are of use with; `own_memory` says that the method keeps earlier images itself
     or needs none, so that a window of them is refused. `passes` counts, for a batch, how often its images go forward
     and backward through the network, at most; `recovers` says that the method goes back to its start by itself,
-    whatever its reset policy. `ranges` are the values that options can have;
-    without them, those that our own parts can read, where the parts are ours.
+    whatever its reset policy.
     """
 
     name: str
     paper: str
-    parts: Callable[[Options], Parts]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    parts: Callable[[Any], Parts]
+    defaults: MethodOptions = field(default_factory=MethodOptions)
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     release: Mapping[str, Any] = field(default_factory=dict)
     needs_gradients: bool = True
@@ -125,7 +127,10 @@ class Method:
     passes: tuple[float, float] | None = None
     recovers: bool = False
     departures: str = ""
-    ranges: Mapping[str, Range] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.defaults, Mapping):
+            object.__setattr__(self, "defaults", simple(MethodOptions, self.defaults))
 
     @property
     def cost(self) -> float:
@@ -145,37 +150,23 @@ class Method:
         }
         return tuple(need for need, needed in said.items() if needed)
 
-    def options(self, preset: str | None, variant: str, given: Mapping[str, Any]) -> Options:
+    def options(self, preset: str | None, variant: str, given: Mapping[str, Any]) -> MethodOptions:
         """Return the defaults with the preset's, the variant's and the given values over them."""
         if preset is not None and preset not in PRESETS:
             raise unknown("preset", preset, PRESETS)
         if variant not in ("paper", "release"):
             raise unknown("variant", variant, ("paper", "release"))
-        chosen = {**COMMON, **self.defaults}
+        changes: dict[str, Any] = {}
         for kind in PRESETS.get(preset or "", ()):
-            chosen |= self.presets.get(kind, {})
+            changes |= self.presets.get(kind, {})
         if variant == "release":
-            chosen |= self.release
-        for name in given:
-            if name not in chosen:
-                raise unknown(f"option of {self.name!r}", name, chosen)
-        options = Options({**chosen, **given})
-        self._check_common(options)
-        check_values(self.name, options, RANGES if self.ranges is None and _is_ours(self.parts) else self.ranges or {})
-        return options
-
-    def _check_common(self, o: Options) -> None:
-        if o.amp not in (None, "bfloat16"):
-            # float16 would need its gradients scaled
-            raise ConfigurationError("There is no such precision.", expected="None or bfloat16", came=repr(o.amp))
-        if not isinstance(o.graph, bool):
-            raise ConfigurationError("Passes are recorded or not.", expected="graph=True or False", came=repr(o.graph))
-        if not isinstance(o.window, int) or isinstance(o.window, bool) or o.window < 0:
-            raise ConfigurationError("A window is a number of images.", expected="0 or more", came=repr(o.window))
-        if o.window and self.own_memory:
+            changes |= self.release
+        options = self.defaults.changed({**changes, **given}, self.name)
+        if options.window and self.own_memory:
             raise ConfigurationError(
                 f"Method {self.name!r} takes no window: recent images are of no use to it, or it keeps its own."
             )
+        return options
 
 
 PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -187,20 +178,3 @@ PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Preset -> the entries of a method's `presets` that it takes, the later over the earlier."""
-COMMON: Mapping[str, Any] = MappingProxyType({"reset": "never", "amp": None, "graph": False, "window": 0, "seed": 0})
-"""Options every method has: when to go back, reduced precision, whether a CUDA device records the network's passes and
-replays them, how many recent images join a small batch, the seed."""
-
-
-def _is_ours(parts: Callable[..., Any]) -> bool:
-    return str(getattr(parts, "__module__", "")).partition(".")[0] == "shiftproof"
-
-
-class Options(dict[str, Any]):
-    """The options of a method, read as attributes: `o.lr`."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"no option {name!r}; there are: {', '.join(self)}") from None

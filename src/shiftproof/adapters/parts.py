@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shiftproof.adapters.method import Filter, Named, Options, Step, Weight
+from shiftproof.adapters.method import Filter, Named, Step, Weight
 from shiftproof.adapters.norms import AdaptiveBatchNorm
-from shiftproof.registry import unknown
+from shiftproof.adapters.options import GradientOptions
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -108,21 +108,19 @@ def by_entropy(margin: float) -> Weight:
     return weigh
 
 
-def optimizer(o: Options) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
-    """Return what makes the optimiser of the options `optimizer`, `lr`, `momentum`, `nesterov`, `weight_decay`."""
-    if o.optimizer not in ("sgd", "adam", "adamw"):
-        raise unknown("optimizer", str(o.optimizer), ("sgd", "adam", "adamw"))
-    decay = o.get("weight_decay", 0.0)
+def optimizer(
+    o: GradientOptions, *, nesterov: bool = False, weight_decay: float = 0.0
+) -> Callable[[list[nn.Parameter]], torch.optim.Optimizer]:
+    """Return what makes the optimiser of the options `optimizer`, `lr` and `momentum`."""
 
     def make(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         fused = True if all(parameter.is_cuda for parameter in parameters) else None
         if o.optimizer == "sgd":
-            nesterov = o.get("nesterov", False)
             return torch.optim.SGD(
-                parameters, lr=o.lr, momentum=o.momentum, nesterov=nesterov, weight_decay=decay, fused=fused
+                parameters, lr=o.lr, momentum=o.momentum, nesterov=nesterov, weight_decay=weight_decay, fused=fused
             )
         kind = torch.optim.Adam if o.optimizer == "adam" else torch.optim.AdamW
-        return kind(parameters, lr=o.lr, betas=(float(o.momentum), 0.999), weight_decay=decay, fused=fused)
+        return kind(parameters, lr=o.lr, betas=(o.momentum, 0.999), weight_decay=weight_decay, fused=fused)
 
     return make
 

@@ -34,6 +34,9 @@ class Reset(ABC):
 class Never(Reset):
     """Adapt for ever."""
 
+    def __str__(self) -> str:
+        return "never"
+
     def due(self, adapter: Adapter) -> bool:
         """Never."""
         return False
@@ -61,11 +64,16 @@ class Every(Reset):
 class EachShift(Reset):
     """Go back whenever the stream announces a new shift with `adapter.announce(shift)`."""
 
+    def __str__(self) -> str:
+        return "each_shift"
+
     def due(self, adapter: Adapter) -> bool:
         """When the shift announced is not the one last adapted to."""
         return adapter.adapted_to is not None and adapter.shift != adapter.adapted_to
 
 
+POLICIES = "never, each_shift, guard, a number of steps, or a Reset object"
+"""What can be told of resets, in words."""
 never = Never()
 each_shift = EachShift()
 
@@ -85,14 +93,12 @@ def parse(reset: object) -> Reset:
             return reset
         case None:
             return never
+        case str() if reset.strip().isdecimal():  # as a command line gives it
+            return Every(int(reset))
         case str():
             if reset not in words:
                 raise unknown("reset policy", reset, words, instead="a number of steps is a policy, too")
             return words[reset]
         case int() if not isinstance(reset, bool):
             return Every(reset)
-    raise ConfigurationError(
-        "This is no reset policy.",
-        expected="never, each_shift, guard, a number of steps, or a Reset object",
-        came=repr(reset),
-    )
+    raise ConfigurationError("This is no reset policy.", expected=POLICIES, came=repr(reset))

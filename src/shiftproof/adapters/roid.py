@@ -6,21 +6,33 @@ CMF is ROID with a Kalman filter in place of the average with the source weights
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.adapters import losses, views
-from shiftproof.adapters.method import Method, Options, Parts, Step
+from shiftproof.adapters.method import Method, Parts, Step
+from shiftproof.adapters.options import Augmentation, GradientOptions, KeepWeights, Temperature
 from shiftproof.adapters.parts import norm_affine, optimizer
+from shiftproof.options import NotNegative, Share
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
 
 
-def _roid(o: Options) -> Parts:
+class RoidOptions(GradientOptions):
+    """Options of ROID."""
+
+    temperature: Temperature = 1 / 3
+    keep_weights: KeepWeights = 0.99
+    consistency: Annotated[bool, "Whether views of the images are to be answered alike."] = True
+    prior_correction: Annotated[bool, "Whether answers are scaled by how often the batch has each class."] = True
+    augment: Augmentation = "jitter"
+
+
+def _roid(o: RoidOptions) -> Parts:
     augment = views.parse(o.augment)
 
     def certain_and_diverse(step: Step, adapter: Adapter) -> None:
@@ -68,7 +80,14 @@ def _roid(o: Options) -> Parts:
     )
 
 
-def _cmf(o: Options) -> Parts:
+class CmfOptions(RoidOptions):
+    """Options of CMF."""
+
+    keep_hidden: Annotated[Share, "How much of the hidden weights a step keeps; the rest is the source's."] = 0.99
+    noise: Annotated[NotNegative, "The variance by which the hidden weights drift in a step."] = 0.005
+
+
+def _cmf(o: CmfOptions) -> Parts:
     def filtered(step: Step, adapter: Adapter) -> None:
         """Take the weights for a noisy look at hidden ones, which drift back to the source; estimate and mix these."""
         variance = o.keep_hidden**2 * step.memory.get("hidden_variance", step.logits.new_zeros(())) + o.noise
@@ -96,16 +115,7 @@ ROID = Method(
     paper="Marsden et al. 2024",
     parts=_roid,
     min_batch=2,
-    defaults={
-        "optimizer": "sgd",
-        "lr": 2.5e-4,
-        "momentum": 0.9,
-        "temperature": 1 / 3,
-        "keep_weights": 0.99,
-        "consistency": True,
-        "prior_correction": True,
-        "augment": "jitter",
-    },
+    defaults=RoidOptions(),
     presets={"cifar": {"optimizer": "adam", "lr": 1e-3}},
     passes=(2, 2),
     departures="the consistency view has no change of hue and no blur; the sum is divided by the images of this batch, "
@@ -116,7 +126,7 @@ CMF = Method(
     paper="Lee & Chang 2024",
     parts=_cmf,
     min_batch=2,
-    defaults={**ROID.defaults, "keep_hidden": 0.99, "noise": 0.005},
+    defaults=CmfOptions(),
     presets=ROID.presets,
     passes=ROID.passes,
     departures=f"loss and answer are those of roid; one variance for all weights, which starts at 0; {ROID.departures}",

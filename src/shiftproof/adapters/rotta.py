@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 from torch import Tensor
 
 from shiftproof.adapters import losses, views
-from shiftproof.adapters.method import Memory, Method, Options, Parts
+from shiftproof.adapters.method import Memory, Method, Parts
 from shiftproof.adapters.norms import GatheredStatistics, RunningStatistics
+from shiftproof.adapters.options import Augmentation, GradientOptions, KeepWeights, RunningShare
 from shiftproof.adapters.parts import norm_affine, optimizer
 from shiftproof.adapters.teacher import PREFIX, follow, predict, teacher
+from shiftproof.options import Count
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -82,7 +84,17 @@ def remember(memory: Memory, images: Tensor, logits: Tensor, capacity: int) -> N
     memory["bank/ages"] = torch.tensor([entry.age for entry in kept], device=device)
 
 
-def _rotta(o: Options) -> Parts:
+class RottaOptions(GradientOptions):
+    """Options of RoTTA."""
+
+    keep_weights: KeepWeights = 0.999
+    capacity: Annotated[Count, "How many images are remembered."] = 64
+    update_every: Annotated[Count, "How many new images there are between updates."] = 64
+    ema: RunningShare = 0.05
+    augment: Augmentation = "jitter"
+
+
+def _rotta(o: RottaOptions) -> Parts:
     augment = views.parse(o.augment)
 
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
@@ -117,16 +129,7 @@ ROTTA = Method(
     parts=_rotta,
     own_memory=True,
     passes=(3, 1),
-    defaults={
-        "optimizer": "adam",
-        "lr": 1e-3,
-        "momentum": 0.9,
-        "keep_weights": 0.999,
-        "capacity": 64,
-        "update_every": 64,
-        "ema": 0.05,
-        "augment": "jitter",
-    },
+    defaults=RottaOptions(optimizer="adam", lr=1e-3),
     departures="at most one update per batch, after it has been answered; the scale and shift of every kind of "
     "normalisation layer learn",
 )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.adapters import losses
-from shiftproof.adapters.method import Method, Options, Parts
+from shiftproof.adapters.method import Method, Parts
+from shiftproof.adapters.options import EntropyMargin, GradientOptions
 from shiftproof.adapters.parts import norm_affine, optimizer
+from shiftproof.options import NotNegative, Words
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -23,7 +25,20 @@ def smallest_loss(classes: int) -> float:
     return 0.2 * math.log(classes) / math.log(1000)
 
 
-def _sar(o: Options) -> Parts:
+class SarOptions(GradientOptions):
+    """Options of SAR."""
+
+    entropy_margin: EntropyMargin = 0.4
+    rho: Annotated[NotNegative, "How far the parameters climb before the step is taken."] = 0.05
+    recover_below: Annotated[
+        float | Literal["auto"],
+        Words("a number, or auto: by the number of classes"),
+        "The running mean entropy under which the model counts as collapsed and goes back.",
+    ] = "auto"
+    reset_optimizer: Annotated[bool, "Whether the momentum is forgotten with what was learnt."] = True
+
+
+def _sar(o: SarOptions) -> Parts:
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
         logits = adapter.run(images)
         margin = o.entropy_margin * math.log(logits.shape[1])
@@ -78,15 +93,7 @@ SAR = Method(
     paper="Niu et al. 2023",
     parts=_sar,
     min_batch=2,
-    defaults={
-        "optimizer": "sgd",
-        "lr": 2.5e-4,
-        "momentum": 0.9,
-        "entropy_margin": 0.4,
-        "rho": 0.05,
-        "recover_below": "auto",
-        "reset_optimizer": True,
-    },
+    defaults=SarOptions(),
     presets={"cifar": {"lr": 1e-3}, "imagenet_vit": {"lr": 1e-3}},
     release={"reset_optimizer": False},
     passes=(2, 2),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
-from shiftproof.adapters.method import Method, Options, Parts
+from shiftproof.adapters.method import Method, Parts
 from shiftproof.adapters.norms import (
     BatchStatistics,
     GatheredStatistics,
@@ -18,19 +18,35 @@ from shiftproof.adapters.norms import (
     RunningStatistics,
     SourceStatistics,
 )
+from shiftproof.adapters.options import MethodOptions, Prior, RunningShare
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.prior_bounds import optimal_prior
 from shiftproof.models.statistics import collect_statistics, source_statistics
+from shiftproof.options import Words
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
 
 
-def _source(o: Options) -> Parts:
+def _source(o: MethodOptions) -> Parts:
     return Parts(norm=SourceStatistics())
 
 
-def _bn(o: Options) -> Parts:
+class BnOptions(MethodOptions):
+    """Options of batch normalisation at test time."""
+
+    prior: Prior = 0
+    statistics: Annotated[
+        Literal["batch", "ema", "cumulative", "full"],
+        Words(headline="There are no such statistics."),
+        "Which images normalise: the batch, the stream so far (ema, cumulative), or all of a target set (full).",
+    ] = "batch"
+    ema: RunningShare = 0.1
+    target: Annotated[Any, "The images of the target set, a tensor or batches, for its full statistics."] = None
+    variance: Annotated[Literal["biased", "unbiased"], "Which variance of a batch is mixed in."] = "biased"
+
+
+def _bn(o: BnOptions) -> Parts:
     chosen_later = o.prior == "auto"
     if o.target is not None and o.statistics != "full":
         raise ConfigurationError(
@@ -51,25 +67,20 @@ def _bn(o: Options) -> Parts:
             came=f"prior='auto' with statistics={o.statistics!r}",
         )
     if chosen_later:
-        return Parts(learn=partial(_with_best_prior, remember=True), predict=partial(_with_best_prior, remember=False))
+        learn, predict = (partial(_with_best_prior, o=o, remember=remember) for remember in (True, False))
+        return Parts(learn=learn, predict=predict)
     if o.statistics == "full":
-        return Parts(norm=GatheredStatistics(), start=_take_statistics)
+        return Parts(norm=GatheredStatistics(), start=partial(_take_statistics, o=o))
     return Parts(norm=_policy(o))
 
 
-def _policy(o: Options) -> NormPolicy:
+def _policy(o: BnOptions) -> NormPolicy:
     if o.statistics == "batch":
         return BatchStatistics(float(o.prior), o.variance)
-    if o.statistics == "ema":
-        return RunningStatistics(momentum=o.ema)
-    if o.statistics == "cumulative":
-        return RunningStatistics(prior=float(o.prior))
-    raise ConfigurationError(
-        "There are no such statistics.", expected="batch, ema, cumulative or full", came=repr(o.statistics)
-    )
+    return RunningStatistics(momentum=o.ema) if o.statistics == "ema" else RunningStatistics(prior=float(o.prior))
 
 
-def _with_best_prior(adapter: Adapter, images: Tensor, *, remember: bool) -> Tensor:
+def _with_best_prior(adapter: Adapter, images: Tensor, *, o: BnOptions, remember: bool) -> Tensor:
     """Answer with the prior that makes the upper bound of Proposition 1 least for the first batch since the start."""
     prior = adapter.memory.get("prior")
     if prior is None:
@@ -78,13 +89,13 @@ def _with_best_prior(adapter: Adapter, images: Tensor, *, remember: bool) -> Ten
         prior = torch.tensor(optimal_prior(source_statistics(source), target, n=len(images)), dtype=torch.float64)
         if remember:
             adapter.memory["prior"] = prior
-    with adapter.normalising(BatchStatistics(float(prior), adapter.options.variance)):
+    with adapter.normalising(BatchStatistics(float(prior), o.variance)):
         return adapter.run(images)
 
 
-def _take_statistics(adapter: Adapter) -> None:
+def _take_statistics(adapter: Adapter, *, o: BnOptions) -> None:
     """Take the exact statistics of the whole target set, layer by layer, mixed with the source's as `prior` images."""
-    target, prior = adapter.options.target, float(adapter.options.prior)
+    target, prior = o.target, float(o.prior)
     if target is None:
         raise ConfigurationError(
             "Statistics of the whole target set need its images.",
@@ -116,7 +127,7 @@ BN = Method(
     name="bn",
     paper="Schneider et al. 2020; Nado et al. 2020",
     parts=_bn,
-    defaults={"prior": 0, "statistics": "batch", "ema": 0.1, "target": None, "variance": "biased"},
+    defaults=BnOptions(),
     release={"variance": "unbiased"},
     needs_gradients=False,
     needs_batch_norm=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 import torch.nn.functional as F
@@ -10,8 +10,10 @@ from torch import Tensor
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.features import features_and_logits, last_linear
-from shiftproof.adapters.method import Method, Options, Parts
+from shiftproof.adapters.method import Method, Parts
 from shiftproof.adapters.norms import SourceStatistics
+from shiftproof.adapters.options import MethodOptions
+from shiftproof.options import Count
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -32,7 +34,13 @@ def surest(entropies: Tensor, labels: Tensor, count: int) -> Tensor:
     return grouped[rank < count].sort().values
 
 
-def _t3a(o: Options) -> Parts:
+class T3aOptions(MethodOptions):
+    """Options of T3A."""
+
+    supports: Annotated[Count, "How many of the surest images of each class make its prototype."] = 100
+
+
+def _t3a(o: T3aOptions) -> Parts:
     def supports(adapter: Adapter) -> tuple[Tensor, Tensor, Tensor]:
         """Return features, labels and entropies in memory; at the start the classifier's weights, each its class's."""
         if "supports" in adapter.memory:
@@ -65,7 +73,7 @@ T3A = Method(
     name="t3a",
     paper="Iwasawa & Matsuo 2021",
     parts=_t3a,
-    defaults={"supports": 100},
+    defaults=T3aOptions(),
     needs_gradients=False,
     needs_norm_layers=False,
     needs_features=True,

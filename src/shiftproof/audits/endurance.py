@@ -68,8 +68,8 @@ def make_adapter(model: Model, method: str, *, preset: str, lr_scale: float = 1.
         if method == "source":
             return model
         raise ModelError("The model is a black box: it has no layers that can adapt.")
-    defaults = find(method).options(preset, "paper", {})
-    scaled = {"lr": defaults.lr * lr_scale} if lr_scale != 1.0 and "lr" in defaults else {}
+    defaults = find(method).options(preset, "paper", {}).to_dict()
+    scaled = {"lr": defaults["lr"] * lr_scale} if lr_scale != 1.0 and "lr" in defaults else {}
     return adapt(model, method, preset=preset, **scaled)
 
 

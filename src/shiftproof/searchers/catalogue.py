@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, get_type_hints
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.options import read_as
 from shiftproof.registry import Registry
 from shiftproof.searchers.trace import Trace
-from shiftproof.shifts.forms import read_option
 
 _OWN: Mapping[str, str] = {
     "random": "shiftproof.searchers.uniform:random_search",
@@ -84,5 +84,8 @@ def searcher(name: str, *, images: int, **options: Any) -> Callable[..., Trace]:
                 f"The searcher {name!r} has no option {option!r}.", expected=", ".join(own) or "no options of its own"
             )
     hints = get_type_hints(function) if options else {}
-    read = {option: read_option(hints.get(option, str), value, option, name) for option, value in options.items()}
+    read = {
+        option: read_as(hints.get(option, str), option, value, name) if isinstance(value, str) else value
+        for option, value in options.items()
+    }
     return partial(function, **read, **({"images": images} if "images" in taken else {}))

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from annotated_types import Ge, Le, Lt
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
 from shiftproof.shifts import tables
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.geometric import Fill, check_fill
+from shiftproof.shifts.geometric import Fill, Filled
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operation import apply_each_
 from shiftproof.shifts.parametric import Parametric
@@ -86,17 +87,10 @@ class RandAugment(Parametric):
     """
 
     name: str = field(default="rand_augment", init=False)
-    n: int = 2
-    magnitude: float = 9.0
-    spread: Literal["fixed", "uniform"] = "fixed"
-    fill: Fill = "black"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(1 <= self.n <= 16, "n from 1 to 16")
-        self.require(0 <= self.magnitude <= RAND_AUGMENT_BINS, "a magnitude from 0 to 30")
-        self.require(self.spread in ("fixed", "uniform"), "spread=fixed or spread=uniform")
-        check_fill(self.fill)
+    n: Annotated[int, Ge(1), Le(16), "How many operations are drawn."] = 2
+    magnitude: Annotated[float, Ge(0), Le(RAND_AUGMENT_BINS), "How strong the operations are, at most."] = 9.0
+    spread: Annotated[Literal["fixed", "uniform"], "Whether magnitudes are drawn, up to the largest."] = "fixed"
+    fill: Filled = "black"
 
     def draw(self, rng: Keyed, shape: Shape) -> Steps:
         """Draw the operations, their signs and, where they vary, their magnitudes."""
@@ -116,15 +110,14 @@ class AutoAugment(Parametric):
     """One of 25 learned pairs of operations, each applied with its probability (Cubuk et al. 2019)."""
 
     name: str = field(default="auto_augment", init=False)
-    policy: str = "cifar10"
-    fill: Fill = "grey"
+    policy: Annotated[str, "The data set that the pairs were learned on."] = "cifar10"
+    fill: Filled = "grey"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         policies = tables.table("policies")["policies"]
         if self.policy not in policies:
             raise unknown("AutoAugment policy", self.policy, policies)
-        check_fill(self.fill)
 
     def draw(self, rng: Keyed, shape: Shape) -> Steps:
         """Draw the pair, whether each of its operations happens, and the signs."""
@@ -162,16 +155,10 @@ class AugMix(Parametric):
     """
 
     name: str = field(default="augmix", init=False)
-    width: int = 3
-    depth: int = 3
-    strength: float = 3.0
-    fill: Fill = "black"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(1 <= self.width <= 8 and 1 <= self.depth <= 8, "width and depth from 1 to 8")
-        self.require(0.1 <= self.strength < AUGMIX_BINS, "a strength from 0.1 to under 10")
-        check_fill(self.fill)
+    width: Annotated[int, Ge(1), Le(8), "How many chains are mixed."] = 3
+    depth: Annotated[int, Ge(1), Le(8), "The operations of a chain, at most."] = 3
+    strength: Annotated[float, Ge(0.1), Lt(AUGMIX_BINS), "How strong the operations are, at most."] = 3.0
+    fill: Filled = "black"
 
     def draw(self, rng: Keyed, shape: Shape) -> Mixture:
         """Draw the chains, their lengths and their weights."""

@@ -20,7 +20,7 @@ from shiftproof.shifts import operation, parametric, tables
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.chain import Chain
 from shiftproof.shifts.corruption import Corruption
-from shiftproof.shifts.forms import missing, pairs, typed
+from shiftproof.shifts.forms import missing, split, typed
 from shiftproof.shifts.text import TextChain, TextShift
 from shiftproof.shifts.text import registry as text_registry
 
@@ -214,23 +214,19 @@ def parse(text: str) -> Shift:
 
 
 def _single(text: str) -> Shift:
-    corrupted = re.fullmatch(r"(\w+)\s*@([^\[\]]*)(?:\[(.*)\])?", text)
-    if corrupted:
-        name, severity, options = corrupted.groups()
-        try:
-            level = float(severity)
-        except ValueError:
-            raise _unreadable(text, repr(severity)) from None
+    form = split(text)
+    name = form.name
+    if form.sign == "@":
         make = text_registry.text_shift if name in text_registry.SHIFTS else corruption
-        return make(name, level, **pairs(options))
-    bare = re.split(r"[\[=]", text)[0].strip()
-    if bare in parametric.FORMS:
-        return parametric.parse(text)
-    if bare in operation.KINDS and (bare not in _corruptions() or "=" in text):
-        return operation.parse(text)
-    if bare in _corruptions() or bare in text_registry.SHIFTS or bare in OTHERS:
-        raise _unreadable(text, "no severity")
-    raise unknown("shift", bare, [*OTHERS.taken(), *OTHERS])
+        return make(name, form.number or 0.0, **form.fields)
+    if name in parametric.FORMS:
+        return parametric.made_of(form)
+    if name in operation.KINDS and (name not in _corruptions() or form.sign):
+        return operation.made_of(form)
+    if name in _corruptions() or name in text_registry.SHIFTS or name in OTHERS:
+        expected = "a corruption's name, @ and a severity from 0 to 5, such as fog@3 or fog@3.5"
+        raise form.unreadable(expected, "no severity")
+    raise unknown("shift", name, [*OTHERS.taken(), *OTHERS])
 
 
 def _chain(steps: list[Shift]) -> Shift:
@@ -246,11 +242,3 @@ def _chain(steps: list[Shift]) -> Shift:
 def _corruptions() -> dict[str, str]:
     """Return every corruption's table, by corruption."""
     return {name: table for table, recipes in RECIPES.items() for name in recipes}
-
-
-def _unreadable(text: str, came: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"Cannot read the shift {text!r}.",
-        expected="a corruption's name, @ and a severity from 0 to 5, such as fog@3 or fog@3.5",
-        came=came,
-    )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
+from annotated_types import Gt, Le
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
+from shiftproof.options import Share
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.geometric import Affine, Fill, affine, check_fill, translate
+from shiftproof.shifts.geometric import Affine, Filled, affine, translate
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.parametric import Parametric
 
 TRIES = 10
 """Rectangles drawn per image; the first that fits is taken."""
+
+Flip = Annotated[Share, "The probability that an image is mirrored."]
 
 
 class Rectangles(NamedTuple):
@@ -33,13 +37,8 @@ class RandomTranslate(Parametric):
     """Move by up to `limit` of width and height, uniformly, in whole pixels."""
 
     name: str = field(default="random_translate", init=False)
-    limit: float = 0.1
-    fill: Fill = "black"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(0 < self.limit <= 1, "a limit in (0, 1]")
-        check_fill(self.fill)
+    limit: Annotated[float, Gt(0), Le(1), "The furthest move, as a share of width and height."] = 0.1
+    fill: Filled = "black"
 
     def draw(self, rng: Keyed, shape: Shape) -> Tensor:
         """Draw the shares of width and height, [N, 2]."""
@@ -58,12 +57,8 @@ class PadCrop(Parametric):
     """
 
     name: str = field(default="pad_crop", init=False)
-    pad: float = 0.125
-    flip: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(0 <= self.pad <= 1 and 0 <= self.flip <= 1, "pad and flip in [0, 1]")
+    pad: Annotated[Share, "The furthest move, as a share of each side."] = 0.125
+    flip: Flip = 0.5
 
     def draw(self, rng: Keyed, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
         """Draw whether to mirror, and the moves down and to the right in pixels, each [N]."""
@@ -88,12 +83,12 @@ class RandomErase(Parametric):
     """Blacken a rectangle of `smallest` to `largest` of the area, height to width 1/3 to 10/3 (Zhong et al. 2020)."""
 
     name: str = field(default="random_erase", init=False)
-    smallest: float = 0.02
-    largest: float = 0.33
+    smallest: Annotated[float, Gt(0), Le(1), "The smallest rectangle, as a share of the area."] = 0.02
+    largest: Annotated[float, Gt(0), Le(1), "The largest rectangle, as a share of the area."] = 0.33
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(0 < self.smallest <= self.largest <= 1, "0 < smallest <= largest <= 1")
+        self.require(self.smallest <= self.largest, "smallest <= largest")
 
     def draw(self, rng: Keyed, shape: Shape) -> Rectangles:
         """Draw the rectangles; where none fits the image, an empty one."""
@@ -111,13 +106,8 @@ class FlipCrop(Parametric):
     """Mirror with probability `flip`; crop `smallest` of the area or more, height to width 3/4 to 4/3; resize back."""
 
     name: str = field(default="flip_crop", init=False)
-    flip: float = 0.5
-    smallest: float = 0.08
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(0 <= self.flip <= 1, "a probability of flipping in [0, 1]")
-        self.require(0 < self.smallest <= 1, "smallest in (0, 1]")
+    flip: Flip = 0.5
+    smallest: Annotated[float, Gt(0), Le(1), "The smallest crop, as a share of the area."] = 0.08
 
     def draw(self, rng: Keyed, shape: Shape) -> tuple[Tensor, Rectangles]:
         """Draw whether to mirror, [N], and the crop; where none fits the image, all of it."""

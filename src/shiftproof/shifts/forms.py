@@ -1,14 +1,59 @@
-"""The text form of a shift's fields, `[density=0.3,wet=True]`: those not at their default, written and read by type."""
+"""The text form of a shift, written and read: a name, @severity or =level, and its fields, `[density=0.3,wet=True]`.
+
+Fields at their default are left out; the others are read by their annotations.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.options import hints, read
 from shiftproof.registry import unknown
+
+_GRAMMAR = re.compile(r"\s*([^@=\[\]]*?)\s*(?:([@=])([^\[\]]*))?(?:\[(.*)\])?\s*")
+
+
+class Form(NamedTuple):
+    """A text that names a shift, in its parts: `rotate=15[fill=reflect]` has the sign = of a level, and the number 15.
+
+    The sign @ is that of a severity; without a sign there is no number.
+    """
+
+    text: str
+    name: str
+    sign: str
+    number: float | None
+    fields: dict[str, str]
+
+    def unreadable(self, expected: str, came: str | None = None) -> ConfigurationError:
+        """Return the error for a text that is no shift."""
+        return ConfigurationError(f"Cannot read the shift {self.text!r}.", expected=expected, came=came or self.text)
+
+
+def split(text: str) -> Form:
+    """Return the parts of the text form of one shift.
+
+    >>> split("rotate=15[fill=reflect]")[1:]
+    ('rotate', '=', 15.0, {'fill': 'reflect'})
+    """
+    match = _GRAMMAR.fullmatch(text)
+    whole = Form(text, "", "", None, {})
+    if match is None:
+        raise whole.unreadable("a name, @severity or =level or neither, and [name=value,...] where there are options")
+    name, sign, number, inside = match.groups()
+    pairs = (pair.partition("=") for pair in (inside or "").split(",") if pair.strip())
+    values = {key.strip(): value.strip() for key, _, value in pairs}
+    try:
+        return Form(text, name, sign or "", float(number) if sign else None, values)
+    except ValueError:
+        expected = (
+            "a severity from 0 to 5, such as fog@3 or fog@3.5" if sign == "@" else "a level, such as contrast=0.8"
+        )
+        raise whole.unreadable(f"a name, {sign} and {expected}", repr(number)) from None
 
 
 def plain(number: float) -> str:
@@ -36,39 +81,16 @@ def stated(thing: Any, without: tuple[str, ...] = ()) -> dict[str, object]:
     }
 
 
-def pairs(inside: str | None) -> dict[str, str]:
-    """Return the names and values of `name=value,name=value`."""
-    split = (pair.partition("=") for pair in (inside or "").split(",") if pair.strip())
-    return {name.strip(): value.strip() for name, _, value in split}
-
-
 def typed(kind: Any, given: Mapping[str, Any], what: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return options for a dataclass: texts become what its fields are annotated as, other values stay as they are.
 
     Refuses those it does not have, and texts that cannot be read; `what` names the thing in errors.
     """
-    hints = get_type_hints(kind)
-    known = {each.name: each for each in fields(kind) if each.init and each.name not in without}
-    values = {}
-    for name, value in given.items():
+    known = {name: hint for name, hint in hints(kind).items() if name not in without}
+    for name in given:
         if name not in known:
             raise unknown(f"option of {what!r}", name, known)
-        values[name] = read_option(hints[name], value, name, what)
-    return values
-
-
-def read_option(kind: Any, value: Any, name: str, what: str) -> Any:
-    """Return an option's value: a text becomes what its annotation `kind` says, other values stay as they are."""
-    try:
-        return _read(kind, value) if isinstance(value, str) else value
-    except ValueError:
-        if get_origin(kind) is Literal:
-            raise unknown(name, value, map(written, get_args(kind))) from None
-        raise ConfigurationError(
-            f"Cannot read the option {name!r} of {what!r}.",
-            expected=f"{_WORDS.get(kind, kind)} for {name}",
-            came=repr(value),
-        ) from None
+    return {name: read(kind, name, value, what) if isinstance(value, str) else value for name, value in given.items()}
 
 
 def missing(kind: Any, given: Mapping[str, Any], without: tuple[str, ...] = ()) -> list[str]:
@@ -86,29 +108,3 @@ def _is_default(each: Field[Any], value: object) -> bool:
         return type(default) is type(value) and bool(default == value)
     except (RuntimeError, ValueError):  # tensors and arrays, which are compared value by value
         return False
-
-
-def _read(kind: Any, text: str) -> Any:
-    """Return the value of an annotated type that a text stands for, or raise ValueError."""
-    if get_origin(kind) in (Union, UnionType):
-        if text == "None" and NoneType in get_args(kind):
-            return None
-        for each in sorted((one for one in get_args(kind) if one is not NoneType), key=lambda one: one is str):
-            try:
-                return _read(each, text)
-            except ValueError:
-                continue
-        raise ValueError(text)
-    if get_origin(kind) is Literal:
-        for each in get_args(kind):
-            if written(each) == text:
-                return each
-        raise ValueError(text)
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(text)
-        return text.lower() == "true"
-    return kind(text) if kind in (int, float) else text
-
-
-_WORDS: Mapping[Any, str] = {int: "a whole number", float: "a number", bool: "True or False"}

@@ -9,10 +9,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
@@ -67,12 +68,11 @@ class FourierMix(Parametric):
     footprint: ClassVar[int] = 3
 
     name: str = field(default="fouriermix", init=False)
-    branches: int = 3
-    preset: str = "cifar"
+    branches: Annotated[int, Ge(1), Le(8), "How many views are mixed."] = 3
+    preset: Annotated[str, "The data set whose phases are drawn from."] = "cifar"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(1 <= self.branches <= 8, "1 to 8 branches")
         if self.preset not in PHASES:
             raise unknown("preset of FourierMix", self.preset, PHASES)
 

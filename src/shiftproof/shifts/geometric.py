@@ -7,16 +7,15 @@ bilinearly and truncated, and a pixel whose source lies outside the image is fil
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.registry import unknown
-
 Fill = Literal["black", "grey", "edge", "reflect"]
 """What lies outside the image: level 0, level 128, the nearest pixel, or the image mirrored at its border."""
+Filled = Annotated[Fill, "What lies outside the image."]
 
 _CONSTANTS = {"black": 0.0, "grey": 128.0}
 
@@ -109,10 +108,3 @@ def affine(levels: Tensor, source: Affine, fill: Fill = "black") -> Tensor:
         inside = torch.maximum(across, along).le_(1.0)[:, None]  # 1 or 0: multiplying is faster than a masked fill
         sampled.mul_(inside).add_(1.0 - inside, alpha=_CONSTANTS[fill])
     return sampled
-
-
-def check_fill(fill: str) -> Fill:
-    """Return the way to fill of that name; refuse one that does not exist."""
-    if fill not in get_args(Fill):
-        raise unknown("fill", fill, get_args(Fill))
-    return cast("Fill", fill)

@@ -8,7 +8,6 @@ different operations; `Operation` is one operation at one level as a shift.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,10 +18,11 @@ from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
+from shiftproof.options import read
 from shiftproof.registry import unknown
 from shiftproof.shifts import enhance, geometric, tables
 from shiftproof.shifts.base import Shape, Shift
-from shiftproof.shifts.forms import bracketed, pairs, plain, stated, typed
+from shiftproof.shifts.forms import Form, bracketed, plain, stated, typed
 from shiftproof.shifts.geometric import Fill
 from shiftproof.shifts.levels import to_levels
 
@@ -111,7 +111,7 @@ class Operation(Shift):
         if self.name not in KINDS:
             raise unknown("operation", self.name, KINDS)
         KINDS[self.name].check(self.name, self.level)
-        geometric.check_fill(self.fill)
+        read(Operation, "fill", self.fill)
 
     @property
     def label(self) -> str:
@@ -133,22 +133,10 @@ def operation(name: str, level: float | None = None, *, fill: Fill = "black") ->
     return Operation(name, level=level, fill=fill)
 
 
-_TEXT = re.compile(r"\s*(\w+)\s*(?:=\s*([^\[\]\s]+)\s*)?(?:\[(.*)\]\s*)?")
-
-
-def parse(text: str) -> Operation:
-    """Return the operation a text such as `contrast=0.8` or `grayscale` stands for."""
-    expected = "a name, = and a level, such as contrast=0.8"
-    unreadable = ConfigurationError(f"Cannot read the operation {text!r}.", expected=expected, came=text)
-    match = _TEXT.fullmatch(text)
-    if match is None:
-        raise unreadable
-    name, level, options = match.groups()
-    try:
-        number = None if level is None else float(level)
-    except ValueError:
-        raise unreadable from None
-    return Operation(name, level=number, **typed(Operation, pairs(options), name, without=("name", "level")))
+def made_of(form: Form) -> Operation:
+    """Return the operation that a text such as `contrast=0.8` or `grayscale` stands for."""
+    own = typed(Operation, form.fields, form.name, without=("name", "level"))
+    return Operation(form.name, level=form.number, **own)
 
 
 def operation_sets() -> tuple[str, ...]:

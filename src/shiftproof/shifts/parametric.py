@@ -1,20 +1,21 @@
 """Shifts with parameters of their own, written `power_law[eps=8,center=4,alpha=1]`.
 
-A subclass of `Parametric` is a frozen dataclass whose fields are its parameters; the text form follows from them, both
-ways. Parameters at their default are left out, so `rand_augment` is a whole text form.
+A subclass of `Parametric` is a frozen dataclass whose fields are its parameters, annotated with their ranges and what
+they are for (see `shiftproof.options`); the text form follows from them, both ways. Parameters at their default are
+left out, so `rand_augment` is a whole text form.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.options import hints, read
 from shiftproof.registry import resolve
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.forms import bracketed, missing, pairs, stated, typed, written
+from shiftproof.shifts.forms import Form, bracketed, missing, stated, typed, written
 
 FORMS: Mapping[str, str] = {
     "power_law": "shiftproof.shifts.spectral:PowerLaw",
@@ -30,8 +31,6 @@ FORMS: Mapping[str, str] = {
 }
 """Name -> lazy target."""
 
-_TEXT = re.compile(r"(\w+)(?:\[(.*)\])?")
-
 
 @dataclass(frozen=True)
 class Parametric(Shift):
@@ -39,6 +38,11 @@ class Parametric(Shift):
 
     name: str = field(default="", init=False)
     severity: float = field(default=1.0, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in hints(type(self)):
+            object.__setattr__(self, name, read(type(self), name, getattr(self, name), self.name))
 
     @property
     def label(self) -> str:
@@ -56,18 +60,12 @@ class Parametric(Shift):
             raise ConfigurationError(f"Shift {self.name!r} cannot have these parameters.", expected=expected, came=came)
 
 
-def parse(text: str) -> Parametric:
-    """Return the shift a text such as `power_law[eps=8,center=4,alpha=1]` or `augmix` stands for."""
-    match = _TEXT.fullmatch(text.strip())
-    if match is None:
-        raise _unreadable(text, "a name and, in brackets, name=value pairs, such as power_law[eps=8,center=4,alpha=1]")
-    name, inside = match.groups()
-    form: type[Parametric] = resolve(FORMS, name, "shift")
-    values = typed(form, pairs(inside), name)
-    if lacking := missing(form, values):
-        raise _unreadable(text, f"values for {', '.join(lacking)}")
-    return form(**values)
-
-
-def _unreadable(text: str, expected: str) -> ConfigurationError:
-    return ConfigurationError(f"Cannot read the shift {text!r}.", expected=expected, came=text)
+def made_of(form: Form) -> Parametric:
+    """Return the shift that a text such as `power_law[eps=8,center=4,alpha=1]` or `augmix` stands for."""
+    kind: type[Parametric] = resolve(FORMS, form.name, "shift")
+    if form.sign:
+        raise form.unreadable("a name and, in brackets, name=value pairs, such as power_law[eps=8,center=4,alpha=1]")
+    values = typed(kind, form.fields, form.name)
+    if lacking := missing(kind, values):
+        raise form.unreadable(f"values for {', '.join(lacking)}")
+    return kind(**values)

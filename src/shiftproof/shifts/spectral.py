@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
+from shiftproof.options import BelowOne, NotNegative, Positive
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.parametric import Parametric
 
@@ -32,17 +34,16 @@ class PowerLaw(Parametric):
     """
 
     name: str = field(default="power_law", init=False)
-    eps: float
-    center: float
-    alpha: float
-    spread: float = 0.2
-    low: float = 20.0
-    high: float = 200.0
+    eps: Annotated[Positive, "The L2 norm of the noise."]
+    center: Annotated[NotNegative, "The radial frequency with most energy."]
+    alpha: Annotated[NotNegative, "How fast the energy falls off."]
+    spread: Annotated[BelowOne, "By how much of itself an amplitude is varied."] = 0.2
+    low: Annotated[Positive, "The least amplitude, for 32 x 32 pixels."] = 20.0
+    high: Annotated[Positive, "The largest amplitude, for 32 x 32 pixels."] = 200.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(self.eps > 0 and self.center >= 0 and self.alpha >= 0, "eps > 0, center >= 0 and alpha >= 0")
-        self.require(0 <= self.spread < 1 and 0 < self.low <= self.high, "0 <= spread < 1 and 0 < low <= high")
+        self.require(self.low <= self.high, "low <= high")
 
     def draw(self, rng: Keyed, shape: Shape) -> tuple[Tensor, Tensor]:
         """Draw the factors and phases of the half spectrum, each N x C x H x (W // 2 + 1)."""
@@ -79,13 +80,9 @@ class FourierBasis(Parametric):
     """
 
     name: str = field(default="fourier_basis", init=False)
-    i: int
-    j: int
-    eps: float = 4.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(self.eps > 0, "eps > 0")
+    i: Annotated[int, "Cycles down the image."]
+    j: Annotated[int, "Cycles across the image."]
+    eps: Annotated[Positive, "The L2 norm of the wave, per channel."] = 4.0
 
     def draw(self, rng: Keyed, shape: Shape) -> Tensor:
         """Draw a sign per channel, N x C."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import Annotated, ClassVar
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
-from shiftproof.errors import ConfigurationError
+from shiftproof.options import Count, NotNegative, Options, Positive, Words
 from shiftproof.training import losses
 from shiftproof.training.losses import Direction
+
+Several = Annotated[int, Ge(2), Words("two copies or more"), "How many noises each view gets."]
+Copies = Annotated[Count, "How many noises each view gets."]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +43,7 @@ class Moment:
         return self.network(seen.flatten(0, 2)).float().view(*seen.shape[:3], -1)
 
 
-@dataclass(frozen=True)
-class Objective(ABC):
+class Objective(Options, ABC):
     """How noisy views become a loss. `views` is 1 (the augmented image) or more (the original and augmented ones)."""
 
     views: ClassVar[int] = 1
@@ -59,13 +62,7 @@ class Objective(ABC):
     def loss(self, moment: Moment) -> Tensor:
         """Return the loss of every image, [N]."""
 
-    def require(self, holds: bool, expected: str) -> None:
-        """Refuse these settings unless the condition holds."""
-        if not holds:
-            raise ConfigurationError("The loss cannot have these settings.", expected=expected, came=str(self))
 
-
-@dataclass(frozen=True)
 class CrossEntropy(Objective):
     """Cross-entropy of one view."""
 
@@ -74,12 +71,11 @@ class CrossEntropy(Objective):
         return losses.cross_entropy(moment.logits(), moment.labels)
 
 
-@dataclass(frozen=True)
 class ThreeWay(Objective):
     """Cross-entropy of the original and `weight` times the divergence of it and two augmented views (AugMix)."""
 
     views: ClassVar[int] = 3
-    weight: float = 12.0
+    weight: Annotated[NotNegative, "The weight of the divergence beside the cross-entropy."] = 12.0
 
     def loss(self, moment: Moment) -> Tensor:
         """Return cross-entropy plus Jensen-Shannon divergence."""
@@ -87,16 +83,12 @@ class ThreeWay(Objective):
         return losses.cross_entropy(logits[0], moment.labels) + self.weight * losses.jsd(logits)
 
 
-@dataclass(frozen=True)
 class Consistency(Objective):
     """Cross-entropy of noisy copies and their consistency (Jeong & Shin 2020)."""
 
-    lam: float = 20.0
-    eta: float = 0.5
-    copies: int = 2
-
-    def __post_init__(self) -> None:
-        self.require(self.copies >= 2, "two copies or more")
+    lam: Annotated[NotNegative, "The weight of the divergence between the copies."] = 20.0
+    eta: Annotated[NotNegative, "The weight of the entropy of their mean prediction."] = 0.5
+    copies: Several = 2
 
     @property
     def noises(self) -> int:
@@ -109,7 +101,6 @@ class Consistency(Objective):
         return losses.cross_entropy(logits, moment.labels) + losses.consistency(logits, lam=self.lam, eta=self.eta)
 
 
-@dataclass(frozen=True)
 class Hierarchical(Objective):
     """Cross-entropy of the noisy originals and hierarchical consistency over views and noises (Sun et al. 2022).
 
@@ -117,14 +108,10 @@ class Hierarchical(Objective):
     """
 
     views: ClassVar[int] = 3
-    lam: float = 40.0
-    eta: float = 10.0
-    copies: int = 2
-    direction: Direction = "to_mean"
-
-    def __post_init__(self) -> None:
-        self.require(self.copies >= 1, "one noise or more")
-        self.require(self.direction in get_args(Direction), f"a direction: {' or '.join(get_args(Direction))}")
+    lam: Annotated[NotNegative, "The weight of the divergence between views."] = 40.0
+    eta: Annotated[NotNegative, "The weight of the divergence between the noises of a view."] = 10.0
+    copies: Copies = 2
+    direction: Annotated[Direction, "Which way the divergence from the mean prediction is taken."] = "to_mean"
 
     @property
     def noises(self) -> int:
@@ -138,17 +125,13 @@ class Hierarchical(Objective):
         return losses.cross_entropy(logits[0], moment.labels) + regular
 
 
-@dataclass(frozen=True)
 class CertifiedRadius(Objective):
     """Cross-entropy of the smoothed prediction and a hinge on its certified radius (Zhai et al. 2020, MACER)."""
 
-    lam: float = 12.0
-    gamma: float = 8.0
-    beta: float = 16.0
-    copies: int = 16
-
-    def __post_init__(self) -> None:
-        self.require(self.copies >= 2 and self.gamma > 0 and self.beta > 0, "copies >= 2, gamma > 0, beta > 0")
+    lam: Annotated[NotNegative, "The weight of the radius beside the cross-entropy."] = 12.0
+    gamma: Annotated[Positive, "The difference of Gaussian quantiles from which on a radius is large enough."] = 8.0
+    beta: Annotated[Positive, "The inverse temperature of the smoothed prediction."] = 16.0
+    copies: Several = 16
 
     @property
     def noises(self) -> int:
@@ -162,20 +145,16 @@ class CertifiedRadius(Objective):
         )
 
 
-@dataclass(frozen=True)
 class Adversarial(Objective):
     """Cross-entropy of noisy images that were attacked first, with the same noises (Salman et al. 2019, SmoothAdv).
 
     The radius `eps` of the attack, on the [0, 1] scale, rises from 0 over the first `warmup` epochs.
     """
 
-    eps: float = 64 / 255
-    steps: int = 10
-    copies: int = 2
-    warmup: int = 10
-
-    def __post_init__(self) -> None:
-        self.require(self.eps > 0 and self.steps >= 1 and self.copies >= 1, "eps > 0, steps >= 1 and copies >= 1")
+    eps: Annotated[Positive, "The radius of the attack, on the [0, 1] scale."] = 64 / 255
+    steps: Annotated[Count, "Steps of the attack."] = 10
+    copies: Copies = 2
+    warmup: Annotated[int, Ge(0), "Epochs over which the radius rises from 0."] = 10
 
     @property
     def noises(self) -> int:

@@ -5,12 +5,13 @@ Written `augmentation` or `augmentation+loss`: `fouriermix+hcr`, `augmix`, `gaus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.options import Options
 from shiftproof.registry import Registry, unknown
 from shiftproof.training.objectives import (
     Adversarial,
@@ -24,7 +25,6 @@ from shiftproof.training.objectives import (
 from shiftproof.training.tuples import Tuples
 
 Noise = Literal["none", "half", "all"]
-Part = TypeVar("Part", Objective, Tuples)
 
 SIGMA = 0.25
 """The standard deviation of the noise where none is named: the papers' on CIFAR."""
@@ -59,27 +59,24 @@ class Recipe:
         >>> recipe("fouriermix+hcr").with_options(lam=20).objective.lam
         20.0
         """
-        made = self
         for name, value in options.items():
-            made = made._with_option(name, value)
-        return made
-
-    def _with_option(self, name: str, value: Any) -> Recipe:
-        if name == "augment" and self.augment is not None:
-            return replace(self, augment=str(value))
-        if name in _names(self.objective):
-            return replace(self, objective=_replaced(self.objective, name, value))
-        if self.tuples is not None and name in _names(self.tuples):
-            return replace(self, tuples=_replaced(self.tuples, name, value))
-        if not self.options():
-            raise ConfigurationError(f"The recipe {self.name!r} has no options of its own.", came=f"{name}={value}")
-        raise unknown(f"option of {self.name!r}", name, self.options())
+            if not self.options():
+                raise ConfigurationError(f"The recipe {self.name!r} has no options of its own.", came=f"{name}={value}")
+            if name not in self.options():
+                raise unknown(f"option of {self.name!r}", name, self.options())
+        changes: dict[str, Any] = {"augment": str(options["augment"])} if "augment" in options else {}
+        for place, part in self._parts().items():
+            given = {name: value for name, value in options.items() if name in part.to_dict()}
+            changes |= {place: part.changed(given, self.name)} if given else {}
+        return replace(self, **changes) if changes else self
 
     def options(self) -> dict[str, Any]:
         """Return the settings a recipe has of its own, by name."""
-        parts = [part for part in (self.objective, self.tuples) if part is not None]
-        own = {each.name: getattr(part, each.name) for part in parts for each in fields(part)}
+        own = {name: value for part in self._parts().values() for name, value in part.to_dict().items()}
         return own if self.augment is None else {**own, "augment": self.augment}
+
+    def _parts(self) -> dict[str, Options]:
+        return {"objective": self.objective} | ({} if self.tuples is None else {"tuples": self.tuples})
 
     def sigma(self, given: float | None) -> float:
         """Return the noise to train with; refuse one that does not go with the recipe."""
@@ -101,30 +98,6 @@ class Recipe:
             )
         return value
 
-
-def _names(part: Objective | Tuples) -> set[str]:
-    return {each.name for each in fields(part)}
-
-
-def _replaced(part: Part, name: str, value: Any) -> Part:
-    """Return an objective or tuples with another value, read by the type of its field where it came as text."""
-    kind = get_type_hints(type(part))[name]
-    try:
-        read = _READERS[kind](value) if kind in _READERS else value
-    except (TypeError, ValueError):
-        expected = "a whole number" if kind is int else "a number"
-        raise ConfigurationError(f"Cannot read the option {name!r}.", expected=expected, came=repr(value)) from None
-    return replace(part, **{name: read})
-
-
-def _whole(value: Any) -> int:
-    """Return a whole number, given as one or as text; `int` alone would cut 2.5 to 2."""
-    if not isinstance(value, str) and value % 1:
-        raise ValueError("not a whole number")
-    return int(value)
-
-
-_READERS: Mapping[Any, Callable[[Any], Any]] = {int: _whole, float: float}
 
 _AUGMENTED = {
     "autoaugment": ("auto_augment", "Cubuk et al. 2019", ("jsd",)),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Literal
 
+ScheduleName = Literal["step", "cosine", "constant"]
 MILESTONES = (0.5, 0.75)
 """Where the step schedule falls, as shares of the run: after 100 and 150 of 200 epochs."""
 
@@ -33,13 +35,13 @@ def cosine(progress: float) -> float:
     return (1.0 + math.cos(math.pi * progress)) / 2.0
 
 
-SCHEDULES: Mapping[str, Callable[[float], float]] = MappingProxyType(
+SCHEDULES: Mapping[ScheduleName, Callable[[float], float]] = MappingProxyType(
     {"step": step, "cosine": cosine, "constant": constant}
 )
 """Name -> share of the learning rate by share of the run."""
 
 
-def rate_at(step: int, steps: int, *, schedule: str, warmup: int = 0) -> float:
+def rate_at(step: int, steps: int, *, schedule: ScheduleName, warmup: int = 0) -> float:
     """Return the share of the learning rate at a step of a run; over the first `warmup` steps it rises to 1.
 
     >>> [rate_at(at, 10, schedule="constant", warmup=4) for at in (0, 1, 3, 5)]

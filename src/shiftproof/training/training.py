@@ -14,7 +14,6 @@ from shiftproof.errors import DataError, ModelError
 from shiftproof.models import choose_device, logits
 from shiftproof.models.class_names import with_class_names
 from shiftproof.models.identity import digest, plugin_codes
-from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.training.feed import HELD, Feed, labels_of
@@ -119,11 +118,9 @@ def train(
 
 def make_settings(recipe: Recipe, given: dict[str, Any]) -> Settings:
     """Return the settings of the loop: the recipe's own defaults, and what was given."""
-    known = Settings.__dataclass_fields__
-    for name in given:
-        if name not in known:
-            raise unknown("setting", name, known)
-    return Settings(**{**recipe.defaults, **{name: value for name, value in given.items() if value is not None}})
+    return Settings().changed(
+        {**recipe.defaults, **{name: value for name, value in given.items() if value is not None}}
+    )
 
 
 def _loaded(data: Any, images: int | None, seed: int, **options: Any) -> ImageSet:

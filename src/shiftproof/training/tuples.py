@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from annotated_types import Ge
 from torch import Tensor, nn
 
 from shiftproof.data import ImageSet
-from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
+from shiftproof.options import Count, Options, Positive
 from shiftproof.searchers import Direct, Space, make_space
 from shiftproof.searchers import searcher as find_searcher
 from shiftproof.searchers.evaluating import Evaluator, hold
@@ -21,8 +21,7 @@ from shiftproof.searchers.uniform import draw_tuples
 from shiftproof.shifts import Chain
 
 
-@dataclass(frozen=True)
-class Tuples:
+class Tuples(Options):
     """Which tuples of `length` operations a network is trained on, one or more per batch, and how they are found.
 
     Without a `searcher`, every batch gets a tuple drawn uniformly from the space (rda). With one, training begins with
@@ -33,23 +32,14 @@ class Tuples:
     with several `per_batch`, each for an equal part of it, it cannot.
     """
 
-    searcher: Literal["random", "evolution"] | None = None
-    space: str = "cifar"
-    length: int = 5
-    every: float = 5.0
-    images: int = 2000
-    budget: int = 100
-    most: int = 100
-    per_batch: int = 1
-
-    def __post_init__(self) -> None:
-        least = min(self.length, self.images, self.budget, self.per_batch)
-        if least < 1 or self.every <= 0 or self.most < 0:
-            raise ConfigurationError(
-                "The search for tuples cannot have these settings.",
-                expected="length, images, budget and per_batch of 1 or more, every > 0 epochs",
-                came=str(self),
-            )
+    searcher: Annotated[Literal["random", "evolution"] | None, "What finds tuples; None: they are drawn."] = None
+    space: Annotated[str, "The space of operations."] = "cifar"
+    length: Annotated[Count, "Operations of a tuple."] = 5
+    every: Annotated[Positive, "Epochs between two searches."] = 5.0
+    images: Annotated[Count, "Training images that a search looks at."] = 2000
+    budget: Annotated[Count, "Evaluations of a search."] = 100
+    most: Annotated[int, Ge(0), "How many tuples are found at most."] = 100
+    per_batch: Annotated[Count, "Tuples of a batch, each for an equal part of it."] = 1
 
     def search_steps(self, steps: int, steps_per_epoch: int) -> list[int]:
         """Return the steps before which a search is made, within a run of so many steps.

@@ -258,7 +258,7 @@ def _adapter(cell: Cell, subject: Subject, preset: str | None) -> Adapter:
         return adapt(subject.model, "bn", prior=cast(int, cell["prior"]))
     chosen = find(cast(str, cell["method"]))
     given = cast(Mapping[str, Any], cell.parameters.get("options", {}))
-    options = {name: value for name, value in given.items() if name in chosen.defaults}
+    options = {name: value for name, value in given.items() if name in chosen.defaults.to_dict()}
     return adapt(subject.model, chosen.name, preset=preset, **options)
 
 

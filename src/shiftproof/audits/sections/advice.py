@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shiftproof.adapters import Counts, diagnose, method
 from shiftproof.adapters.method import Method
-from shiftproof.adapters.resets import Every, never, parse
+from shiftproof.adapters.resets import Every, never
 from shiftproof.measures.means import mean
 
 Gains = Mapping[str, NDArray[np.float64]]
@@ -18,13 +18,13 @@ Gains = Mapping[str, NDArray[np.float64]]
 
 def steps_that_tell() -> int:
     """Return the batches after which a stream can show whether help lasts: RDumb has then gone back twice."""
-    reset = parse(method("rdumb").defaults["reset"])
+    reset = method("rdumb").defaults.reset
     return 2 * reset.steps if isinstance(reset, Every) else 2000
 
 
 def never_resets(chosen: Method) -> bool:
     """Return whether a method learns and never goes back, so that only a long stream tells whether it lasts."""
-    return chosen.needs_gradients and not chosen.recovers and parse(chosen.options(None, "paper", {}).reset) == never
+    return chosen.needs_gradients and not chosen.recovers and chosen.defaults.reset == never
 
 
 def advised(gains: Gains, *, long: bool) -> str | None:
@@ -50,5 +50,5 @@ def adapting_code(name: str, preset: str | None) -> str:
 
 def diagnoses(counts: Mapping[str, Counts]) -> list[str]:
     """Return what has to be said of methods that hardly learnt, by what was counted of them."""
-    policies = {name: parse(method(name).options(None, "paper", {}).reset) for name in counts}
-    return [f"{said}." for name in counts for said in diagnose(method(name), policies[name], counts[name])]
+    chosen = {name: method(name) for name in counts}
+    return [f"{said}." for name, each in chosen.items() for said in diagnose(each, each.defaults.reset, counts[name])]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from shiftproof.adapters import Adapter, Method, Parts
-from shiftproof.adapters.method import Options
+from shiftproof.adapters import Adapter, Method, MethodOptions, Parts
 from shiftproof.adapters.norms import SourceStatistics
 
 
@@ -13,7 +12,7 @@ def _answer(adapter: Adapter, images: Tensor) -> Tensor:
     return (adapter.run(images) + adapter.run(images.flip(-1))) / 2
 
 
-def _parts(o: Options) -> Parts:
+def _parts(o: MethodOptions) -> Parts:
     return Parts(norm=SourceStatistics(), learn=_answer, predict=_answer)
 
 
