@@ -86,7 +86,7 @@ class Adapter(Adaptive):
 
     def identity(self) -> str:
         """Return what tells it apart from others as it begins: its source, method and options."""
-        return digest([fingerprint(self.source), self.method, dict(self.options)])
+        return digest([fingerprint(self.source), self.method, self.options.to_dict()])
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [N, C] of images [N, ...] and adapt to them."""
