@@ -84,7 +84,7 @@ def store(count: int) -> None:
         done = list(identities.items())[:-10]
         database = sqlite3.connect(Path(folder) / FILE)
         with timed("filling the store, in one transaction"), database:
-            rows = ((identity, cell.task, cell.text, ROW, None, 0.1) for identity, cell in done)
+            rows = ((identity, cell.kind, cell.text, ROW, None, 0.1) for identity, cell in done)
             database.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)", rows)
         database.close()
         print(f"file of {(Path(folder) / FILE).stat().st_size / 2**20:,.0f} MiB")

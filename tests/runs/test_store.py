@@ -41,7 +41,7 @@ def first_version(folder: Path) -> None:
     database.executemany("INSERT INTO about VALUES (?, ?)", {"schema": "1", **SUBJECT}.items())
     for n, (identity, cell) in enumerate(PLAN.identities().items()):
         row = None if n == 3 else f'{{"square":{n * n}}}'
-        values = (identity, cell.task, cell.text, row, "failed" if n == 3 else None, 0.5)
+        values = (identity, cell.kind, cell.text, row, "failed" if n == 3 else None, 0.5)
         database.execute("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
     database.close()
 
@@ -120,7 +120,7 @@ def test_a_store_is_read_beside_the_driver_at_work(tmp_path):
         fill(store, 7)
         with Store(tmp_path / "run") as reader:
             assert len(reader.results(PLAN)) == 7
-            assert {result.cell["n"] for result in reader} == set(range(7))
+            assert {result.task["n"] for result in reader} == set(range(7))
 
 
 class TestLock:

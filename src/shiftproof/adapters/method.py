@@ -14,6 +14,7 @@ from shiftproof.adapters import losses
 from shiftproof.adapters.norms import BatchStatistics, NormPolicy
 from shiftproof.adapters.ranges import RANGES, Range, check_values
 from shiftproof.errors import ConfigurationError
+from shiftproof.models.identity import digest
 from shiftproof.registry import unknown
 
 if TYPE_CHECKING:
@@ -126,6 +127,13 @@ class Method:
     recovers: bool = False
     departures: str = ""
     ranges: Mapping[str, Range] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def content_digest(self) -> str:
+        """Return a digest of all that the method does: its parts, their code, and its options."""
+        return digest(self)
 
     @property
     def cost(self) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from shiftproof.adapters import Counts
+from shiftproof.adapters import Counts, Method
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
 from shiftproof.audits.sections.base import Subject
 from shiftproof.audits.sections.measuring import preset_for
@@ -57,7 +57,7 @@ class Endurance:
         ]
 
 
-def make_adapter(model: Model, method: str, *, preset: str, lr_scale: float = 1.0) -> Any:
+def make_adapter(model: Model, method: str | Method, *, preset: str, lr_scale: float = 1.0) -> Any:
     """Return a fresh adapter of a method; a black box can only be itself, the method `source`."""
     from torch import nn
 
@@ -65,7 +65,7 @@ def make_adapter(model: Model, method: str, *, preset: str, lr_scale: float = 1.
     from shiftproof.adapters import method as find
 
     if not isinstance(model, nn.Module):
-        if method == "source":
+        if find(method).name == "source":
             return model
         raise ModelError("The model is a black box: it has no layers that can adapt.")
     defaults = find(method).options(preset, "paper", {})

@@ -259,7 +259,7 @@ class Measurer:
         label, batch = cast(str, cell["shift"]), self.batch
         shift = None if label == CLEAN else shifts.parse(label)
         images = batch.images if shift is None else shift(batch.images, batch.keys, seed=self.job.seed)
-        if cell.task == "spectrum.amplitude":
+        if cell.kind == "spectrum.amplitude":
             return {"profile": list(amplitude_profile(images if shift is None else images - batch.images))}
         labels = cast(Tensor, batch.labels)
         if self.job.rule is None:
@@ -306,8 +306,8 @@ def _conclude(
     amplitudes: dict[str, tuple[float, ...]] = {}
     clean = 0.0
     for result in results:
-        row, label = cast(Row, result.row), cast(str, result.cell["shift"])
-        if result.cell.task == "spectrum.amplitude":
+        row, label = cast(Row, result.row), str(result.task.parameters()["shift"])
+        if result.task.kind == "spectrum.amplitude":
             name = label if label == CLEAN else shifts.parse(label).name
             amplitudes[name] = tuple(cast("list[float]", row["profile"]))
             continue

@@ -161,7 +161,7 @@ class Evaluation:
         cells = {genes: [self.evaluator.cell(genes, *one) for one in some] for genes, some in ranges.items()}
         plan = Plan(tuple(cell for some in cells.values() for cell in some), self.fingerprints)
         found = drive(plan, self.store, self.crew, watch=self._after(before))
-        results = {result.cell: result for result in found}
+        results = {result.task: result for result in found}
         scores = {genes: self._score([results[cell] for cell in some], count) for genes, some in cells.items()}
         errors = [score.error for score in scores.values() if score.error is not None]
         if errors and len(errors) == len(scores):

@@ -86,8 +86,8 @@ class Copies(ABC):
 
     def intact(self, result: Result) -> bool:
         """Whether what a cell wrote is still as it was: a file may be gone, cut or overwritten since."""
-        cell, row = result.cell, result.row
-        if row is None or row.get("digest") is None:
+        cell, row = result.task, result.row
+        if not isinstance(cell, Cell) or row is None or row.get("digest") is None:
             return False
         left_out = {bad[0] for bad in cast("list[list[str]]", row["left_out"])}
         return self.digest(rows_of(cell), self.target(cell), left_out) == row["digest"]

@@ -19,6 +19,7 @@ from shiftproof.data.text_loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.models.devices import choose_device
 from shiftproof.runs import (
+    Cell,
     Executor,
     Json,
     Plan,
@@ -184,9 +185,9 @@ def _drive(
     """Write what is missing or damaged. The first cell that fails ends it: others would fail alike, or leave a gap."""
     plan = Plan(copies.cells(), subject)
     identities = {cell: identity for identity, cell in plan.identities().items()}
-    written = {result.cell: copies.intact(result) for result in store.results(plan)}
+    written = {result.task: copies.intact(result) for result in store.results(plan)}
     store.forget(identities[cell] for cell, intact in written.items() if not intact)
-    copies.prepare([cell for cell, intact in written.items() if intact])
+    copies.prepare([cell for cell, intact in written.items() if intact and isinstance(cell, Cell)])
     return drive(plan, store, copies, executor=executor, watch=watch, essential="Writing a copy")
 
 

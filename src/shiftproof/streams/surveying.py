@@ -74,10 +74,10 @@ class Survey:
             for label in dict.fromkeys(labels)
             for start, stop in list(zip([0, *edges], edges, strict=False))[len(self._right[label]) :]
         ]
-        plan = replace(self.plan, cells=tuple(cells))
+        plan = replace(self.plan, tasks=tuple(cells))
         for result in drive(plan, self.store, self.crew, watch=self.watch, essential="Measuring a shift"):
             if result.row is not None:
-                self._right[cast(str, result.cell["shift"])].append(cast(int, result.row["right"]))
+                self._right[str(result.task.parameters()["shift"])].append(cast(int, result.row["right"]))
                 self.classes = cast(int, result.row["classes"])
 
     def counted(self, label: str, looks: int | None = None) -> Counted:
