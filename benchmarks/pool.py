@@ -34,7 +34,7 @@ def train_pool(
     executor: Executor = Inline() if workers == 1 else Processes(workers)
     with Store(out, {"pool": "3"}) as store:
         found = drive(Plan(tuple(cells), prints), store, setup, executor=executor, watch=_tell)
-    return [(result.cell, result.row) for result in found if result.row is not None]
+    return [(result.task, result.row) for result in found if isinstance(result.task, Cell) and result.row is not None]
 
 
 def check_time(stop_at: float | None) -> None:
@@ -48,7 +48,7 @@ def records(rows: Iterable[tuple[Cell, Row]]) -> Iterator[PoolRecord]:
     for cell, row in rows:
         for test, found in cast("dict[str, dict[str, Any]]", row["domains"]).items():
             for measure, value in found["measures"].items():
-                name, architecture = f"model-{cell['number']}", str(cell.parameters.get("architecture", "cnn"))
+                name, architecture = f"model-{cell['number']}", str(cell.parameters().get("architecture", "cnn"))
                 yield PoolRecord(name, architecture, str(cell["train"]), test, measure, value, found["accuracy"])
 
 
@@ -77,7 +77,8 @@ def as_table(scores: Iterable[Scores]) -> str:
 def _tell(done: int, count: int, result: Result | None) -> None:
     if result is None:
         return
-    name, train = f"{done} of {count}, model {result.cell['number']}", str(result.cell["train"])
+    about = result.task.parameters()
+    name, train = f"{done} of {count}, model {about['number']}", str(about["train"])
     if result.row is None:
         print(f"{name}: {(result.error or '').strip().splitlines()[-1]}", flush=True)
         return

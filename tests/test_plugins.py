@@ -557,5 +557,7 @@ def test_objects_are_taken_or_refused_in_words(tmp_path):
             make_stream(kind, data, shifts=[fog], length=40)
     found = compare_methods(model, data, shifts=[fog], methods=["bn"], out=tmp_path / "methods")
     assert found.shifts == ("fog@3",)
-    with pytest.raises(ConfigurationError, match="no text form"):
-        compare_methods(model, data, shifts=[shifts.Chain(steps=[fog])], out=tmp_path / "chain")
+    chain = shifts.Chain(steps=[fog])  # another shift, of the same label
+    assert compare_methods(model, data, shifts=[chain], methods=["bn"], out=tmp_path / "methods").shifts == ("fog@3",)
+    with pytest.raises(ConfigurationError, match="Two shifts have the same label"):
+        compare_methods(model, data, shifts=[fog, chain], out=tmp_path / "methods")

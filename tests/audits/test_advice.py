@@ -7,15 +7,19 @@ import pytest
 import torch
 
 import shiftproof
+from shiftproof import shifts
+from shiftproof.adapters import method as find
 from shiftproof.audits.methods import compare_methods
 from shiftproof.audits.sections import section
+from shiftproof.audits.sections.adaptation import AdaptedStream
 from shiftproof.audits.sections.advice import adapting_code, advised, steps_that_tell
 from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.endurance import LongStream
 from shiftproof.audits.sections.measuring import preset_for
 from shiftproof.audits.settings import make_settings
 from shiftproof.audits.view import Table
 from shiftproof.data import load_data
-from shiftproof.runs import Cell, Result
+from shiftproof.runs import Result
 from tests.adapters.networks import convolutional, transformer
 
 
@@ -60,7 +64,7 @@ def measured(method, gained, batches=4, **more):
     hits = np.packbits(right).tobytes().hex()
     row = {"images": 256, "right": gained, "confidence": 0.5, "hits": hits, "milliseconds": 1.0, "preset": "cifar"}
     row |= {"batches": batches, "updates": batches, "resets": 0, **more}
-    return Result(Cell("adaptation", method=method, shift="fog@5", images=256, seed=0), row, None, 1.0)
+    return Result(AdaptedStream(find(method), shifts.corruption("fog", 5), images=256, seed=0), row, None, 1.0)
 
 
 def test_the_report_advises_bn_where_tent_is_hardly_better():
@@ -90,7 +94,7 @@ def test_the_report_advises_rdumb_with_its_preset_where_learning_wins():
 
 def test_methods_that_hardly_learn_or_do_not_apply_are_told():
     refused = Result(
-        Cell("adaptation", method="bn", shift="fog@5", images=256, seed=0),
+        AdaptedStream(find("bn"), shifts.corruption("fog", 5), images=256, seed=0),
         {"applies": False, "reason": "Method 'bn' does not apply."},
         None,
         1.0,
@@ -107,7 +111,7 @@ def test_a_transformer_is_audited_without_bn():
     subject = Subject(transformer(10), load_data("demo").take(24), "cpu", 64)
     settings = make_settings(shifts=["contrast"], severities=[5], images=24, methods=["bn", "tent"])
     one = section("adaptation")
-    results = [Result(cell, one.measure(cell, subject), None, 1.0) for cell in one.plan(Scope(settings, 24, 32))]
+    results = [Result(task, task.measure(subject), None, 1.0) for task in one.plan(Scope(settings, 24, 32))]
     assert {result.row["preset"] for result in results if result.row and "preset" in result.row} == {"imagenet_vit"}
     view = one.view(results)
     assert any("no batch normalisation" in note for note in view.notes)
@@ -142,7 +146,7 @@ def along(method, *right):
         "batches": batches,
         "milliseconds": [1.0] * len(right),
     }
-    return Result(Cell("endurance", method=method), row, None, 1.0)
+    return Result(LongStream(find(method), 100, 64, (), 0), row, None, 1.0)
 
 
 def test_a_stream_in_which_rdumb_cannot_reset_twice_is_too_short_to_tell():

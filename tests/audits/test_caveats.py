@@ -16,8 +16,9 @@ from shiftproof.audits.caveats import caveats, told
 from shiftproof.audits.notebook import text
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.chance import Standing
+from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.view import Action, Sentence, Tile, View
-from shiftproof.runs import Cell, Result
+from shiftproof.runs import Result
 
 
 class Odd(nn.Module):
@@ -99,7 +100,7 @@ def clean(answers, **classes):
     """Rows of a clean section: class -> (right, images)."""
     images, right = (sum(pair[place] for pair in classes.values()) for place in (1, 0))
     row = {"images": images, "right": right, "confidence": 0.1, "hits": "", "classes": classes, "answers": answers}
-    return [Result(Cell("clean", start=0, stop=images), row, None, 1.0)]
+    return [Result(CleanSlice(0, images), row, None, 1.0)]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,17 @@ import torch
 from scipy.stats import norm
 
 import shiftproof
+from shiftproof import shifts
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.certified import CertifiedPart
+from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave
 from shiftproof.audits.settings import make_settings
 from shiftproof.audits.view import Figure, Table
 from shiftproof.certificates import Smoothed
 from shiftproof.models import BlackBox
-from shiftproof.runs import Cell, Result
+from shiftproof.runs import Result
+from shiftproof.shifts.spectral import FourierBasis, PowerLaw
 
 
 def scope(images=1000, side=32, **options):
@@ -22,8 +26,13 @@ def scope(images=1000, side=32, **options):
 
 
 def certified(label, sigma, radii):
-    cell = Cell("certified", shift=label, sigma=sigma, begin=0, end=len(radii), n0=20, n=250, alpha=0.01, seed=0)
-    return Result(cell, {"images": len(radii), "radii": radii, "samples": 100 * len(radii)}, None, 1.0)
+    shift = None if label == "clean" else shifts.parse(label)
+    return Result(
+        CertifiedPart(shift, sigma, 0, len(radii), n0=20, n=250, alpha=0.01, seed=0),
+        {"images": len(radii), "radii": radii, "samples": 100 * len(radii)},
+        None,
+        1.0,
+    )
 
 
 def test_certified_tells_the_share_that_is_stable():
@@ -97,10 +106,8 @@ def test_what_so_many_samples_can_show_is_told():
 def test_certified_measures_what_the_shell_certifies():
     data = shiftproof.load_data("demo").take(4)
     model = shiftproof.load_model("demo")
-    row = section("certified").measure(
-        Cell("certified", shift="clean", sigma=0.03, begin=1, end=4, n0=20, n=100, alpha=0.01, seed=0),
-        Subject(model, data, "cpu", 32),
-    )
+    task = CertifiedPart(None, sigma=0.03, begin=1, end=4, n0=20, n=100, alpha=0.01, seed=0)
+    row = task.measure(Subject(model, data, "cpu", 32))
     batch: Any = next(iter(data.subset([1, 2, 3]).batches(3)))
     made = Smoothed(model, 0.03).certify(batch.images, batch.labels, keys=batch.keys, n0=20, n=100, alpha=0.01)
     assert row["plain_right"] == int(model(batch.images).argmax(1).eq(batch.labels).sum())
@@ -114,9 +121,9 @@ def test_certified_measures_what_the_shell_certifies():
 def test_a_model_that_cannot_be_certified_gets_a_note_and_no_failure():
     data = shiftproof.load_data("demo").take(4)
     box = BlackBox(lambda images: torch.rand(len(images), 10))
-    cell = Cell("certified", shift="clean", sigma=0.03, begin=0, end=4, n0=20, n=100, alpha=0.01, seed=0)
-    row = section("certified").measure(cell, Subject(box, data, "cpu", 32))
-    view = section("certified").view([Result(cell, row, None, 1.0)])
+    task = CertifiedPart(None, sigma=0.03, begin=0, end=4, n0=20, n=100, alpha=0.01, seed=0)
+    row = task.measure(Subject(box, data, "cpu", 32))
+    view = section("certified").view([Result(task, row, None, 1.0)])
     assert any("stochastic" in note for note in view.notes)
 
 
@@ -125,26 +132,27 @@ def test_plans_are_small_and_fit_the_images(name):
     cells = list(section(name).plan(scope(images=10)))
     assert len(cells) == len(set(cells)) > 5
     for cell in cells:
-        assert int(str(cell.parameters.get("end", cell.parameters.get("images")))) <= 10
+        assert int(str(cell.parameters().get("end", cell.parameters().get("images")))) <= 10
     assert list(section(name).plan(scope(shifts=["pixelate"], severities=[2])))
 
 
 def test_certified_takes_fog_and_a_blur():
-    labels = {str(cell["shift"]) for cell in section("certified").plan(scope())}
+    labels = {cell.parameters()["shift"] for cell in section("certified").plan(scope())}
     assert labels == {"clean", "fog@3", "defocus_blur@3"}
 
 
-def tallied(task, label, right, side=32, step=16, images=10):
+def tallied(shift, right, side=32, step=16, images=10):
     row = {"images": images, "right": right, "confidence": 0.5, "hits": ""}
-    return Result(Cell(task, shift=label, images=images, seed=0, side=side, step=step), row, None, 1.0)
+    kind: Any = Wave if isinstance(shift, FourierBasis) else NoiseSet
+    return Result(kind(shift, images, 0, side, step), row, None, 1.0)
 
 
 def test_spectrum_tells_the_weakest_band():
     waves = {(0, 0): 9, (0, 16): 2, (16, 0): 1, (16, 16): 0}
-    found = [tallied("spectrum.wave", f"fourier_basis[i={i},j={j}]", right) for (i, j), right in waves.items()]
-    found += [tallied("spectrum.set", f"power_law[eps=8,center={c},alpha=1]", right) for c, right in ((1, 8), (9, 2))]
+    found = [tallied(FourierBasis(i, j), right) for (i, j), right in waves.items()]
+    found += [tallied(PowerLaw(8.0, float(c), 1.0), right) for c, right in ((1, 8), (9, 2))]
     shares = {"low": 0.1, "mid": 0.3, "high": 0.6}
-    about = Cell("spectrum.amplitude", shift="gaussian_noise@3", images=10, seed=0, side=32, step=16)
+    about = Amplitudes(shifts.corruption("gaussian_noise", 3), images=10, seed=0, side=32, step=16)
     found.append(Result(about, {"shares": shares}, None, 1.0))
     view = section("spectrum").view(found)
     assert (
@@ -167,9 +175,7 @@ def test_one_frequency_that_stands_out_is_named():
     waves = {(i, j): 38 for i in (-8, 0, 8) for j in (0, 8, 16)}
     for right, stands_out in ((4, True), (36, False)):  # 36 of 40 is chance
         found = [
-            tallied(
-                "spectrum.wave", f"fourier_basis[i={i},j={j}]", right if (i, j) == (8, 8) else each, step=8, images=40
-            )
+            tallied(FourierBasis(i, j), right if (i, j) == (8, 8) else each, step=8, images=40)
             for (i, j), each in waves.items()
         ]
         said = section("spectrum").view(found).verdict[0]
@@ -178,7 +184,7 @@ def test_one_frequency_that_stands_out_is_named():
 
 
 def test_an_even_model_is_not_called_sensitive():
-    found = [tallied("spectrum.wave", f"fourier_basis[i=0,j={j}]", 8) for j in (0, 8, 16)]
+    found = [tallied(FourierBasis(0, j), 8) for j in (0, 8, 16)]
     assert "about the same" in section("spectrum").view(found).verdict[0].text
 
 
@@ -189,7 +195,7 @@ def test_spectrum_measures_oblong_images(shape):
     box = BlackBox(lambda batch: torch.stack([batch.flatten(1).mean(1), batch.flatten(1).std(1)], 1))
     chosen = section("spectrum")
     cells = list(chosen.plan(scope(images=6, side=data.side, shifts=["contrast"])))
-    found = [Result(cell, chosen.measure(cell, Subject(box, data, "cpu", 8)), None, 0.1) for cell in cells]
+    found = [Result(cell, cell.measure(Subject(box, data, "cpu", 8)), None, 0.1) for cell in cells]
     view = chosen.view(found)
     assert set(view.numbers) == {"spectrum.low", "spectrum.mid", "spectrum.high", "worst_wave_accuracy"}
 

@@ -5,16 +5,19 @@ from typing import Any
 
 import pytest
 
+from shiftproof.adapters import method as find
 from shiftproof.audits.endurance import endure, make_adapter, show
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.endurance import LongStream
 from shiftproof.audits.settings import make_settings
 from shiftproof.audits.traces import trace_figure
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError
 from shiftproof.models import BlackBox, load_model
-from shiftproof.runs import Cell, Result
-from shiftproof.runs.plan import canonical
+from shiftproof.runs import Result
+from shiftproof.runs.task import canonical
+from shiftproof.shifts import corruption
 from shiftproof.streams import Trace
 
 RUN: dict[str, Any] = {
@@ -39,7 +42,7 @@ def result(method, *right):
         "batches": {"images": [100] * len(right), "right": list(right), "shifts": [["fog@3", 100 * len(right)]]},
         "milliseconds": [10.0] * len(right),
     }
-    return Result(Cell("endurance", method=method), row, None, 1.0)
+    return Result(LongStream(find(method), 100, 64, (), 0), row, None, 1.0)
 
 
 def test_methods_run_beside_the_source_and_resume(tmp_path, capsys):
@@ -101,23 +104,23 @@ def test_wrong_options_are_refused(tmp_path, options):
 def test_the_section_measures_every_method_on_one_stream():
     scope = Scope(make_settings(shifts=["contrast", "fog"], methods=["bn"], images=40), images=40, side=32)
     cells = list(section("endurance").plan(scope))
-    assert [cell["method"] for cell in cells] == ["source", "bn"]
-    assert cells[0]["images"] == 400
+    assert [cell.method.name for cell in cells] == ["source", "bn"]
+    assert cells[0].images == 400
     subject = Subject(load_model("demo"), load_data("demo").take(40), "cpu", 64)
-    rows = [json.loads(canonical(section("endurance").measure(cell, subject))) for cell in cells]
+    rows = [json.loads(canonical(cell.measure(subject))) for cell in cells]
     view = section("endurance").view([Result(cell, row, None, 1.0) for cell, row in zip(cells, rows, strict=True)])
     assert view.numbers["endurance.bn"] == pytest.approx((rows[1]["right"] - rows[0]["right"]) / 400)
 
 
 def test_longer_streams_are_also_for_the_guard():
     scope = Scope(make_settings(budget="standard", methods=["bn"], images=40), images=40, side=32)
-    assert [cell["method"] for cell in section("endurance").plan(scope)] == ["source", "bn", "guard"]
+    assert [cell.method.name for cell in section("endurance").plan(scope)] == ["source", "bn", "guard"]
 
 
 def test_a_black_box_gets_a_note():
-    cell = Cell("endurance", method="tent", images=64, speed=64, shifts=["fog", "contrast"], seed=0)
+    cell = LongStream(find("tent"), 64, 64, (corruption("fog", 1), corruption("contrast", 1)), seed=0)
     subject = Subject(BlackBox(lambda images: images.mean((2, 3))), load_data("demo").take(40), "cpu", 64)
-    row = section("endurance").measure(cell, subject)
+    row = cell.measure(subject)
     assert row == {"applies": False, "reason": "The model is a black box: it has no layers that can adapt."}
     view = section("endurance").view([Result(cell, row, None, 1.0)])
     assert "black box" in view.notes[0]

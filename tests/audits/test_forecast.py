@@ -13,11 +13,12 @@ from shiftproof.audits.bench import Bench
 from shiftproof.audits.costs import duration, peak_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.sections import SECTIONS, section
-from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.sections.base import FORWARD, Scope, Unit
+from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.settings import LEAST_IMAGES, affordable, make_settings
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.arithmetic import PER_PIXEL, operations
-from shiftproof.runs import Cell
+from shiftproof.shifts import corruption
 
 
 class Counted:
@@ -51,13 +52,13 @@ def test_prices_are_seconds_per_image_measured_once():
     model = tiny()
     clock = Counted(model)
     prices = Prices(bench(model).subject, clock=clock)
-    assert prices("forward") == pytest.approx(1.0)
-    assert prices("shift fog@5") == 0.0
+    assert prices(FORWARD) == pytest.approx(1.0)
+    assert prices(Unit("shift", corruption("fog", 5))) == 0.0
     before = clock()
-    prices("forward")
+    prices(FORWARD)
     assert clock() == before
     with pytest.raises(ConfigurationError, match="did you mean"):
-        prices("forwards")
+        prices(Unit("forwards"))
 
 
 @pytest.mark.parametrize("name", SECTIONS.own)
@@ -71,13 +72,13 @@ def test_sections_declare_the_passes_they_make(name):
     measurer = bench(model)
     scope = Scope(make_settings(sections=[name], **SMALL), images=120, side=8)
     cells = list(dict.fromkeys(section(name).plan(scope)))
-    own = [cell for cell in cells if cell.task.partition(".")[0] == name][:: 1 if name == "label_free" else 5]
+    own = [cell for cell in cells if cell.section == name][:: 1 if name == "label_free" else 5]
     prices = Prices(measurer.subject, clock=clock)
     expected = sum(
-        images * (1.0 if unit in ("forward", "statistics") else prices(unit))
+        images * (1.0 if unit.kind in ("forward", "statistics") else prices(unit))
         for cell in own
-        for unit, images in section(name).work(cell).items()
-        if not unit.startswith("adapter")
+        for unit, images in cell.work()
+        if unit.kind != "adapter"
     )
     before = clock()
     for cell in own:
@@ -86,8 +87,8 @@ def test_sections_declare_the_passes_they_make(name):
 
 
 def test_what_is_done_is_not_among_what_remains():
-    cells = {"a": Cell("clean", start=0, stop=10), "b": Cell("clean", start=10, stop=30)}
-    found = estimate(cells, {"a"}, lambda unit: 2.0 if unit == "forward" else 0.0, at_a_time=4)  # type: ignore[arg-type]
+    cells = {"a": CleanSlice(0, 10), "b": CleanSlice(10, 30)}
+    found = estimate(cells, {"a"}, lambda unit: 2.0 if unit == FORWARD else 0.0, at_a_time=4)
     assert found == Forecast({"clean": 60.0}, {"clean": 40.0}, 4)
     assert found.seconds == 10.0
 
@@ -136,8 +137,8 @@ def test_a_costly_model_gets_a_shorter_plan(name):
     def forwards(scale):
         settings = make_settings(sections=[name], scale=scale)
         scope = Scope(settings, images=settings.images or 0, side=224)
-        work = [section(name).work(cell) for cell in section(name).plan(scope)]
-        return sum(number for one in work for unit, number in one.items() if unit.split()[0] in ("forward", "adapt"))
+        work = [task.work() for task in section(name).plan(scope)]
+        return sum(number for one in work for unit, number in one if unit.kind in ("forward", "adapt"))
 
     assert 0 < forwards(0.03) <= 0.5 * forwards(1.0)
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,24 +11,41 @@ import pytest
 from shiftproof import audit, load_data, load_model
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope, Subject
-from shiftproof.audits.sections.label_free import SIZES
+from shiftproof.audits.sections.label_free import SIZES, SourceReference, SourceSet, TargetSet
 from shiftproof.audits.settings import make_settings
 from shiftproof.models import BlackBox
-from shiftproof.runs import Cell, Result
+from shiftproof.runs import Result
+from shiftproof.shifts import Shift, corruption
 
 REFERENCE = {"accuracy": 0.9, "confidence": 0.95, "confidence_threshold": 0.5, "entropy_threshold": None,
              "temperature": 1.2}  # fmt: skip
 COMMON = {"images": 100, "viewed": 30, "views": 3, "seed": 0}
 
 
+@dataclass(frozen=True)
+class Named(Shift):
+    """A shift for tables."""
+
+    def draw(self, rng, shape):
+        return None
+
+    def transform(self, images, drawn):
+        return images
+
+
+def named(label):
+    name, _, severity = label.partition("@")
+    return None if label == "clean" else Named(name, float(severity))
+
+
 def results(truth, wrong=0.0):
     """Rows in which accuracy is 2 c - 1 for a mean confidence c, and a target that is off by `wrong`."""
-    made = [Result(Cell("label_free.reference", **COMMON), REFERENCE, None, 1.0)]
+    made = [Result(SourceReference(**COMMON), REFERENCE, None, 1.0)]
 
     def add(half, label, accuracy, off=0.0, **more):
         row = {"accuracy": accuracy, "statistics": {"confidence": (accuracy + off + 1) / 2, "invariance": 0.8},
                "entropy_difference": 0.02, **more}  # fmt: skip
-        made.append(Result(Cell(f"label_free.{half}", shift=label, **COMMON), row, None, 1.0))
+        made.append(Result((SourceSet if half == "source" else TargetSet)(named(label), **COMMON), row, None, 1.0))
 
     add("source", "clean", 0.9)
     for kind in range(6):
@@ -64,8 +82,8 @@ def test_the_worst_optimism_is_told_and_counted_against_the_alarm():
     found = results(truth)
     off = {"kinda@5": 0.4, "kindb@5": 0.02, "kindc@1": -0.25}
     for one in found:
-        label: Any = one.cell.parameters.get("shift")
-        if one.cell.task == "label_free.target" and label in off:
+        label: Any = one.task.parameters().get("shift")
+        if isinstance(one.task, TargetSet) and label in off:
             row: Any = one.row
             row["statistics"]["confidence"] += off[label] / 2
     view = section("label_free").view(found)
@@ -83,8 +101,8 @@ def test_severities_of_one_kind_do_not_count_apart():
     def reach(truth):
         found = results(truth)
         for one in found:
-            label = str(one.cell.parameters.get("shift"))
-            if one.cell.task == "label_free.target" and label.startswith("bad"):
+            label = str(one.task.parameters().get("shift"))
+            if isinstance(one.task, TargetSet) and label.startswith("bad"):
                 row: Any = one.row
                 row["statistics"]["confidence"] += 0.1
         return section("label_free").view(found).tiles[0].interval
@@ -99,26 +117,24 @@ def test_lines_are_never_drawn_through_tested_shifts():
         scope = Scope(make_settings(shifts=names), images=1000, side=32)
         cells = list(section("label_free").plan(scope))
         kinds = {
-            half: {str(cell["shift"]).partition("@")[0] for cell in cells if cell.task == f"label_free.{half}"}
-            for half in ("source", "target")
+            half: {cell.shift and cell.shift.name for cell in cells if type(cell) is kind}
+            for half, kind in (("source", SourceSet), ("target", TargetSet))
         }
-        assert kinds["source"] & kinds["target"] == {"clean"}
+        assert kinds["source"] & kinds["target"] == {None}
 
 
 def test_few_images_are_not_enough():
     scope = Scope(make_settings(), images=99, side=32)
     assert not list(section("label_free").plan(scope))
     full = Scope(make_settings(budget="full"), images=100_000, side=32)
-    assert {cell["images"] for cell in section("label_free").plan(full)} == {SIZES["full"].images}
+    assert {cell.images for cell in section("label_free").plan(full)} == {SIZES["full"].images}
 
 
 def test_a_black_box_is_measured_without_its_statistics():
     model = load_model("demo")
     data = load_data("demo").take(100)
     subject = Subject(BlackBox(lambda x: model(x).detach().numpy()), data, "cpu", 64)
-    row: Any = section("label_free").measure(
-        Cell("label_free.target", shift="fog@5", images=50, viewed=5, views=1, seed=0), subject
-    )
+    row: Any = TargetSet(corruption("fog", 5), images=50, viewed=5, views=1, seed=0).measure(subject)
     assert "drift" not in row["statistics"]
     assert 0 < row["accuracy"] < 1
     json.dumps(row, allow_nan=False)

@@ -45,7 +45,7 @@ def test_a_second_run_measures_only_what_is_new(tmp_path):
     heard = []
     compare_methods(methods=["bn"], **given)
     found = compare_methods(methods=["bn", "lame"], **given, watch=lambda done, total, result: heard.append(result))
-    assert [result.cell["method"] for result in heard if result] == ["lame"]
+    assert [result.task.parameters()["method"] for result in heard if result] == ["lame"]
     assert ("bn", "contrast@5") in found.accuracies
 
 
@@ -86,12 +86,12 @@ def subject():
 def results(subject):
     settings = make_settings(shifts=["contrast", "brightness"], severities=[1, 5], images=24, methods=["bn"])
     one = section("adaptation")
-    cells = [cell for cell in one.plan(Scope(settings, 24, 32)) if cell.task != "adaptation.prior"]
-    return [Result(cell, one.measure(cell, subject), None, 1.0) for cell in cells]
+    cells = [cell for cell in one.plan(Scope(settings, 24, 32)) if cell.kind != "adaptation.prior"]
+    return [Result(cell, cell.measure(subject), None, 1.0) for cell in cells]
 
 
 def test_distances_and_predictions_are_those_of_the_measures(subject, results):
-    (row,) = [result.row for result in results if result.cell.task == "adaptation.statistics"]
+    (row,) = [result.row for result in results if result.task.kind == "adaptation.statistics"]
     batch = next(iter(subject.data.batches(24)))
     source = source_statistics(subject.model)
 
@@ -123,5 +123,5 @@ def test_a_model_without_statistics_says_so():
     subject = Subject(model, load_data("demo").take(8), "cpu", 64)
     settings = make_settings(shifts=["fog"], severities=[5], images=8)
     one = section("adaptation")
-    (cell,) = [cell for cell in one.plan(Scope(settings, 8, 32)) if cell.task == "adaptation.statistics"]
-    assert one.measure(cell, subject)["applies"] is False
+    (cell,) = [cell for cell in one.plan(Scope(settings, 8, 32)) if cell.kind == "adaptation.statistics"]
+    assert cell.measure(subject)["applies"] is False

@@ -4,9 +4,12 @@ import pytest
 
 from shiftproof.audits.sections import SECTIONS, section
 from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.sections.clean import CleanSlice
+from shiftproof.audits.sections.corruptions import CorruptedSlice
 from shiftproof.audits.settings import make_settings
 from shiftproof.measures import mce
-from shiftproof.runs import Cell, Result
+from shiftproof.runs import Result
+from shiftproof.shifts import parse
 
 
 def row(right, images=100):
@@ -14,9 +17,9 @@ def row(right, images=100):
 
 
 def results(clean, cells):
-    found = [Result(Cell("clean", start=0, stop=100), {**row(clean), "classes": {"a": [clean, 100]}}, None, 1.0)]
+    found = [Result(CleanSlice(0, 100), {**row(clean), "classes": {"a": [clean, 100]}}, None, 1.0)]
     for label, right in cells.items():
-        found.append(Result(Cell("corruptions", shift=label, start=0, stop=100, seed=0), row(right), None, 1.0))
+        found.append(Result(CorruptedSlice(parse(label), 0, 100, 0), row(right), None, 1.0))
     return found
 
 
@@ -50,7 +53,7 @@ def test_a_corruption_that_costs_nothing_is_not_said_to_cost_less_than_nothing(r
 
 def test_slices_of_one_cell_add_up():
     found = results(90, {"fog@5": 40})
-    found.append(Result(Cell("corruptions", shift="fog@5", start=100, stop=200, seed=0), row(60), None, 1.0))
+    found.append(Result(CorruptedSlice(parse("fog@5"), 100, 200, 0), row(60), None, 1.0))
     assert section("corruptions").view(found).numbers["accuracy.fog"] == pytest.approx(0.5)
 
 
@@ -70,9 +73,9 @@ def test_every_section_has_something_to_say_of_nothing(name):
 @pytest.mark.parametrize("name", SECTIONS)
 def test_plans_cover_every_image_once_per_question(name):
     scope = Scope(make_settings(shifts=["fog"], severities=[1, 5]), images=1234, side=32)
-    cells = [cell for cell in section(name).plan(scope) if "start" in cell.parameters]
-    for label in {cell.parameters.get("shift") for cell in cells}:
-        chosen = [cell for cell in cells if cell.parameters.get("shift") == label]
-        slices = sorted((int(str(cell["start"])), int(str(cell["stop"]))) for cell in chosen)
+    cells = [cell for cell in section(name).plan(scope) if "start" in cell.parameters()]
+    for label in {cell.parameters().get("shift") for cell in cells}:
+        chosen = [cell for cell in cells if cell.parameters().get("shift") == label]
+        slices = sorted((int(str(cell.parameters()["start"])), int(str(cell.parameters()["stop"]))) for cell in chosen)
         covered = [place for start, stop in slices for place in range(start, stop)]
         assert covered == list(range(1234))

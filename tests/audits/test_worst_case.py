@@ -7,17 +7,17 @@ import torch
 
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope, Subject
-from shiftproof.audits.sections.worst_case import SIZES
+from shiftproof.audits.sections.worst_case import SIZES, EvolvedTuples, RandomTuples
 from shiftproof.audits.sections.worst_case_figures import SIMILARITY, Found, density, rare_accuracy
 from shiftproof.audits.settings import make_settings
 from shiftproof.audits.view import Figure, Gallery, Table
 from shiftproof.models import BlackBox
-from shiftproof.runs import Cell, Json, Result
+from shiftproof.runs import Result
 from shiftproof.searchers import make_space, search
 from shiftproof.searchers.uniform import draw_tuples
 from tests.searchers.models import Greenness, pictures
 
-COMMON: dict[str, Json] = {"space": "cifar", "length": 5, "images": 40}
+COMMON = make_space("cifar"), 5, 40
 
 
 def subject(model):
@@ -25,31 +25,25 @@ def subject(model):
 
 
 def random_cell(first, last):
-    return Cell("worst_case.random", **COMMON, first=first, last=last, seed=0)
+    return RandomTuples(*COMMON, first, last, seed=0)
 
 
 def evolution_cell(run=0, budget=20):
-    return Cell("worst_case.evolution", **COMMON, budget=budget, run=run, seed=0)
+    return EvolvedTuples(*COMMON, budget, run, seed=0)
 
 
 def measured(cells, model):
-    one = section("worst_case")
-    return [Result(cell, one.measure(cell, subject(model)), None, 1.0) for cell in cells]
+    return [Result(cell, cell.measure(subject(model)), None, 1.0) for cell in cells]
 
 
 @pytest.mark.parametrize("budget", SIZES)
 def test_the_plan_has_as_many_tuples_and_images_as_the_budget_says(budget):
     for images in (30, 100_000):
         cells = list(section("worst_case").plan(Scope(make_settings(budget=budget), images, 32)))
-        drawn = [
-            number
-            for cell in cells
-            if cell.task == "worst_case.random"
-            for number in range(int(str(cell["first"])), int(str(cell["last"])))
-        ]
+        drawn = [number for cell in cells if isinstance(cell, RandomTuples) for number in range(cell.first, cell.last)]
         assert drawn == list(range(SIZES[budget].random))
-        assert sum(cell.task == "worst_case.evolution" for cell in cells) == SIZES[budget].runs
-        assert {cell["images"] for cell in cells} == {min(images, SIZES[budget].images)}
+        assert sum(isinstance(cell, EvolvedTuples) for cell in cells) == SIZES[budget].runs
+        assert {cell.images for cell in cells} == {min(images, SIZES[budget].images)}
 
 
 def test_random_tuples_are_those_of_a_random_search():

@@ -115,7 +115,7 @@ def test_essential_work_ends_with_its_first_failure(tmp_path, marks):
             drive(plan_of(1, 2, 3), store, Squares(marks, broken=(2,)), essential="Squaring")
         with pytest.raises(RunError, match="Squaring failed: "):
             drive(
-                Plan((Cell("square", n="x"), *plan_of(3).cells), SUBJECT), store, Squares(marks), essential="Squaring"
+                Plan((Cell("square", n="x"), *plan_of(3).tasks), SUBJECT), store, Squares(marks), essential="Squaring"
             )
     assert {path.name.partition("-")[0] for path in marks.iterdir()} == {"1", "2"}
 
@@ -281,7 +281,7 @@ def test_kill_9_loses_nothing_that_was_saved(tmp_path, marks):
 
         plan = Plan(tuple(Cell("slow", n=n) for n in range(100)), {})
         with Store(Path(sys.argv[1]), {"model": "m"}) as store:
-            drive(plan, store, Slow, watch=lambda done, total, result: result and print(result.cell["n"], flush=True))
+            drive(plan, store, Slow, watch=lambda done, total, result: result and print(result.task["n"], flush=True))
         """)
     )
     command = [sys.executable, str(script), str(tmp_path / "run")]

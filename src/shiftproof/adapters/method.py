@@ -14,6 +14,7 @@ from shiftproof.adapters import losses
 from shiftproof.adapters.norms import BatchStatistics, NormPolicy
 from shiftproof.adapters.options import MethodOptions
 from shiftproof.errors import ConfigurationError
+from shiftproof.models.identity import digest
 from shiftproof.options import simple
 from shiftproof.registry import unknown
 
@@ -131,6 +132,13 @@ class Method:
     def __post_init__(self) -> None:
         if isinstance(self.defaults, Mapping):
             object.__setattr__(self, "defaults", simple(MethodOptions, self.defaults))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def content_digest(self) -> str:
+        """Return a digest of all that the method does: its parts, their code, and its options."""
+        return digest(self)
 
     @property
     def cost(self) -> float:

@@ -16,9 +16,9 @@ from shiftproof.audits.costs import PLANNED, note_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.gate import junit as junit_xml
 from shiftproof.audits.gate import parse, parse_all
-from shiftproof.audits.outcome import CLEAN, Audit, conclude, understood
+from shiftproof.audits.outcome import CLEAN, TASKS, Audit, conclude, noted, understood
 from shiftproof.audits.sections import SECTIONS, applicable, planned
-from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.base import Measurement, Scope, Subject
 from shiftproof.audits.settings import affordable, make_settings
 from shiftproof.data import TextSet, load_data
 from shiftproof.errors import ConfigurationError
@@ -151,11 +151,11 @@ def audit(
         "operations": operations,
         "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
     }
-    cells = [cell for name in dict.fromkeys((CLEAN, *settings.sections)) for cell in planned(name, scope)]
-    plan = Plan(tuple(cells), fingerprints)
+    tasks = {name: planned(name, scope) for name in dict.fromkeys((CLEAN, *settings.sections))}
+    plan = Plan(tuple(task for some in tasks.values() for task in some), fingerprints)
     with Store(Path(out), identity) as store:
         check_behaviour(store, subject.model, mixed)
-        store.note({"audit": json.dumps(about)})
+        store.note({"audit": json.dumps(about), TASKS: noted(tasks, fingerprints)})
         missing = _announce(plan, store, subject, where, announce)
         drive(
             plan,
@@ -194,15 +194,16 @@ def _announce(
     announce: Callable[[Forecast], None] | None,
 ) -> bool:
     """Tell how long what is missing should take, and note it, where somebody listens; return whether any is missing."""
-    cells, done = plan.identities(), store.done()
-    if not cells.keys() - done or announce is None:
-        return bool(cells.keys() - done)
+    tasks = {identity: task for identity, task in plan.identities().items() if isinstance(task, Measurement)}
+    done = store.done()
+    if not tasks.keys() - done or announce is None:
+        return bool(tasks.keys() - done)
     at_a_time = _at_a_time(executor)
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads // at_a_time))  # as many as each worker will have
     try:
         forecast = BatchFitter(subject.batch_size)(
-            lambda size: estimate(cells, done, Prices(replace(subject, batch_size=size)), at_a_time=at_a_time)
+            lambda size: estimate(tasks, done, Prices(replace(subject, batch_size=size)), at_a_time=at_a_time)
         )
     finally:
         torch.set_num_threads(threads)
@@ -212,7 +213,7 @@ def _announce(
 
 
 def _at_a_time(executor: Executor) -> int:
-    """Return how many cells an executor runs at once, as far as it is known beforehand."""
+    """Return how many tasks an executor runs at once, as far as it is known beforehand."""
     if isinstance(executor, Inline):
         return 1
     given = getattr(executor, "count", getattr(executor, "workers", None))

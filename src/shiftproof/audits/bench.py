@@ -1,4 +1,4 @@
-"""The audit's workbench: loads the model and the images, once per process, and measures cells with their sections."""
+"""The audit's workbench: loads the model and the images, once per process, and measures tasks with them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from shiftproof.audits.caveats import Caveat, try_model
-from shiftproof.audits.sections import section
-from shiftproof.audits.sections.base import Subject
+from shiftproof.audits.sections.base import Measurement, Subject
 from shiftproof.data import ImageSet, TextSet, load_data, matched
 from shiftproof.errors import DataError
 from shiftproof.models import BatchFitter, Model, fingerprint, load_model
 from shiftproof.models.precision import reduced
-from shiftproof.runs import Cell, Row
+from shiftproof.runs import Row
 
 IN_MEMORY = 2**30
 """Images are decoded once and kept, as bytes, when all of them fit in this many bytes; otherwise they stream."""
@@ -41,7 +40,7 @@ class Bench:
     expected: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self) -> Measurer:
-        """Load model and data, and return what measures cells with them."""
+        """Load model and data, and return what measures tasks with them."""
         subject = self.subject(load_data(self.data, **self.data_options))
         found = {"model": fingerprint(subject.model), "sample": subject.data.fingerprint}
         for name, value in found.items():
@@ -79,10 +78,9 @@ class Measurer:
         """What keeps batches within memory."""
         return BatchFitter(self.subject.batch_size)
 
-    def measure(self, cell: Cell) -> Row:
-        """Let the section that planned the cell measure it."""
-        chosen = section(cell.task.partition(".")[0])
-        return self.fit(lambda size: chosen.measure(cell, replace(self.subject, batch_size=size)))
+    def measure(self, task: Measurement) -> Row:
+        """Let a task measure the subject."""
+        return self.fit(lambda size: task.measure(replace(self.subject, batch_size=size)))
 
 
 def check_subject(subject: Subject) -> tuple[Caveat, ...]:

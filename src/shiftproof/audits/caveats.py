@@ -10,6 +10,7 @@ from torch import Tensor
 
 from shiftproof.audits.sections.base import Subject
 from shiftproof.audits.sections.chance import Standing
+from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.view import Action, Level, Sentence, Tile, View
@@ -93,7 +94,7 @@ def _odd(found: Behaviour) -> list[Caveat]:
 def caveats(noted: Sequence[Mapping[str, Any]], clean: Sequence[Result]) -> tuple[Caveat, ...]:
     """Return what an audit noted of the model, and how its clean accuracy stands beside chance."""
     known = [Caveat(**note) for note in noted]
-    standing = Standing.of([row for _, row in rows(clean, "clean")])
+    standing = Standing.of([row for _, row in rows(clean, CleanSlice)])
     return (*([] if standing is None else _by_chance(standing)), *known)
 
 

@@ -16,7 +16,7 @@ from shiftproof.audits.outcome import Record, understood
 from shiftproof.audits.sections import section
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.measures.bootstrap import RESAMPLES, paired_intervals
-from shiftproof.runs import Cell, Json, Store, write_atomically
+from shiftproof.runs import AnyTask, Json, Store, write_atomically
 
 OUT = "shiftproof-compare"
 CONFIDENCE = 0.95
@@ -174,12 +174,12 @@ def _check_same_images(one: Side, other: Side) -> None:
         )
 
 
-def _shared(sides: Sequence[Side]) -> dict[str, set[Cell]]:
-    """Return the cells of each section that every audit has measured."""
-    found: dict[str, set[Cell]] = {}
+def _shared(sides: Sequence[Side]) -> dict[str, set[AnyTask]]:
+    """Return the tasks of each section that every audit has measured."""
+    found: dict[str, set[AnyTask]] = {}
     for name in sides[0].record.scope.settings.sections:
         measured = [
-            {result.cell for result in side.record.results.get(name, ()) if result.row is not None} for side in sides
+            {result.task for result in side.record.results.get(name, ()) if result.row is not None} for side in sides
         ]
         if common := set.intersection(*measured):
             found[name] = common
@@ -192,22 +192,22 @@ def _shared(sides: Sequence[Side]) -> dict[str, set[Cell]]:
     return found
 
 
-def _numbers(side: Side, shared: Mapping[str, set[Cell]]) -> dict[str, tuple[str, float]]:
+def _numbers(side: Side, shared: Mapping[str, set[AnyTask]]) -> dict[str, tuple[str, float]]:
     """Return the numbers of an audit on the shared cells, with the section of each."""
     return {
         number: (name, value)
         for name, cells in shared.items()
         for number, value in section(name)
-        .view([result for result in side.record.results[name] if result.cell in cells])
+        .view([result for result in side.record.results[name] if result.task in cells])
         .numbers.items()
     }
 
 
-def _per_image(side: Side, shared: Mapping[str, set[Cell]]) -> dict[str, Any]:
+def _per_image(side: Side, shared: Mapping[str, set[AnyTask]]) -> dict[str, Any]:
     """Return what each image adds to numbers of an audit, on the shared cells."""
     found: dict[str, Any] = {}
     for name, cells in shared.items():
-        found |= section(name).per_image([result for result in side.record.results[name] if result.cell in cells])
+        found |= section(name).per_image([result for result in side.record.results[name] if result.task in cells])
     return found
 
 
@@ -242,14 +242,14 @@ def _differences(
     return tuple(made)
 
 
-def _notes(sides: Sequence[Side], shared: Mapping[str, set[Cell]]) -> tuple[str, ...]:
+def _notes(sides: Sequence[Side], shared: Mapping[str, set[AnyTask]]) -> tuple[str, ...]:
     """Say what was left out, and what else differs."""
     notes = []
     for side in sides:
         lacking = {
             name: len(left)
             for name, results in side.record.results.items()
-            if (left := {result.cell for result in results} - shared.get(name, set()))
+            if (left := {result.task for result in results} - shared.get(name, set()))
         }
         if lacking:
             told = ", ".join(f"{count} of {name}" for name, count in lacking.items())

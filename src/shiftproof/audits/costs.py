@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shiftproof.audits.sections.base import Measurement
 from shiftproof.runs import Json, Result, Store
 
 PLANNED, MEMORY = "planned", "memory"
@@ -27,8 +28,9 @@ class Costs:
         noted = store.about()
         seconds: dict[str, float] = {}
         for result in results:
-            name = result.cell.task.partition(".")[0]
-            seconds[name] = seconds.get(name, 0.0) + result.seconds
+            if isinstance(result.task, Measurement):
+                name = result.task.section
+                seconds[name] = seconds.get(name, 0.0) + result.seconds
         return cls(json.loads(noted.get(PLANNED, "{}")), seconds, json.loads(noted.get(MEMORY, "{}")))
 
     @property

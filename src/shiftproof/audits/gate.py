@@ -124,7 +124,7 @@ def _reason(name: str, owner: str, audit: Audit) -> str:
         elsewhere = find(name, [section(each) for each in SECTIONS.own])
         if elsewhere is not None:
             return f"there is no such number: the section {elsewhere[0].name} was not run"
-    failed = [failure for failure in audit.failures if failure.startswith(f"Cell('{owner}")] if owner else []
+    failed = [failure for failure in audit.failures if re.match(rf"{re.escape(owner)}[. ]", failure)] if owner else []
     if failed:
         return f"there is no such number: cells of {owner} failed ({failed[0].splitlines()[0]})"
     if owner and audit.missing:

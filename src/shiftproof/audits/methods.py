@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from shiftproof.adapters import METHODS, Counts, method_names
+from shiftproof.adapters import Counts, method_names
 from shiftproof.adapters import method as find
 from shiftproof.audits.bench import Bench, check_subject
+from shiftproof.audits.sections.adaptation import AdaptedStream
 from shiftproof.audits.sections.advice import diagnoses
 from shiftproof.audits.sections.measuring import accuracy, preset_for
 from shiftproof.data import load_images
@@ -18,10 +19,8 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
 from shiftproof.models import choose_device, fingerprint
 from shiftproof.models.answers import check_behaviour
-from shiftproof.models.identity import digest, plugin_codes
-from shiftproof.runs import Cell, Json, Plan, Result, Row, Store, Watch, drive, write_atomically
+from shiftproof.runs import Plan, Result, Row, Store, Watch, drive, write_atomically
 from shiftproof.shifts import Shift, as_shift
-from shiftproof.shifts.catalogue import as_text
 from shiftproof.version import __version__
 
 
@@ -95,7 +94,7 @@ def compare_methods(
 ) -> MethodComparison:
     """Let every method adapt to the same images under each shift, in batches, and measure how often it is right.
 
-    `shifts` are texts that `shifts.parse` reads (`fog@3`), or shifts that have such a text; `images` a number of
+    `shifts` are texts that `shifts.parse` reads (`fog@3`), or shifts; `images` a number of
     images, None all. `preset` is by default the one for the model's number of classes and kind of normalisation;
     `options` are given to every method that has them. The source model is always measured too. `out` is a run
     directory: the same call goes on where it stopped. Writes `methods.json` there.
@@ -105,12 +104,9 @@ def compare_methods(
     True
     """
     names = method_names(methods)
-    codes: dict[str, dict[str, Json]] = {}
-    for name in names:
-        find(name)  # what is wrong with one is told now
-        codes[name] = {"code": plugin_codes(METHODS, name)} if name in METHODS.added else {}
-    parsed = {as_text(shift): digest(as_shift(shift)) for shift in shifts}
-    if not parsed:
+    tried = [find(name) for name in names]  # what is wrong with one is told now
+    made = _labelled([as_shift(shift) for shift in shifts])
+    if not made:
         raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", came="none")
     if batch_size < 1:
         raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
@@ -131,35 +127,38 @@ def compare_methods(
     prints = {"version": __version__, "model": fingerprint(subject.model), "data": mixed.fingerprint}
     check_subject(subject)
     count = len(subject.data)
-    chosen: dict[str, Json] = {
-        "preset": preset or preset_for(subject),
-        "options": dict(options or {}),
-    }
-    cells = tuple(
-        Cell(
-            "adaptation",
-            method=name,
-            shift=shift,
-            digest=content,
-            images=count,
-            seed=seed,
-            batch=batch_size,
-            **chosen,
-            **codes[name],
-        )
-        for shift, content in parsed.items()
-        for name in names
+    fixed = preset or preset_for(subject)
+    given = dict(options or {})
+    tasks = tuple(
+        AdaptedStream(method, shift, count, seed, batch_size, fixed, given)
+        for shift in made.values()
+        for method in tried
     )
-    plan = Plan(cells, {**prints, "sample": subject.data.fingerprint})
+    plan = Plan(tasks, {**prints, "sample": subject.data.fingerprint})
     with Store(Path(out), prints) as store:
         check_behaviour(store, subject.model, mixed)
         results = drive(plan, store, bench, watch=watch)
-    comparison = _compared(Path(out), tuple(parsed), names, results, str(chosen["preset"]))
+    comparison = _compared(Path(out), tuple(made), names, results, fixed)
+    about = {"fingerprints": plan.fingerprints, "preset": fixed, "options": given}
     write_atomically(
         comparison.folder / "methods.json",
-        json.dumps({"fingerprints": plan.fingerprints, **chosen, "rows": comparison.to_rows()}, indent=1) + "\n",
+        json.dumps({**about, "rows": comparison.to_rows()}, indent=1) + "\n",
     )
     return comparison
+
+
+def _labelled(shifts: Sequence[Shift]) -> dict[str, Shift]:
+    """Return shifts by the labels that tables have; refuse different ones of one label."""
+    made: dict[str, Shift] = {}
+    for shift in shifts:
+        if made.setdefault(shift.label, shift).content_digest() != shift.content_digest():
+            raise ConfigurationError(
+                "Two shifts have the same label.",
+                expected="labels that tell shifts apart",
+                came=f"{shift.label} twice, of different content",
+                instead="compare them in two calls, or let `label` say what is different",
+            )
+    return made
 
 
 def _compared(
@@ -170,13 +169,14 @@ def _compared(
     spent: dict[str, list[float]] = {name: [] for name in methods}
     reasons: dict[str, str] = {}
     for result in results:
-        name = cast(str, result.cell["method"])
+        if not isinstance(result.task, AdaptedStream):
+            continue
+        name, shift = result.task.method.name, result.task.shift.label
         row: Row = result.row or {"applies": False, "reason": (result.error or "").splitlines()[0]}
         value = accuracy([row]) if row.get("applies", True) else None
         if value is None:
             reasons[name] = str(row.get("reason", "no images"))
         else:
-            shift = cast(str, result.cell["shift"])
             accuracies[name, shift] = value
             counts[name, shift] = Counts(*(cast(int, row.get(part, 0)) for part in Counts._fields))
             spent[name].append(cast(float, row["milliseconds"]))

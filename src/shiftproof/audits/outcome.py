@@ -18,13 +18,15 @@ from shiftproof.audits.costs import Costs, duration
 from shiftproof.audits.gate import Check, Requirement, check
 from shiftproof.audits.notebook import Figures
 from shiftproof.audits.sections import planned, section
-from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.sections.wording import of_texts
 from shiftproof.audits.settings import Settings
 from shiftproof.audits.view import Masthead, Sentence, View
 from shiftproof.errors import RunError
-from shiftproof.runs import Cell, Json, Plan, Result, Store, write_atomically
+from shiftproof.runs import AnyTask, Json, Result, Store, write_atomically
 
+TASKS = "tasks"
+"""A note in a store: the identities of the tasks of each section, in the order of its plan."""
 CLEAN = "clean"
 """The section whose cells every audit measures, asked for or not: what the others say means little without them."""
 BULKY = ("pictures", "texts", "hits", "milliseconds")
@@ -79,7 +81,7 @@ class Record:
 
     about: Mapping[str, Any]
     scope: Scope
-    cells: Mapping[str, tuple[Cell, ...]]
+    tasks: Mapping[str, tuple[Measurement, ...]]
     results: Mapping[str, list[Result]]
 
     @classmethod
@@ -89,26 +91,40 @@ class Record:
         if noted is None:
             raise RunError(f"The run in {str(store.folder)!r} is not an audit.", expected="a folder `audit` wrote")
         about: dict[str, Any] = json.loads(noted)
-        settings = Settings(**{name: _frozen(value) for name, value in about["settings"].items()})
-        scope = Scope(settings, **about["scope"])
-        cells = {name: planned(name, scope) for name in dict.fromkeys((CLEAN, *settings.sections))}
-        results = {name: store.results(Plan(some, about["fingerprints"])) for name, some in cells.items()}
-        return cls(about, scope, cells, results)
+        scope = Scope(Settings.from_row(about["settings"]), **about["scope"])
+        identities: dict[str, list[str]] = json.loads(store.about()[TASKS])
+        tasks = {name: planned(name, scope) for name in identities}
+        results = {name: _found(store, identities[name], some) for name, some in tasks.items()}
+        return cls(about, scope, tasks, results)
 
     def views(self) -> tuple[View, ...]:
-        """Let every section say what its results mean; no number is given that lacks one of its cells."""
+        """Let every section say what its results mean; no number is given that lacks one of its tasks."""
         return tuple(
             _whole(
                 section(name).view(self.results[name]),
-                self.cells[name],
-                {result.cell for result in self.results[name] if result.row is not None},
+                self.tasks[name],
+                {result.task for result in self.results[name] if result.row is not None},
             )
             for name in self.scope.settings.sections
         )
 
     def everything(self) -> list[Result]:
-        """Return all results, in the order of the plan; a cell that two sections planned is there once."""
-        return list({result.cell: result for some in self.results.values() for result in some}.values())
+        """Return all results, in the order of the plan; a task that two sections planned is there once."""
+        return list({result.task: result for some in self.results.values() for result in some}.values())
+
+
+def noted(tasks: Mapping[str, Sequence[Measurement]], fingerprints: Mapping[str, str]) -> str:
+    """Return the note of what an audit planned, so that its results are found whatever has changed in code since."""
+    return json.dumps({name: [task.identity(fingerprints) for task in some] for name, some in tasks.items()})
+
+
+def _found(store: Store, identities: Sequence[str], tasks: Sequence[Measurement]) -> list[Result]:
+    """Return the results of tasks by the identities that were noted; refuse those that say they are of others."""
+    pairs = dict(zip(identities, tasks, strict=True))
+    for identity, described in store.descriptions(pairs).items():
+        if described != str(pairs[identity]):
+            raise ValueError(f"it holds {described} where {pairs[identity]} is planned")
+    return list(store.find(pairs))
 
 
 @contextmanager
@@ -133,9 +149,9 @@ def conclude(store: Store, require: Sequence[Requirement] = ()) -> Audit:
     views = told(record.views(), found)
     if scope.inputs == "texts":
         views = tuple(map(of_texts, views))
-    failures = tuple(f"{result.cell}: {result.error}" for result in everything if result.error is not None)
+    failures = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
-    missing = len({cell for some in record.cells.values() for cell in some}) - len(everything)
+    missing = len({task for some in record.tasks.values() for task in some}) - len(everything)
     costs = Costs.of(store, everything)
     masthead = _masthead(about, scope, costs, failures, missing)
     _export(store.folder, about, [caveat.text for caveat in found], numbers, everything, costs)
@@ -145,11 +161,11 @@ def conclude(store: Store, require: Sequence[Requirement] = ()) -> Audit:
     return audit
 
 
-def _whole(view: View, planned: Collection[Cell], measured: Collection[Cell]) -> View:
-    """Return a view without the numbers that lack cells; where there are some, also without what was said by them."""
-    lacking = [cell for cell in planned if cell not in measured]
+def _whole(view: View, planned: Collection[Measurement], measured: Collection[AnyTask]) -> View:
+    """Return a view without the numbers that lack tasks; where there are some, also without what was said by them."""
+    lacking = [task for task in planned if task not in measured]
     needs = section(view.section).needs
-    numbers = {name: value for name, value in view.numbers.items() if not any(needs(name, cell) for cell in lacking)}
+    numbers = {name: value for name, value in view.numbers.items() if not any(needs(name, task) for task in lacking)}
     if len(numbers) == len(view.numbers):
         return view
     said = f"{view.title}: {len(lacking):,} of {len(planned):,} cells were not measured, so no overall figure is given."
@@ -184,7 +200,7 @@ def _masthead(
     method = {
         "version": f"shiftproof {prints['version']}",
         "seed": str(scope.settings.seed),
-        "shifts": ", ".join(scope.settings.shifts),
+        "shifts": ", ".join(shift.name for shift in scope.settings.shifts),
         "severities": ", ".join(f"{severity:g}" for severity in scope.settings.severities),
     }
     if costs.planned:
@@ -222,8 +238,7 @@ def _export(
     """Write `results.json`, where everything but the block `timing` is the same for every run, and `results.csv`."""
     rows: list[dict[str, Json]] = [
         {
-            "task": result.cell.task,
-            **result.cell.parameters,
+            **result.task.describe(),
             **{name: value for name, value in (result.row or {}).items() if name not in BULKY},
             **({"error": result.error} if result.error else {}),
         }
@@ -246,7 +261,3 @@ def _export(
     writer.writeheader()
     writer.writerows(rows)
     write_atomically(folder / "results.csv", text.getvalue())
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

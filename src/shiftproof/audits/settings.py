@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Literal, TypeAlias, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
 
+from shiftproof.adapters import METHODS, Method, method
 from shiftproof.errors import ConfigurationError
-from shiftproof.models.identity import plugin_codes
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
-from shiftproof.shifts import catalogue
+from shiftproof.shifts import Shift, catalogue
 from shiftproof.shifts.base import check_severity
 from shiftproof.shifts.text import registry as text_registry
 
@@ -46,16 +46,15 @@ class Settings:
 
     budget: str
     sections: tuple[str, ...]
-    shifts: tuple[str, ...]
+    shifts: tuple[Shift, ...]
+    """What the images are put under, each at every one of the severities."""
     severities: tuple[float, ...]
     images: int | None
     seed: int
-    methods: tuple[str, ...]
+    methods: tuple[Method, ...]
     adaptation_images: int
     scale: float = 1.0
     """The share of the budget's sizes that is used: less than 1 where the model is too costly for all."""
-    codes: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the shifts, methods and sections of other packages, by name: what was edited is measured anew."""
 
     @property
     def sparse(self) -> bool:
@@ -63,8 +62,16 @@ class Settings:
         return self.scale < 0.5
 
     def to_row(self) -> dict[str, Json]:
-        """Return the settings as JSON values."""
-        return asdict(self)
+        """Return the settings as JSON values, with shifts and methods by name."""
+        named = {"shifts": [shift.name for shift in self.shifts], "methods": [each.name for each in self.methods]}
+        return {**asdict(replace(self, shifts=(), methods=())), **named}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Settings:
+        """Return the settings of a row."""
+        held: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+        held |= {"shifts": tuple(map(_named, row["shifts"])), "methods": tuple(map(method, row["methods"]))}
+        return cls(**held)
 
 
 def make_settings(
@@ -84,7 +91,6 @@ def make_settings(
     `shifts` names corruptions or families of them; None is the family `common`, or `everyday` where the `inputs` are
     texts. `methods` names those of adaptation. `scale` is the share of the budget's sizes that is used.
     """
-    from shiftproof.adapters import METHODS
     from shiftproof.audits.sections import SECTIONS, applicable
 
     if budget not in get_args(BudgetName):
@@ -111,18 +117,16 @@ def make_settings(
             raise unknown("method of adaptation", name, METHODS)
     asked = applicable(inputs, sections)
     tried = tuple(name for name in methods or BUDGETS[budget].methods if name != "source")
-    named = ((catalogue.OTHERS, chosen), (METHODS, tried), (SECTIONS, asked))
     return Settings(
         budget=budget,
         sections=asked,
-        shifts=tuple(dict.fromkeys(chosen)),
+        shifts=tuple(_named(name) for name in dict.fromkeys(chosen)),
         severities=levels,
         images=images if images is not None else _scaled(BUDGETS[budget].images, scale),
         seed=seed,
-        methods=tried,
+        methods=tuple(map(method, tried)),
         adaptation_images=BUDGETS[budget].adaptation_images if images is None else images,
         scale=scale,
-        codes={name: code for kind, some in named for name, code in plugin_codes(kind, " ".join(some)).items()},
     )
 
 
@@ -140,6 +144,11 @@ def affordable(budget: str, device: str, operations: float) -> float:
 
 def _scaled(images: int | None, scale: float) -> int | None:
     return images if images is None or scale == 1 else min(images, max(LEAST_IMAGES, round(images * scale)))
+
+
+def _named(name: str) -> Shift:
+    """Return a corruption or a text shift by its registered name, at some severity."""
+    return text_registry.text_shift(name, 1) if name in text_registry.SHIFTS else catalogue.corruption(name, 1)
 
 
 def _shifts_of_images(name: str) -> Sequence[str]:

@@ -36,7 +36,7 @@ class Progress:
 
     def heard(self, done: int, total: int, result: Result | None) -> None:
         """Show how far the run is, and what it just measured."""
-        what = "measuring" if result is None else str(result.cell.parameters.get("shift", result.cell.task))
+        what = "measuring" if result is None else str(result.task.parameters().get("shift", result.task.kind))
         self.show(done, total, what)
 
     def announce(self, forecast: Forecast) -> None:

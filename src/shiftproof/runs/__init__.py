@@ -1,15 +1,18 @@
-"""Resumable work: a plan of cells, a store of their results, and executors that run what is missing."""
+"""Resumable work: a plan of tasks, a store of their results, and executors that run what is missing."""
 
+from shiftproof.runs.cell import Cell
 from shiftproof.runs.choosing import EXECUTORS, choose_executor
 from shiftproof.runs.drive import Watch, drive, stop_at_failure
 from shiftproof.runs.executors import Crew, Executor, Inline, Processes
 from shiftproof.runs.files import write_atomically
 from shiftproof.runs.hosting import Setup, Worker
-from shiftproof.runs.plan import Cell, Json, Plan, Result, Row
+from shiftproof.runs.plan import Plan, Result
 from shiftproof.runs.store import Store
+from shiftproof.runs.task import AnyTask, Json, Row, Task
 
 __all__ = [
     "EXECUTORS",
+    "AnyTask",
     "Cell",
     "Crew",
     "Executor",
@@ -21,6 +24,7 @@ __all__ = [
     "Row",
     "Setup",
     "Store",
+    "Task",
     "Watch",
     "Worker",
     "choose_executor",

@@ -19,7 +19,7 @@ def choose_executor(
 ) -> Executor:
     """Return the executor of a name with its number of workers, or the one that was given.
 
-    `device` is what the cells compute on: with `processes` and `ray`, a worker for each GPU or core is the default.
+    `device` is what the tasks compute on: with `processes` and `ray`, a worker for each GPU or core is the default.
     `address` of a cluster and `gpus_per_worker`, which may be a fraction, are for `ray`.
 
     >>> choose_executor("processes:4")

@@ -9,8 +9,9 @@ from typing import TypeAlias
 from shiftproof.errors import RunError
 from shiftproof.runs.executors import Crew, Executor, Inline
 from shiftproof.runs.hosting import Setup
-from shiftproof.runs.plan import Cell, Plan, Result
+from shiftproof.runs.plan import Plan, Result
 from shiftproof.runs.store import Store
+from shiftproof.runs.task import AnyTask
 
 Watch: TypeAlias = Callable[[int, int, Result | None], None]
 """Hears how far a run is: `watch(done, all, result)`, at the start without a result, then after each one."""
@@ -25,16 +26,16 @@ def drive(
     watch: Watch | None = None,
     essential: str | None = None,
 ) -> list[Result]:
-    """Run the cells of a plan that the store lacks and return the results of all of them, in the plan's order.
+    """Run the tasks of a plan that the store lacks and return the results of all of them, in the plan's order.
 
     `setup` makes the workers, on an executor, and is not called when nothing is missing; a crew that is open already
-    serves many plans. `watch` hears of each new result after it is in the store. Failed cells are kept with their error
+    serves many plans. `watch` hears of each new result after it is in the store. Failed tasks are kept with their error
     and run again next time; the others go on, unless the work is `essential`, such as "Training": then the first
     failure ends it, because a gap would make the rest wrong.
     """
     identities = plan.identities()
     done = store.done() & identities.keys()
-    missing: dict[Cell, str] = {cell: identity for identity, cell in identities.items() if identity not in done}
+    missing: dict[AnyTask, str] = {task: identity for identity, task in identities.items() if identity not in done}
     if watch is not None:
         watch(len(done), len(identities), None)
     if missing:
@@ -43,7 +44,7 @@ def drive(
             closing(crew.run(tuple(missing))) as results,
         ):
             for count, result in enumerate(results, len(done) + 1):
-                store.save(missing[result.cell], result)
+                store.save(missing[result.task], result)
                 if essential is not None:
                     stop_at_failure(result, essential)
                 if watch is not None:
@@ -52,7 +53,7 @@ def drive(
 
 
 def stop_at_failure(result: Result, what: str) -> None:
-    """Raise the error of a failed cell: a user's own as it is, an unforeseen one by its last line."""
+    """Raise the error of a failed task: a user's own as it is, an unforeseen one by its last line."""
     if result.error is None:
         return
     unforeseen = result.error.startswith("Traceback")

@@ -1,8 +1,8 @@
-"""Where cells run: in this process, or in several. The same cells, the same numbers.
+"""Where tasks run: in this process, or in several. The same tasks, the same numbers.
 
 An executor opens a crew for a `setup`, which makes a worker (loads the model and the data, once per process). A crew
-gets cells and yields a result per cell as they finish; a cell that fails is a result too. Workers are made when the
-first cells come and stay until the crew is closed.
+gets tasks and yields a result per task as they finish; a task that fails is a result too. Workers are made when the
+first tasks come and stay until the crew is closed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from typing import Protocol, Self
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs.hosting import Host, Packed, Setup, Worker, cores, measure, pack
-from shiftproof.runs.plan import Cell, Result
+from shiftproof.runs.plan import Result
+from shiftproof.runs.task import AnyTask
 
-DIED = "its process died twice, the second time with this cell alone in it"
+DIED = "its process died twice, the second time with this task alone in it"
 
 
 class Crew(ABC):
     """Workers over one model and its data; a context manager that lets them go."""
 
     @abstractmethod
-    def run(self, cells: Iterable[Cell]) -> Generator[Result, None, None]:
-        """Yield a result for every cell, in any order."""
+    def run(self, tasks: Iterable[AnyTask]) -> Generator[Result, None, None]:
+        """Yield a result for every task, in any order."""
 
     def close(self) -> None:  # noqa: B027  (not every crew holds something)
         """Let the workers go."""
@@ -48,7 +49,7 @@ class Crew(ABC):
 
 
 class Executor(Protocol):
-    """A way to run cells."""
+    """A way to run tasks."""
 
     def open(self, setup: Setup) -> Crew:
         """Return a crew whose workers `setup` makes."""
@@ -56,7 +57,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Inline:
-    """Run the cells one after another in this process."""
+    """Run the tasks one after another in this process."""
 
     def open(self, setup: Setup) -> Crew:
         """Return a crew of one, here."""
@@ -68,20 +69,20 @@ class _Here(Crew):
         self._setup = setup
         self._worker: Worker | None = None
 
-    def run(self, cells: Iterable[Cell]) -> Generator[Result, None, None]:
-        """Yield results in the order of the cells."""
+    def run(self, tasks: Iterable[AnyTask]) -> Generator[Result, None, None]:
+        """Yield results in the order of the tasks."""
         if self._worker is None:
             self._worker = self._setup()
-        for cell in cells:
-            yield measure(self._worker, cell)
+        for task in tasks:
+            yield measure(self._worker, task)
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Run the cells in `count` fresh processes, each with its own worker; None is one for each core or GPU.
+    """Run the tasks in `count` fresh processes, each with its own worker; None is one for each core or GPU.
 
     Cores are shared out as threads. Where `device` is "cuda", the processes are spread over the GPUs, and each sees its
-    own alone. A process that dies (killed, out of memory) takes no result with it. The cells that were in flight run
+    own alone. A process that dies (killed, out of memory) takes no result with it. The tasks that were in flight run
     again at the end, one at a time, so that one which kills its process is found and fails alone.
     """
 
@@ -106,15 +107,15 @@ class _Pool(Crew):
         self._packed, self._count, self._gpus = packed, count, gpus
         self._pool: ProcessPoolExecutor | None = None
 
-    def run(self, cells: Iterable[Cell]) -> Generator[Result, None, None]:
+    def run(self, tasks: Iterable[AnyTask]) -> Generator[Result, None, None]:
         """Yield results as they come."""
-        waiting, suspects = deque(cells), deque[Cell]()
+        waiting, suspects = deque(tasks), deque[AnyTask]()
         try:
             while waiting:
                 suspects.extend((yield from self._spread(waiting, 2 * self._count)))
             while suspects:
-                for cell in (yield from self._spread(suspects, 1)):
-                    yield Result(cell, None, DIED, 0.0)
+                for task in (yield from self._spread(suspects, 1)):
+                    yield Result(task, None, DIED, 0.0)
         except BaseException:
             self._end()
             raise
@@ -125,10 +126,10 @@ class _Pool(Crew):
             self._pool.shutdown(wait=True)
             self._pool = None
 
-    def _spread(self, waiting: deque[Cell], most: int) -> Generator[Result, None, list[Cell]]:
-        """Take cells off `waiting`, at most so many at a time; return those in flight when a process died."""
+    def _spread(self, waiting: deque[AnyTask], most: int) -> Generator[Result, None, list[AnyTask]]:
+        """Take tasks off `waiting`, at most so many at a time; return those in flight when a process died."""
         pool = self._pool = self._pool or self._start()
-        flying: dict[Future[Result], Cell] = {}
+        flying: dict[Future[Result], AnyTask] = {}
         try:
             while waiting or flying:
                 while waiting and len(flying) < most:
@@ -186,14 +187,14 @@ def _start_here(packed: Packed, threads: int, seats: SimpleQueue[str | None]) ->
 
 
 def _end_with_the_driver() -> None:
-    """End this process when the driver is gone: a pool whose owner was killed would wait for cells for ever."""
+    """End this process when the driver is gone: a pool whose owner was killed would wait for tasks for ever."""
     driver = multiprocessing.parent_process()
     if driver is not None:
         driver.join()
         os._exit(1)
 
 
-def _measure_here(cell: Cell) -> Result:
+def _measure_here(task: AnyTask) -> Result:
     if _host is None:
         raise RuntimeError("the worker process was not set up")
-    return _host.measure(cell)
+    return _host.measure(task)

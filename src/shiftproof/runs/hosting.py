@@ -1,4 +1,4 @@
-"""What happens where cells run: the setup is unpacked and called once, and cells are measured, whatever they raise."""
+"""What happens where tasks run: the setup is unpacked and called once, and tasks are measured, whatever they raise."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from shiftproof.errors import INTERRUPTIONS, ConfigurationError, RunError, ShiftproofError
 from shiftproof.registry import registered, registry
-from shiftproof.runs.plan import Cell, Result, Row, canonical
+from shiftproof.runs.plan import Result
+from shiftproof.runs.task import AnyTask, Row, canonical
 from shiftproof.version import __version__
 
 
 class Worker(Protocol):
-    """What measures cells."""
+    """What measures tasks."""
 
-    def measure(self, cell: Cell) -> Row:
-        """Return the numbers of a cell."""
+    def measure(self, task: Any, /) -> Row:
+        """Return the numbers of a task; which types of task there can be is known to who plans them."""
 
 
 Setup: TypeAlias = Callable[[], Worker]
 
 
-def measure(worker: Worker, cell: Cell) -> Result:
-    """Return the result of a cell; what it raises is its result too."""
+def measure(worker: Worker, task: AnyTask) -> Result:
+    """Return the result of a task; what it raises is its result too."""
     start = time.perf_counter()
     try:
-        row, error = worker.measure(cell), None
-        canonical(row)  # what cannot be stored, such as NaN, is this cell's failure and nobody else's
+        row, error = worker.measure(task), None
+        canonical(row)  # what cannot be stored, such as NaN, is this task's failure and nobody else's
     except INTERRUPTIONS:
         raise
     except ShiftproofError as problem:
         row, error = None, str(problem)
-    except BaseException:  # one cell's failure must not cost the others; its trace is kept with it
+    except BaseException:  # one task's failure must not cost the others; its trace is kept with it
         row, error = None, traceback.format_exc()
-    return Result(cell, row, error, time.perf_counter() - start)
+    return Result(task, row, error, time.perf_counter() - start)
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _registered(dumps: Callable[[Any], bytes]) -> Iterator[tuple[str, str, bytes
 class Host:
     """The worker of one process, with so many threads for arithmetic.
 
-    An error in the setup is kept for the driver, who hears of it with the first cell: it stops all cells alike.
+    An error in the setup is kept for the driver, who hears of it with the first task: it stops all tasks alike.
     """
 
     def __init__(self, packed: Packed, threads: int) -> None:
@@ -91,11 +92,11 @@ class Host:
                 "A worker process could not be set up.", reason=f"{type(error).__name__}: {error}", trace=_trace(error)
             )
 
-    def measure(self, cell: Cell) -> Result:
-        """Measure a cell, or raise what stopped the setup."""
+    def measure(self, task: AnyTask) -> Result:
+        """Measure a task, or raise what stopped the setup."""
         if self._problem is not None:
             raise self._problem
-        return measure(cast(Worker, self._worker), cell)
+        return measure(cast(Worker, self._worker), task)
 
 
 def _unpack(packed: Packed, threads: int) -> Setup:

@@ -16,22 +16,23 @@ from typing import Any
 from shiftproof.errors import ConfigurationError, RunError, ShiftproofError
 from shiftproof.runs.executors import Crew
 from shiftproof.runs.hosting import Host, Packed, Setup, pack
-from shiftproof.runs.plan import Cell, Result
+from shiftproof.runs.plan import Result
+from shiftproof.runs.task import AnyTask
 
 DEPTH = 2
 """Cells that a worker has at a time: one at work, and one beside it, so that it never waits for the driver."""
 STILLBORN = 3
 """So many workers in a row may die before they are ready; more is no accident."""
-DIED = "its worker died twice, the second time with this cell alone in it"
+DIED = "its worker died twice, the second time with this task alone in it"
 
 
 @dataclass(frozen=True)
 class Ray:
-    """Run the cells in `workers` actors of a Ray cluster; None is as many as the cluster has room for.
+    """Run the tasks in `workers` actors of a Ray cluster; None is as many as the cluster has room for.
 
     `address` is that of a cluster (`auto`, `ray://head:10001`); None is the one that Ray finds (`RAY_ADDRESS`), or else
     one of this machine alone, for as long as the run takes. A worker takes `gpus_per_worker`, which may be a fraction,
-    and `cpus_per_worker`, which are its threads too. The cells of a worker that dies run again at the end, each alone
+    and `cpus_per_worker`, which are its threads too. The tasks of a worker that dies run again at the end, each alone
     in a worker, so that one which kills its worker is found and fails alone.
     """
 
@@ -56,11 +57,11 @@ class Ray:
 
 @dataclass
 class _Actor:
-    """A worker on the cluster: its handle, whether its model is loaded, and the cells it has, the first at work."""
+    """A worker on the cluster: its handle, whether its model is loaded, and the tasks it has, the first at work."""
 
     handle: Any
     ready: bool = False
-    cells: list[Cell] = field(default_factory=list)
+    tasks: list[AnyTask] = field(default_factory=list)
 
 
 class _Actors(Crew):
@@ -69,18 +70,18 @@ class _Actors(Crew):
         self._joined = self._ours = False
         self._stillborn = 0
         self._actors: list[_Actor] = []
-        self._flying: dict[Any, tuple[_Actor, Cell | None]] = {}
+        self._flying: dict[Any, tuple[_Actor, AnyTask | None]] = {}
 
-    def run(self, cells: Iterable[Cell]) -> Generator[Result, None, None]:
+    def run(self, tasks: Iterable[AnyTask]) -> Generator[Result, None, None]:
         """Yield results as they come."""
         if not self._joined:
             self._join()
-        waiting, suspects, lost = deque(cells), deque[Cell](), deque[Cell]()
+        waiting, suspects, lost = deque(tasks), deque[AnyTask](), deque[AnyTask]()
         try:
             yield from self._spread(waiting, suspects, DEPTH)
             yield from self._spread(suspects, lost, 1)
-            for cell in lost:
-                yield Result(cell, None, DIED, 0.0)
+            for task in lost:
+                yield Result(task, None, DIED, 0.0)
         except BaseException:
             self.close()
             raise
@@ -94,16 +95,16 @@ class _Actors(Crew):
             self._ray.shutdown()
         self._joined = False
 
-    def _spread(self, waiting: deque[Cell], lost: deque[Cell], depth: int) -> Generator[Result, None, None]:
-        """Take cells off `waiting`, at most `depth` per worker; those of workers that die go to `lost`."""
-        while waiting or any(actor.cells for actor in self._actors):
+    def _spread(self, waiting: deque[AnyTask], lost: deque[AnyTask], depth: int) -> Generator[Result, None, None]:
+        """Take tasks off `waiting`, at most `depth` per worker; those of workers that die go to `lost`."""
+        while waiting or any(actor.tasks for actor in self._actors):
             while len(self._actors) < min(self._count, -(-self._left(waiting) // depth)):
                 self._start()
             for actor in self._actors:
-                while actor.ready and waiting and len(actor.cells) < depth:
+                while actor.ready and waiting and len(actor.tasks) < depth:
                     self._give(actor, waiting.popleft())
             for reference in self._finished():
-                actor, cell = self._flying.pop(reference)
+                actor, task = self._flying.pop(reference)
                 try:
                     result = self._ray.get(reference)
                 except self._ray.exceptions.RayTaskError as error:
@@ -111,15 +112,15 @@ class _Actors(Crew):
                 except self._ray.exceptions.RayError as error:
                     self._bury(actor, lost, error)
                     break  # what else is finished is found again, without the dead one's
-                if cell is None:
+                if task is None:
                     actor.ready = True
                 else:
                     self._stillborn = 0
-                    actor.cells.remove(cell)
+                    actor.tasks.remove(task)
                     yield result
 
-    def _left(self, waiting: deque[Cell]) -> int:
-        return len(waiting) + sum(len(actor.cells) for actor in self._actors)
+    def _left(self, waiting: deque[AnyTask]) -> int:
+        return len(waiting) + sum(len(actor.tasks) for actor in self._actors)
 
     def _finished(self) -> list[Any]:
         """Wait for one answer, and return it with all others that are there."""
@@ -133,16 +134,16 @@ class _Actors(Crew):
         self._actors.append(actor)
         self._flying[actor.handle.ready.remote()] = actor, None
 
-    def _give(self, actor: _Actor, cell: Cell) -> None:
-        actor.cells.append(cell)
-        self._flying[actor.handle.measure.remote(cell)] = actor, cell
+    def _give(self, actor: _Actor, task: AnyTask) -> None:
+        actor.tasks.append(task)
+        self._flying[actor.handle.measure.remote(task)] = actor, task
 
-    def _bury(self, actor: _Actor, lost: deque[Cell], error: Exception) -> None:
-        """Forget a dead worker; its cells are lost for now."""
+    def _bury(self, actor: _Actor, lost: deque[AnyTask], error: Exception) -> None:
+        """Forget a dead worker; its tasks are lost for now."""
         self._actors.remove(actor)
         self._ray.kill(actor.handle)  # should it still live: an answer can be lost without its worker
         self._flying = {reference: one for reference, one in self._flying.items() if one[0] is not actor}
-        lost.extend(actor.cells)
+        lost.extend(actor.tasks)
         if not actor.ready:
             self._stillborn += 1
             if self._stillborn > STILLBORN:

@@ -1,6 +1,6 @@
 """Where results are kept: one SQLite file per run directory, written by the driver alone.
 
-Each result is one transaction in write-ahead mode, so a kill at any moment loses at most the cells in flight, and a
+Each result is one transaction in write-ahead mode, so a kill at any moment loses at most the tasks in flight, and a
 store from an interrupted write opens as it was after its last whole transaction.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,11 @@ from types import TracebackType
 from typing import Self
 
 from shiftproof.errors import RunError, printable
+from shiftproof.runs.cell import Cell
 from shiftproof.runs.lock import Lock
-from shiftproof.runs.plan import Cell, Plan, Result, Row, canonical
+from shiftproof.runs.plan import Plan, Result
 from shiftproof.runs.schema import SCHEMA, is_older, migrate
+from shiftproof.runs.task import AnyTask, Row, canonical
 
 FILE = "run.sqlite"
 FAILED = "SELECT id FROM cells WHERE result IS NULL"
@@ -81,7 +83,7 @@ class Store:
             self._forget_damaged()
 
     def _forget_damaged(self) -> None:
-        """Remove results that cannot be read, so that their cells run again."""
+        """Remove results that cannot be read, so that their tasks run again."""
         with self._errors(), self._transaction():
             kept = self._db.execute("SELECT id, CAST(result AS BLOB) FROM cells WHERE result IS NOT NULL")
             damaged = [(identity,) for identity, row in kept if _read(row) is None]
@@ -123,7 +125,7 @@ class Store:
             self._db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", facts.items())
 
     def done(self) -> set[str]:
-        """Return the identities of the cells that have a result; failed ones are not among them."""
+        """Return the identities of the tasks that have a result; failed ones are not among them."""
         with self._errors():
             failed = {identity for (identity,) in self._db.execute(FAILED)}
             return {identity for (identity,) in self._db.execute("SELECT id FROM cells") if identity not in failed}
@@ -132,22 +134,23 @@ class Store:
         """Keep a result, in one transaction."""
         row = None if result.row is None else canonical(result.row)
         error = None if result.error is None else printable(result.error)
-        values = (identity, result.cell.task, result.cell.text, row, error, result.seconds)
+        task = result.task
+        values = (identity, task.kind, canonical(task.parameters()), row, error, result.seconds)
         with self._errors(), self._transaction():
             self._db.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def forget(self, identities: Iterable[str]) -> None:
-        """Drop results, in one transaction: their cells run again."""
+        """Drop results, in one transaction: their tasks run again."""
         with self._errors(), self._transaction():
             self._db.executemany("DELETE FROM cells WHERE id = ?", [(identity,) for identity in identities])
 
     def results(self, plan: Plan) -> list[Result]:
-        """Return the results of a plan's cells, in the plan's order; cells that have not run are left out."""
+        """Return the results of a plan's tasks, in the plan's order; tasks that have not run are left out."""
         return list(self.find(plan.identities()))
 
-    def find(self, cells: Mapping[str, Cell]) -> Iterator[Result]:
-        """Yield the results of cells by identity, in their order, where there are any that can be read."""
-        remaining = iter(cells)
+    def find(self, tasks: Mapping[str, AnyTask]) -> Iterator[Result]:
+        """Yield the results of tasks by identity, in their order, where there are any that can be read."""
+        remaining = iter(tasks)
         while some := list(islice(remaining, FETCHED)):
             query = (
                 f"SELECT id, CAST(result AS BLOB), error, seconds FROM cells WHERE id IN ({','.join('?' * len(some))})"
@@ -159,17 +162,28 @@ class Store:
                     stored, error, seconds = found[identity]
                     row = _read(stored)
                     if row is not None or error is not None:
-                        yield Result(cells[identity], row, error, seconds)
+                        yield Result(tasks[identity], row, error, seconds)
+
+    def descriptions(self, identities: Collection[str]) -> dict[str, str]:
+        """Return what stored tasks are, as they print, by identity."""
+        query = "SELECT id, task, CAST(parameters AS BLOB) FROM cells"
+        with self._errors():
+            found = self._db.execute(query).fetchall()
+        return {
+            identity: f"{kind} {stored.decode(errors='replace')}"
+            for identity, kind, stored in found
+            if identity in identities
+        }
 
     def __iter__(self) -> Iterator[Result]:
-        """Yield every result that can be read, of whatever plan."""
+        """Yield every result that can be read, of whatever plan, each with its task as it is described."""
         query = "SELECT task, CAST(parameters AS BLOB), CAST(result AS BLOB), error, seconds FROM cells"
         with self._errors():
             found = self._db.execute(query).fetchall()
-        for task, stored, result, error, seconds in found:
+        for kind, stored, result, error, seconds in found:
             parameters, row = _read(stored), _read(result)
             if parameters is not None and (row is not None or error is not None):
-                yield Result(Cell(task, **parameters), row, error, seconds)
+                yield Result(Cell(kind, **parameters), row, error, seconds)
 
     def close(self) -> None:
         """Close the file and release the directory."""

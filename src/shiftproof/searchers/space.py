@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
+from shiftproof.models.identity import digest
 from shiftproof.registry import unknown
 from shiftproof.runs import write_atomically
 from shiftproof.runs.files import expand, read_json
@@ -57,6 +58,13 @@ class Space:
                 instead=f"one of the spaces that come with it: {', '.join(spaces())}",
             )
         _ = self.steps  # what cannot be read is told now
+
+    def __str__(self) -> str:
+        return self.name
+
+    def content_digest(self) -> str:
+        """Return a digest of the name and of every step, which may be a shift of another package."""
+        return digest([self.name, self.operations, self.steps])
 
     @cached_property
     def steps(self) -> tuple[Shift, ...]:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
+from shiftproof.models.identity import digest
 from shiftproof.shifts.forms import bracketed, plain, stated
 from shiftproof.shifts.levels import from_levels, quantize_, to_bytes
 
@@ -85,6 +86,14 @@ class Shift(ABC):
         kept = (name for name in vars(self) if not isinstance(getattr(kind, name, None), cached_property))
         held = {name: _number(getattr(self, name)) for name in sorted(kept) if name != "device"}
         return [held, [_content(path) for path in self.files()]]
+
+    def content_digest(self) -> str:
+        """Return a digest of all that the shift does: its class, its fields and the files they name, not its label."""
+        return digest(self) if self.files() else self._content  # files may be edited while a shift is held
+
+    @cached_property
+    def _content(self) -> str:
+        return digest(self)
 
     def files(self) -> tuple[str, ...]:
         """Return the files and folders whose content decides what the shift does."""

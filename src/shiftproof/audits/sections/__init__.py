@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import Registry
-from shiftproof.runs import Cell
 
 if TYPE_CHECKING:
-    from shiftproof.audits.sections.base import Scope, Section
+    from shiftproof.audits.sections.base import Measurement, Scope, Section
 
 _OWN = {
     "clean": "shiftproof.audits.sections.clean:Clean",
@@ -50,16 +48,9 @@ def applicable(inputs: str, wanted: Sequence[str] | None = None) -> tuple[str, .
     return tuple(name for name in fit if not wanted or name in wanted)
 
 
-def planned(name: str, scope: Scope) -> tuple[Cell, ...]:
-    """Return the cells of a section; those that name code of other packages hold its digest."""
-    codes = scope.settings.codes
-    return tuple(_coded(cell, codes) if codes else cell for cell in section(name).plan(scope))
-
-
-def _coded(cell: Cell, codes: Mapping[str, str]) -> Cell:
-    text = f"{cell.task} {cell.text}"
-    named = {name: code for name, code in codes.items() if re.search(rf"\b{re.escape(name)}\b", text)}
-    return Cell(cell.task, **cell.parameters, code=named) if named else cell
+def planned(name: str, scope: Scope) -> tuple[Measurement, ...]:
+    """Return the tasks of a section."""
+    return tuple(section(name).plan(scope))
 
 
 def section(name: str) -> Section:

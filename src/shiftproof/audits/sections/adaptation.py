@@ -6,6 +6,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, cast
 
@@ -15,26 +16,21 @@ from numpy.typing import NDArray
 from torch import nn
 
 from shiftproof import shifts
-from shiftproof.adapters import Adapter, Counts, adapt
+from shiftproof.adapters import Adapter, Counts, Method, adapt
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, never_resets
-from shiftproof.audits.sections.base import Scope, Section, Subject, Work
+from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Subject, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
-from shiftproof.audits.sections.statistics import TASK as STATISTICS
-from shiftproof.audits.sections.statistics import (
-    measure_statistics,
-    plan_statistics,
-    statistics_blocks,
-    statistics_work,
-)
+from shiftproof.audits.sections.statistics import Distances, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.wording import between, percent, title
 from shiftproof.audits.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
 from shiftproof.measures.means import mean
 from shiftproof.models.outputs import check_logits
-from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.runs import Json, Result, Row
+from shiftproof.shifts import Shift
 
 BATCH = 64
 SPARSE_BATCH = 16
@@ -45,6 +41,61 @@ GRID_SHIFTS = {"quick": 2, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
 HELPS = 0.02
 LEVEL_RULE = "points won on average, without labels: good over 2, bad under 0"
+
+
+@dataclass(frozen=True)
+class AdaptedStream(Measurement):
+    """Shifted images through a fresh adapter; the preset is the model's own where none is chosen."""
+
+    kind = "adaptation"
+    method: Method
+    shift: Shift
+    images: int
+    seed: int
+    batch: int = BATCH
+    preset: str | None = None
+    options: Mapping[str, Json] = field(default_factory=dict)
+    """What is given to a method that has such an option."""
+
+    def measure(self, subject: Subject) -> Row:
+        """Stream shifted images through the adapter and tally its answers."""
+        given: dict[str, Any] = {
+            name: value for name, value in self.options.items() if hasattr(self.method.defaults, name)
+        }
+        try:
+            preset = self.preset or preset_for(subject)
+            adapter = adapt(_network(subject), self.method, preset=preset, **given)
+        except ModelError as error:
+            return {"applies": False, "reason": error.headline}
+        return {**_streamed(adapter, self, subject), "preset": preset}
+
+    def work(self) -> Work:
+        """Count images through an adapter."""
+        return _adapting(self, self.method)
+
+
+@dataclass(frozen=True)
+class PriorStream(Measurement):
+    """Shifted images through batch statistics with the source's as a prior, in batches of a size."""
+
+    kind = "adaptation.prior"
+    shift: Shift
+    batch: int
+    prior: int
+    images: int
+    seed: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Stream shifted images through the adapter and tally its answers."""
+        try:
+            adapter = adapt(_network(subject), "bn", prior=self.prior)
+        except ModelError as error:
+            return {"applies": False, "reason": error.headline}
+        return {**_streamed(adapter, self, subject), "preset": None}
+
+    def work(self) -> Work:
+        """Count images through an adapter."""
+        return _adapting(self, find("bn"))
 
 
 class Adaptation(Section):
@@ -59,66 +110,37 @@ class Adaptation(Section):
         Number("distance_prediction_error", "how far errors predicted from normalisation statistics are off", "lower"),
     )
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
+    def plan(self, scope: Scope) -> Iterator[Measurement]:
         """Plan a stream per method and corruption at the highest severity, and batch sizes against priors."""
         settings = scope.settings
-        severity = settings.severities[-1]
         images = min(scope.images, scope.scaled(settings.adaptation_images, 48))
-        names = _one_per_category(settings.shifts) if settings.sparse else settings.shifts
-        smaller = {"batch": SPARSE_BATCH} if settings.sparse else {}
-        for method in ("source", *settings.methods):
-            for name in names:
-                label = f"{name}@{severity:g}"
-                yield Cell("adaptation", method=method, shift=label, images=images, seed=settings.seed, **smaller)
+        strongest = scope.at(settings.severities[-1])
+        batch = SPARSE_BATCH if settings.sparse else BATCH
+        for method in (find("source"), *settings.methods):
+            for shift in _one_per_category(strongest) if settings.sparse else strongest:
+                yield AdaptedStream(method, shift, images, settings.seed, batch)
         yield from plan_statistics(scope)
-        if "bn" in settings.methods:
-            for name in _one_per_category(settings.shifts)[: 1 if settings.sparse else GRID_SHIFTS[settings.budget]]:
+        if "bn" in [method.name for method in settings.methods]:
+            least = SPARSE_BATCH if settings.sparse else max(BATCH, images // 4)
+            for shift in _one_per_category(strongest)[: 1 if settings.sparse else GRID_SHIFTS[settings.budget]]:
                 for batch in GRID_BATCHES:
                     for prior in GRID_PRIORS:
-                        yield Cell(
-                            "adaptation.prior",
-                            shift=f"{name}@{severity:g}",
-                            batch=batch,
-                            prior=prior,
-                            images=min(images, SPARSE_BATCH if settings.sparse else max(BATCH, images // 4)),
-                            seed=settings.seed,
-                        )
+                        yield PriorStream(shift, batch, prior, min(images, least), settings.seed)
 
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Stream shifted images through a fresh adapter and tally its answers."""
-        if cell.task == STATISTICS:
-            return measure_statistics(cell, subject)
-        try:
-            preset = cast(str, cell.parameters.get("preset") or preset_for(subject)) if cell.task == self.name else None
-            adapter = _adapter(cell, subject, preset)
-        except ModelError as error:
-            return {"applies": False, "reason": error.headline}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
-            return {**_streamed(adapter, cell, subject, _batch(cell)), "preset": preset}
-
-    def work(self, cell: Cell) -> Work:
-        """Count images through an adapter."""
-        if cell.task == STATISTICS:
-            return statistics_work(cell)
-        images, method = cast(int, cell["images"]), cell.parameters.get("method", "bn")
-        adapting = {f"adapter {method}": 1.0, f"adapt {method} {_batch(cell)}": images}
-        return {"read": images, f"shift {cell['shift']}": images, **adapting}
-
-    def needs(self, number: str, cell: Cell) -> bool:
-        """Say that a method's own number needs its cells and the source model's; none needs batch sizes and priors."""
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say that a method's own number needs its tasks and the source model's; none needs batch sizes and priors."""
         if number == "distance_prediction_error":
-            return cell.task == STATISTICS or cell.parameters.get("method") == "source"
-        if cell.task != self.name:
+            return isinstance(task, Distances) or (isinstance(task, AdaptedStream) and task.method.name == "source")
+        if not isinstance(task, AdaptedStream):
             return False
-        return number == "best_adaptation_gain" or cell["method"] in ("source", number.removeprefix("gain."))
+        return number == "best_adaptation_gain" or task.method.name in ("source", number.removeprefix("gain."))
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return how much more often each image is right with each method than without."""
         found: dict[str, dict[str, list[Row]]] = defaultdict(dict)
-        for cell, row in rows(results, "adaptation"):
+        for task, row in rows(results, AdaptedStream):
             if row.get("applies", True):
-                found[cast(str, cell["method"])][cast(str, cell["shift"])] = [row]
+                found[task.method.name][task.shift.label] = [row]
         source = found.pop("source", {})
         gains = {}
         for method, streams in found.items():
@@ -130,10 +152,10 @@ class Adaptation(Section):
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell which method wins back most, and what it costs."""
-        found = [(cell, row) for cell, row in rows(results, "adaptation") if row.get("applies", True)]
+        found = [(task, row) for task, row in rows(results, AdaptedStream) if row.get("applies", True)]
         refused = {
-            cast(str, cell["method"]): str(row["reason"])
-            for cell, row in rows(results, "adaptation")
+            task.method.name: str(row["reason"])
+            for task, row in rows(results, AdaptedStream)
             if not row.get("applies", True)
         }
         if not found:
@@ -141,12 +163,11 @@ class Adaptation(Section):
             return View(self.name, self.title, self.question, notes=notes)
         grid: dict[str, dict[str, Accuracy]] = defaultdict(dict)
         pace: dict[str, list[float]] = defaultdict(list)
-        for cell, row in found:
+        for task, row in found:
             value = accuracy([row])
             if value is not None:
-                method = cast(str, cell["method"])
-                grid[method][shifts.parse(cast(str, cell["shift"])).name] = value
-                pace[method].append(cast(float, row["milliseconds"]))
+                grid[task.method.name][task.shift.name] = value
+                pace[task.method.name].append(cast(float, row["milliseconds"]))
         source = grid.pop("source")
         gains = {method: _gain(cells, source) for method, cells in grid.items()}
         best = max(gains, key=lambda method: gains[method], default=None)
@@ -171,12 +192,12 @@ class Adaptation(Section):
             _level(gains[best]),
             LEVEL_RULE,
         )
-        batch = _batch(found[0][0])
+        batch = found[0][0].batch
         images = next(iter(source.values())).images
         preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
-        prior = [(cell, row) for cell, row in rows(results, "adaptation.prior") if row.get("applies", True)]
-        moved = [row for _, row in rows(results, STATISTICS) if row.get("applies", True)]
-        blocks, predicted = statistics_blocks(moved[0], source) if moved else ((), {})
+        prior = [(task, row) for task, row in rows(results, PriorStream) if row.get("applies", True)]
+        moved = [(task, row) for task, row in rows(results, Distances) if row.get("applies", True)]
+        blocks, predicted = statistics_blocks(*moved[0], source) if moved else ((), {})
         counts = _counts(found)
         return View(
             self.name,
@@ -199,10 +220,6 @@ class Adaptation(Section):
             numbers={**numbers, **predicted},
             actions=(_action(chosen, gains[chosen], preset, batch),) if helps and chosen == told else (),
         )
-
-
-def _batch(cell: Cell) -> int:
-    return cast(int, cell.parameters.get("batch", BATCH))
 
 
 def _reach(gains: Gains, name: str) -> str:
@@ -228,12 +245,12 @@ def _unproven(name: str) -> bool:
     return never_resets(find(name))
 
 
-def _counts(found: Sequence[tuple[Cell, Row]]) -> dict[str, Counts]:
+def _counts(found: Sequence[tuple[AdaptedStream, Row]]) -> dict[str, Counts]:
     """Return batches, updates and resets of each method over all streams; those of older runs are not known."""
     counted: dict[str, Counts] = {}
-    for cell, row in found:
+    for task, row in found:
         if "updates" in row:
-            name = cast(str, cell["method"])
+            name = task.method.name
             new = (cast(int, row[part]) for part in Counts._fields)
             counted[name] = Counts(*map(sum, zip(counted.get(name, (0, 0, 0)), new, strict=True)))
     return counted
@@ -250,31 +267,26 @@ def _action(chosen: str, gain: float, preset: str | None, batch: int) -> Action:
     )
 
 
-def _adapter(cell: Cell, subject: Subject, preset: str | None) -> Adapter:
-    """Return a fresh adapter of the cell's method."""
+def _network(subject: Subject) -> nn.Module:
     if not isinstance(subject.model, nn.Module):
         raise ModelError("The model is a black box: it has no layers that can adapt.")
-    if cell.task == "adaptation.prior":
-        return adapt(subject.model, "bn", prior=cast(int, cell["prior"]))
-    chosen = find(cast(str, cell["method"]))
-    given = cast(Mapping[str, Any], cell.parameters.get("options", {}))
-    options = {name: value for name, value in given.items() if name in chosen.defaults.to_dict()}
-    return adapt(subject.model, chosen.name, preset=preset, **options)
+    return subject.model
 
 
-def _streamed(adapter: Adapter, cell: Cell, subject: Subject, batch: int) -> dict[str, Json]:
+def _streamed(adapter: Adapter, task: AdaptedStream | PriorStream, subject: Subject) -> dict[str, Json]:
     """Return the tally of an adapter's answers to a stream, the milliseconds a batch takes, and what was counted."""
-    shift, seed = shifts.parse(cast(str, cell["shift"])), cast(int, cell["seed"])
     labels, predicted, confidences, spent = [], [], [], []
-    for part in subject.data.subset(range(cast(int, cell["images"]))).batches(batch, device=subject.device):
-        images = shift(part.images, part.keys, seed=seed)
-        start = time.perf_counter()
-        logits = check_logits(adapter(images), len(images))
-        confidence, classes = logits.softmax(1).max(1)
-        predicted.append(classes.cpu())
-        spent.append(time.perf_counter() - start)
-        confidences.append(confidence.cpu())
-        labels.append(check_labels(part.labels, logits.shape[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
+        for part in subject.data.subset(range(task.images)).batches(task.batch, device=subject.device):
+            images = task.shift(part.images, part.keys, seed=task.seed)
+            start = time.perf_counter()
+            logits = check_logits(adapter(images), len(images))
+            confidence, classes = logits.softmax(1).max(1)
+            predicted.append(classes.cpu())
+            spent.append(time.perf_counter() - start)
+            confidences.append(confidence.cpu())
+            labels.append(check_labels(part.labels, logits.shape[1]))
     return {
         **tally(torch.cat(labels), torch.cat(predicted), torch.cat(confidences)),
         "milliseconds": 1e3 * median(spent[1:] or spent),  # the first batch warms up
@@ -282,8 +294,14 @@ def _streamed(adapter: Adapter, cell: Cell, subject: Subject, batch: int) -> dic
     }
 
 
-def _one_per_category(names: Sequence[str]) -> list[str]:
-    return list({shifts.facts(name)["category"]: name for name in reversed(names)}.values())[::-1]
+def _adapting(task: AdaptedStream | PriorStream, method: Method) -> Work:
+    """Count images through an adapter."""
+    adapting = [(Unit("adapter", method), 1.0), (Unit("adapt", method, task.batch), float(task.images))]
+    return [(READ, task.images), *shifting(task.shift, task.images), *adapting]
+
+
+def _one_per_category(some: Sequence[Shift]) -> list[Shift]:
+    return list({shifts.facts(shift.name)["category"]: shift for shift in reversed(some)}.values())[::-1]
 
 
 def _gain(cells: Mapping[str, Accuracy], source: Mapping[str, Accuracy]) -> float:
@@ -335,11 +353,10 @@ def _cost_table(
     )
 
 
-def _prior_figure(found: Sequence[tuple[Cell, Row]]) -> Figure:
+def _prior_figure(found: Sequence[tuple[PriorStream, Row]]) -> Figure:
     parts: dict[tuple[int, int], list[Row]] = defaultdict(list)
-    for cell, row in found:
-        if row.get("applies", True):
-            parts[cast(int, cell["batch"]), cast(int, cell["prior"])].append(row)
+    for task, row in found:
+        parts[task.batch, task.prior].append(row)
     means = {key: value.value for key, some in parts.items() if (value := accuracy(some)) is not None}
     batches = sorted({batch for batch, _ in means})
     priors = sorted({prior for _, prior in means})

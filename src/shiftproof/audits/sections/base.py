@@ -1,24 +1,53 @@
-"""What a section is: it plans cells, measures one, and says what the results mean."""
+"""What a section is: it plans tasks, which measure, and says what the results mean."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftproof.adapters import Method
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.settings import Settings
 from shiftproof.audits.view import View
 from shiftproof.data import ImageSet
 from shiftproof.models import Model
-from shiftproof.runs import Cell, Result, Row
+from shiftproof.models.identity import digest
+from shiftproof.models.sources import is_builtin
+from shiftproof.runs import Result, Task
+from shiftproof.shifts import Shift
 
-Work: TypeAlias = Mapping[str, float]
-"""What a cell costs: how many images of each unit of `forecast`: `forward`, `shift fog@3`, `adapt tent 64`."""
+CLEAN = "clean"
+"""What inputs under no shift are called."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What has a price in `forecast`: its kind, and the shift, method or neighbourhood it is of, in batches of a size.
+
+    read          an image from the data set
+    forward       an image through the model
+    statistics    the same, with the statistics of its normalisation layers taken
+    shift         an image under a shift; one severity stands for all
+    adapter       no image: a fresh adapter of a method
+    adapt         an image through a method of adaptation, in batches
+    tuple         an image under a tuple of operations, and its similarity to the original
+    view          a view of an image from a neighbourhood
+    noise         Gaussian noise for an image
+    """
+
+    kind: str
+    of: Shift | Method | str | None = None
+    batch: int = 0
+
+
+READ, FORWARD, STATISTICS, TUPLE, NOISE = map(Unit, ("read", "forward", "statistics", "tuple", "noise"))
+Work: TypeAlias = Sequence[tuple[Unit, float]]
+"""What a task costs: how many images of each unit."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +73,36 @@ class Scope:
     inputs: str = "images"
 
     def slices(self) -> Iterator[tuple[int, int]]:
-        """Cut the images into runs of cells small enough that a kill costs seconds."""
+        """Cut the images into slices small enough that a kill costs seconds."""
         step = 500 if self.side <= 64 else 100
         for start in range(0, self.images, step):
             yield start, min(start + step, self.images)
 
+    def at(self, severity: float) -> tuple[Shift, ...]:
+        """Return the shifts of the audit at a severity."""
+        return tuple(replace(shift, severity=severity) for shift in self.settings.shifts)
+
     def scaled(self, number: int, least: int) -> int:
         """Return a number of the budget's, cut to the share of it the model can afford, but not below the least."""
         return min(number, max(least, round(number * self.settings.scale)))
+
+
+class Measurement(Task[Subject]):
+    """A task of an audit; what is before a dot of its kind is the section it is counted under."""
+
+    @property
+    def section(self) -> str:
+        """The section that its time is counted under."""
+        return self.kind.partition(".")[0]
+
+    @abstractmethod
+    def work(self) -> Work:
+        """Say what measuring costs."""
+
+    def code(self) -> str:
+        """Return a digest of the task's code where it is of another package: what was edited is measured anew."""
+        home = type(self).__module__
+        return "" if home.startswith("shiftproof.") or is_builtin(home) else digest(type(self))
 
 
 class Section(ABC):
@@ -66,23 +117,15 @@ class Section(ABC):
     """What a pipeline can gate on, its headline first."""
 
     @abstractmethod
-    def plan(self, scope: Scope) -> Iterator[Cell]:
-        """Yield the cells to measure.
+    def plan(self, scope: Scope) -> Iterator[Measurement]:
+        """Yield the tasks to measure.
 
-        The part of a cell's task before a dot names the section that measures it. A section may plan another's cells:
-        equal cells run once.
+        The part of a task's kind before a dot names its section. A section may plan another's tasks: equal tasks run
+        once.
         """
 
-    @abstractmethod
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Return the numbers of one cell."""
-
-    def work(self, cell: Cell) -> Work:
-        """Say what measuring a cell costs: here, a forward pass of its images after its shift."""
-        return passes(cell)
-
-    def needs(self, number: str, cell: Cell) -> bool:
-        """Say whether a number is made of a cell, among others: where the cell was not measured, there is no number."""
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say whether a number is made of a task, among others: where it was not measured, there is no number."""
         return True
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
@@ -94,14 +137,19 @@ class Section(ABC):
 
     @abstractmethod
     def view(self, results: Sequence[Result]) -> View:
-        """Say what the results of the planned cells mean; those of failed cells have no row."""
+        """Say what the results of the planned tasks mean; those of failed tasks have no row."""
 
 
-def passes(cell: Cell) -> dict[str, float]:
-    """Return the work of reading a cell's images, shifting them where it names a shift, and asking the model once."""
-    given = cell.parameters
-    images = cast(float, given["images"] if "images" in given else cast(int, given["stop"]) - cast(int, given["start"]))
-    work = {"read": images, "forward": images}
-    if isinstance(given.get("shift"), str) and given["shift"] != "clean":
-        work[f"shift {given['shift']}"] = images
-    return work
+def passes(images: float, shift: Shift | None = None) -> list[tuple[Unit, float]]:
+    """Return the work of reading images, shifting them, and asking the model once."""
+    return [(READ, images), (FORWARD, images), *shifting(shift, images)]
+
+
+def shifting(shift: Shift | None, images: float) -> list[tuple[Unit, float]]:
+    """Return the work of shifting images; none where there is no shift."""
+    return [] if shift is None else [(Unit("shift", shift), images)]
+
+
+def label_of(shift: Shift | None) -> str:
+    """Return the name of a shift, or of none, in tables."""
+    return CLEAN if shift is None else shift.label

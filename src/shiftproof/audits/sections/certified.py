@@ -16,7 +16,19 @@ from numpy.typing import NDArray
 
 from shiftproof import shifts
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Scope, Section, Subject, Work
+from shiftproof.audits.sections.base import (
+    CLEAN,
+    FORWARD,
+    NOISE,
+    READ,
+    Measurement,
+    Scope,
+    Section,
+    Subject,
+    Work,
+    label_of,
+    shifting,
+)
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.wording import interval, labelled, listed, percent, title
 from shiftproof.audits.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
@@ -26,7 +38,8 @@ from shiftproof.certificates.rules import make_rule
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy, average_radius, certified_accuracy
 from shiftproof.models import logits
-from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.runs import Json, Result, Row
+from shiftproof.shifts import Shift
 
 SIGMAS = (0.03, 0.25)
 """Noise that most networks bear, and noise that those trained for certificates do."""
@@ -36,7 +49,6 @@ NEAR, FAR = 0.03, 0.25
 """Of these, the two that are told in words."""
 POINTS = 25
 """Distances at which certified accuracy is drawn."""
-CLEAN = "clean"
 DRAWN = 0.35
 """Of the samples that count a class, the share that is drawn on average: images that are wrong need none."""
 GOOD, BAD = 0.5, 0.2
@@ -62,6 +74,50 @@ SIZES: Mapping[str, Size] = {
 }
 
 
+@dataclass(frozen=True)
+class CertifiedPart(Measurement):
+    """A few images, clean or under a shift, certified with one noise."""
+
+    kind = "certified"
+    shift: Shift | None
+    sigma: float
+    begin: int
+    end: int
+    n0: int
+    n: int
+    alpha: float
+    seed: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Certify the images; radii of wrong answers and abstentions are 0."""
+        radii: list[Json] = []
+        samples = voted = plain = 0
+        count = self.end - self.begin
+        for batch in subject.data.subset(range(self.begin, self.end)).batches(count, device=subject.device):
+            images = batch.images if self.shift is None else self.shift(batch.images, batch.keys, seed=self.seed)
+            try:
+                smoothed = Smoothed(subject.model, self.sigma, seed=self.seed, batch_size=subject.batch_size)
+                made = smoothed.certify(images, batch.labels, keys=batch.keys, n0=self.n0, n=self.n, alpha=self.alpha)
+            except ModelError as error:
+                return {"applies": False, "reason": error.headline}
+            if batch.labels is not None:
+                voted += sum(each.guess == label for each, label in zip(made, batch.labels.tolist(), strict=True))
+                plain += int(logits(subject.model, images).argmax(1).eq(batch.labels.cpu()).sum())
+            radii += [round_down(each.radius) for each in made]
+            samples += sum(each.samples for each in made) + len(made) * self.n0
+        return {"images": len(radii), "radii": radii, "samples": samples, "voted_right": voted, "plain_right": plain}
+
+    def work(self) -> Work:
+        """Count noisy samples; about a third of those that are allowed are drawn, as wrong answers need few."""
+        images = self.end - self.begin
+        samples = images * (self.n0 + DRAWN * self.n)
+        return [(READ, images), (NOISE, samples), (FORWARD, samples), *shifting(self.shift, images)]
+
+    def parameters(self) -> dict[str, Json]:
+        """Return the fields, with a name for no shift."""
+        return {**super().parameters(), "shift": label_of(self.shift)}
+
+
 class Certified(Section):
     """Certified accuracy and radii by randomized smoothing."""
 
@@ -78,18 +134,16 @@ class Certified(Section):
         ),
     )
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
+    def plan(self, scope: Scope) -> Iterator[CertifiedPart]:
         """Plan parts of the images for each noise, clean and under a shift of low and one of middle frequency."""
         settings, size = scope.settings, SIZES[scope.settings.budget]
-        severity = settings.severities[len(settings.severities) // 2]
-        for name in (CLEAN, *_two_shifts(settings.shifts)):
-            label = name if name == CLEAN else f"{name}@{severity:g}"
-            images = min(scope.images, scope.scaled(size.images, 8) if name == CLEAN else scope.scaled(size.shifted, 4))
+        middle = scope.at(settings.severities[len(settings.severities) // 2])
+        for shift in (None, *_two_shifts(middle)):
+            images = min(scope.images, scope.scaled(size.images, 8) if shift is None else scope.scaled(size.shifted, 4))
             for sigma in SIGMAS:
                 for begin in range(0, images, size.part):
-                    yield Cell(
-                        "certified",
-                        shift=label,
+                    yield CertifiedPart(
+                        shift=shift,
                         sigma=sigma,
                         begin=begin,
                         end=min(begin + size.part, images),
@@ -99,60 +153,25 @@ class Certified(Section):
                         seed=settings.seed,
                     )
 
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Certify a part of the images; radii of wrong answers and abstentions are 0."""
-        begin, end = cast(int, cell["begin"]), cast(int, cell["end"])
-        label, seed = cast(str, cell["shift"]), cast(int, cell["seed"])
-        radii: list[Json] = []
-        samples = voted = plain = 0
-        for batch in subject.data.subset(range(begin, end)).batches(end - begin, device=subject.device):
-            images = batch.images
-            if label != CLEAN:
-                images = shifts.parse(label)(images, batch.keys, seed=seed)
-            try:
-                smoothed = Smoothed(subject.model, cast(float, cell["sigma"]), seed=seed, batch_size=subject.batch_size)
-                made = smoothed.certify(
-                    images,
-                    batch.labels,
-                    keys=batch.keys,
-                    n0=cast(int, cell["n0"]),
-                    n=cast(int, cell["n"]),
-                    alpha=cast(float, cell["alpha"]),
-                )
-            except ModelError as error:
-                return {"applies": False, "reason": error.headline}
-            if batch.labels is not None:
-                voted += sum(each.guess == label for each, label in zip(made, batch.labels.tolist(), strict=True))
-                plain += int(logits(subject.model, images).argmax(1).eq(batch.labels.cpu()).sum())
-            radii += [round_down(each.radius) for each in made]
-            samples += sum(each.samples for each in made) + len(made) * cast(int, cell["n0"])
-        return {"images": len(radii), "radii": radii, "samples": samples, "voted_right": voted, "plain_right": plain}
-
-    def work(self, cell: Cell) -> Work:
-        """Count noisy samples; about a third of those that are allowed are drawn, as wrong answers need few."""
-        images = cast(int, cell["end"]) - cast(int, cell["begin"])
-        samples = images * (cast(int, cell["n0"]) + DRAWN * cast(int, cell["n"]))
-        shifted = {} if cell["shift"] == CLEAN else {f"shift {cell['shift']}": float(images)}
-        return {"read": images, "noise": samples, "forward": samples, **shifted}
-
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return the certified radii of clean images under the noise that certifies most."""
         radii: dict[float, list[float]] = defaultdict(list)
-        for cell, row in rows(results, "certified"):
-            if cell["shift"] == CLEAN and row.get("applies", True):
-                radii[cast(float, cell["sigma"])] += cast("list[float]", row["radii"])
+        for task, row in rows(results, CertifiedPart):
+            if task.shift is None and row.get("applies", True):
+                radii[task.sigma] += cast("list[float]", row["radii"])
         best = max(radii.values(), key=sum, default=[])
         return {"acr": np.array(best)} if best else {}
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how many images are certified at a distance, and what that means."""
-        found = [(cell, row) for cell, row in rows(results, "certified") if row.get("applies", True)]
+        found = [(task, row) for task, row in rows(results, CertifiedPart) if row.get("applies", True)]
+        names = {label_of(task.shift): title(task.shift.name) for task, _ in found if task.shift is not None}
         radii: dict[tuple[str, float], list[float]] = defaultdict(list)
-        for cell, row in found:
-            radii[cast(str, cell["shift"]), cast(float, cell["sigma"])] += cast("list[float]", row["radii"])
+        for task, row in found:
+            radii[label_of(task.shift), task.sigma] += cast("list[float]", row["radii"])
         clean = {sigma: some for (label, sigma), some in radii.items() if label == CLEAN and some}
         if not clean:
-            reasons = {str(row["reason"]) for _, row in rows(results, "certified") if "reason" in row}
+            reasons = {str(row["reason"]) for _, row in rows(results, CertifiedPart) if "reason" in row}
             return View(self.name, self.title, self.question, notes=tuple(reasons) or ("Nothing was certified.",))
         best = max(clean, key=lambda sigma: (sum(clean[sigma]) / len(clean[sigma]), -sigma))
         lines = {label: some for (label, sigma), some in radii.items() if sigma == best and some}
@@ -174,7 +193,7 @@ class Certified(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(Sentence(_verdict(radii, at) + _votes(found, at[NEAR][0]), level),),
+            verdict=(Sentence(_verdict(radii, at, names) + _votes(found, at[NEAR][0]), level),),
             tiles=(tile,),
             blocks=(_curves(lines, best), _distance_table(radii), _radius_table(radii)),
             notes=_notes(found, best),
@@ -183,12 +202,12 @@ class Certified(Section):
         )
 
 
-def _two_shifts(names: Sequence[str]) -> list[str]:
+def _two_shifts(some: Sequence[Shift]) -> list[Shift]:
     """Return a shift of low and one of middle frequency, on which certified models are weak; fog where it is there."""
     chosen = []
     for frequency in ("low", "mid"):
-        some = [name for name in names if shifts.facts(name)["frequency"] == frequency]
-        chosen += ["fog"] if "fog" in some else some[:1]
+        fit = [shift for shift in some if shifts.facts(shift.name)["frequency"] == frequency]
+        chosen += [shift for shift in fit if shift.name == "fog"] or fit[:1]
     return chosen
 
 
@@ -199,13 +218,17 @@ def _furthest(clean: Mapping[float, Sequence[float]], distance: float) -> tuple[
     return sigma, values[sigma]
 
 
-def _verdict(radii: Mapping[tuple[str, float], Sequence[float]], at: Mapping[float, tuple[float, Accuracy]]) -> str:
+def _verdict(
+    radii: Mapping[tuple[str, float], Sequence[float]],
+    at: Mapping[float, tuple[float, Accuracy]],
+    names: Mapping[str, str],
+) -> str:
     """Say how many are certified near and far, by which noise, clean and under shifts."""
     said = []
     for distance in (NEAR, FAR):
         sigma, value = at[distance]
         others = [
-            f"{percent(certified_accuracy(some, distance).value)} under {_named(label)}"
+            f"{percent(certified_accuracy(some, distance).value)} under {names[label]}"
             for (label, noise), some in radii.items()
             if noise == sigma and label != CLEAN and some
         ]
@@ -215,9 +238,9 @@ def _verdict(radii: Mapping[tuple[str, float], Sequence[float]], at: Mapping[flo
     return f"Served with noise and a vote, the smoothed model is right and provably stable {'; '.join(said)}."
 
 
-def _votes(found: Sequence[tuple[Cell, Row]], sigma: float) -> str:
+def _votes(found: Sequence[tuple[CertifiedPart, Row]], sigma: float) -> str:
     """Say how often the smoothed model and the model itself are right on the clean images, where that was counted."""
-    some = [row for cell, row in found if cell["shift"] == CLEAN and cell["sigma"] == sigma and "voted_right" in row]
+    some = [row for task, row in found if task.shift is None and task.sigma == sigma and "voted_right" in row]
     if not some:
         return ""
     images, voted, plain = (
@@ -236,10 +259,6 @@ def _action(here: Accuracy) -> Action:
         "and it bears what it was trained with; that costs some clean accuracy.",
         "shiftproof train --data train-images/ --model model.py:build --recipe gaussian --sigma 0.25 --out robust/",
     )
-
-
-def _named(label: str) -> str:
-    return label if label == CLEAN else title(shifts.parse(label).name)
 
 
 def _curves(lines: Mapping[str, Sequence[float]], sigma: float) -> Figure:
@@ -324,9 +343,8 @@ def _radius_table(radii: Mapping[tuple[str, float], Sequence[float]]) -> Table:
     )
 
 
-def _notes(found: Sequence[tuple[Cell, Row]], best: float) -> tuple[str, ...]:
-    cell = found[0][0]
-    n, alpha = cast(int, cell["n"]), cast(float, cell["alpha"])
+def _notes(found: Sequence[tuple[CertifiedPart, Row]], best: float) -> tuple[str, ...]:
+    n, alpha = found[0][0].n, found[0][0].alpha
     samples = sum(cast(int, row["samples"]) for _, row in found)
     reach = make_rule("sequential", sigma=max(SIGMAS), n=n, alpha=alpha).reach
     notes = [

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.sections.base import Measurement, Scope, Section, Subject, Work, passes
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.measuring import accuracy, image_means, mean_confidence, predictions, rows, tally
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.view import Action, Column, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
-from shiftproof.runs import Cell, Result, Row
+from shiftproof.runs import Result, Row
 
 OVERCONFIDENT, DELUDED = 0.05, 0.15
 """How far mean confidence may be above accuracy before it is told, and before it is bad."""
@@ -26,6 +27,34 @@ from shiftproof.measures.estimation import fit_temperature
 
 temperature = fit_temperature(logits, labels)  # of labelled images the model was not trained on
 probabilities = (logits / temperature).softmax(1)"""
+
+
+@dataclass(frozen=True)
+class CleanSlice(Measurement):
+    """A slice of the images as they are."""
+
+    kind = "clean"
+    start: int
+    stop: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the tally of the slice, over all and by class."""
+        labels, predicted, confidences = predictions(subject, self.start, self.stop, None, seed=0)
+        names = subject.data.classes
+
+        def name(label: int) -> str:
+            return names[label] if label < len(names) else str(label)
+
+        classes = {
+            name(label): [int((predicted[labels == label] == label).sum()), int((labels == label).sum())]
+            for label in sorted(set(labels.tolist()))
+        }
+        answers = {name(label): count for label, count in sorted(Counter(predicted.tolist()).items())}
+        return {**tally(labels, predicted, confidences), "classes": classes, "answers": answers}
+
+    def work(self) -> Work:
+        """Count a pass of the slice."""
+        return passes(self.stop - self.start)
 
 
 class Clean(Section):
@@ -40,35 +69,19 @@ class Clean(Section):
         Number("clean_confidence_gap", "mean confidence less accuracy: above 0 it is too sure", "lower"),
     )
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
-        """Plan one cell per slice of the images."""
+    def plan(self, scope: Scope) -> Iterator[CleanSlice]:
+        """Plan every slice of the images."""
         for start, stop in scope.slices():
-            yield Cell("clean", start=start, stop=stop)
-
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Return the tally of a slice, over all and by class."""
-        start, stop = cast(int, cell["start"]), cast(int, cell["stop"])
-        labels, predicted, confidences = predictions(subject, start, stop, None, seed=0)
-        names = subject.data.classes
-
-        def name(label: int) -> str:
-            return names[label] if label < len(names) else str(label)
-
-        classes = {
-            name(label): [int((predicted[labels == label] == label).sum()), int((labels == label).sum())]
-            for label in sorted(set(labels.tolist()))
-        }
-        answers = {name(label): count for label, count in sorted(Counter(predicted.tolist()).items())}
-        return {**tally(labels, predicted, confidences), "classes": classes, "answers": answers}
+            yield CleanSlice(start, stop)
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return who was right."""
-        right = image_means([[row for _, row in rows(results, "clean")]])
+        right = image_means([[row for _, row in rows(results, CleanSlice)]])
         return {} if right is None else {"clean_accuracy": right}
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell the accuracy, whether confidence follows it, and which classes are weak."""
-        found = [row for _, row in rows(results, "clean")]
+        found = [row for _, row in rows(results, CleanSlice)]
         overall = accuracy(found)
         if overall is None:
             return View(self.name, self.title, self.question, notes=("No image was measured.",))

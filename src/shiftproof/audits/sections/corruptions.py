@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof import shifts
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.sections.base import Measurement, Scope, Section, Subject, Work, passes
+from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corruptions_figures import Grid, galleries, heat_table, loss_figure, mean_accuracy
 from shiftproof.audits.sections.measuring import (
     PICTURE_SIDE,
@@ -28,7 +30,8 @@ from shiftproof.audits.view import Action, Level, Sentence, Tile, View
 from shiftproof.measures import ALEXNET, Accuracy, corruption_errors, mce
 from shiftproof.measures.means import mean
 from shiftproof.models import logits
-from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.runs import Json, Result, Row
+from shiftproof.shifts import Shift
 from shiftproof.shifts.text import TextShift
 
 EXAMPLES = 4
@@ -41,6 +44,64 @@ RECIPES = {"noise": "gaussian"}
 """Category -> the recipe of training against it, where it is not the general one."""
 RECIPE = "augmix+jsd"
 LEVEL_RULE = "{:.1f} points lost to corruption on average: good from 0 to 10, bad over 25"
+
+
+@dataclass(frozen=True)
+class CorruptedSlice(Measurement):
+    """A slice of the images under a shift."""
+
+    kind = "corruptions"
+    shift: Shift
+    start: int
+    stop: int
+    seed: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the tally of the slice."""
+        return tally(*predictions(subject, self.start, self.stop, self.shift, self.seed))
+
+    def work(self) -> Work:
+        """Count a pass of the slice under its shift."""
+        return passes(self.stop - self.start, self.shift)
+
+
+@dataclass(frozen=True)
+class Examples(Measurement):
+    """The first images under a shift, to be looked at."""
+
+    kind = "corruptions.examples"
+    shift: Shift
+    images: int
+    seed: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Return a few corrupted images with what the model says of them."""
+        count = self.images
+        (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
+        images: Any = self.shift(batch.images, batch.keys, seed=self.seed)
+        confidence, predicted = logits(subject.model, images).softmax(1).max(1)
+        names = subject.data.classes
+
+        def name(label: int) -> str:
+            return names[label] if label < len(names) else str(label)
+
+        labels = batch.labels.tolist() if batch.labels is not None else []
+        texts = isinstance(images, list)
+        side = PICTURE_SIDE if count > 1 else EXAMPLE_SIDE
+        examples: list[Json] = [
+            {
+                **({"text": excerpt(image)} if texts else {"png": picture(image, side)}),
+                "label": name(label),
+                "predicted": name(guess),
+                "confidence": round(sure, 3),
+            }
+            for image, label, guess, sure in zip(images, labels, predicted.tolist(), confidence.tolist(), strict=True)
+        ]
+        return {"texts" if texts else "pictures": examples}
+
+    def work(self) -> Work:
+        """Count a pass of the images under their shift."""
+        return passes(self.images, self.shift)
 
 
 class Corruptions(Section):
@@ -58,44 +119,32 @@ class Corruptions(Section):
         Number("mce", "mean corruption error: errors relative to AlexNet's on ImageNet-C", "lower", "percent"),
     )
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
-        """Plan a cell per corruption, severity and slice, and examples: an image each, more at the highest severity."""
+    def plan(self, scope: Scope) -> Iterator[Measurement]:
+        """Plan every slice under every shift, and examples: an image each, more at the highest severity."""
         settings = scope.settings
         for start, stop in scope.slices():
-            yield Cell("clean", start=start, stop=stop)  # the same cell as the section clean's: it runs once
-        for name in settings.shifts:
-            for severity in settings.severities:
-                for start, stop in scope.slices():
-                    label = f"{name}@{severity:g}"
-                    yield Cell("corruptions", shift=label, start=start, stop=stop, seed=settings.seed)
-        for name in settings.shifts:
-            for severity in settings.severities:
-                images = EXAMPLES if severity == settings.severities[-1] else 1
-                label = f"{name}@{severity:g}"
-                yield Cell("corruptions.examples", shift=label, images=min(images, scope.images), seed=settings.seed)
+            yield CleanSlice(start, stop)  # the same task as the section clean's: it runs once
+        grid = [replace(shift, severity=severity) for shift in settings.shifts for severity in settings.severities]
+        for shift in grid:
+            for start, stop in scope.slices():
+                yield CorruptedSlice(shift, start, stop, settings.seed)
+        for shift in grid:
+            images = EXAMPLES if shift.severity == settings.severities[-1] else 1
+            yield Examples(shift, min(images, scope.images), settings.seed)
 
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Return the tally of a slice under a shift, or example images."""
-        if cell.task == "corruptions.examples":
-            return _examples(cell, subject)
-        start, stop = cast(int, cell["start"]), cast(int, cell["stop"])
-        shift = shifts.parse(cast(str, cell["shift"]))
-        return tally(*predictions(subject, start, stop, shift, cast(int, cell["seed"])))
-
-    def needs(self, number: str, cell: Cell) -> bool:
-        """Say that a corruption's own number needs its cells alone; none needs examples."""
-        if cell.task != self.name:
-            return cell.task == "clean" and number == "corruption_loss"
-        return not number.startswith("accuracy.") or number == f"accuracy.{shifts.parse(cast(str, cell['shift'])).name}"
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say that a corruption's own number needs its tasks alone; none needs examples."""
+        if not isinstance(task, CorruptedSlice):
+            return isinstance(task, CleanSlice) and number == "corruption_loss"
+        return not number.startswith("accuracy.") or number == f"accuracy.{task.shift.name}"
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return how often each image is right under each corruption and under all of them, and what that comes to."""
-        parts: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-        for cell, row in rows(results, "corruptions"):
-            label = cast(str, cell["shift"])
-            parts[shifts.parse(label).name][label].append(row)
+        parts: dict[str, dict[float, list[Row]]] = defaultdict(lambda: defaultdict(list))
+        for task, row in rows(results, CorruptedSlice):
+            parts[task.shift.name][task.shift.severity].append(row)
         right = {name: found for name, some in parts.items() if (found := image_means(some.values())) is not None}
-        clean = image_means([[row for _, row in rows(results, "clean")]])
+        clean = image_means([[row for _, row in rows(results, CleanSlice)]])
         if clean is None or any(len(found) != len(clean) for found in right.values()) or not right:
             return {}
         overall: NDArray[np.float64] = np.mean(list(right.values()), axis=0)
@@ -108,8 +157,8 @@ class Corruptions(Section):
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell what breaks the model first, how far it falls, and show it."""
-        clean = accuracy([row for _, row in rows(results, "clean")])
-        grid = _grid(rows(results, "corruptions"))
+        clean = accuracy([row for _, row in rows(results, CleanSlice)])
+        grid = _grid(rows(results, CorruptedSlice))
         if clean is None or not grid:
             return View(self.name, self.title, self.question, notes=("No corruption was measured.",))
         means = {name: mean_accuracy(cells.values()) for name, cells in grid.items()}
@@ -123,14 +172,15 @@ class Corruptions(Section):
             "worst_corruption_accuracy": means[ranked[0]],
         }
         numbers |= {f"accuracy.{name}": mean for name, mean in means.items()}
-        said = _spread(rows(results, "corruptions"))
+        said = _spread(rows(results, CorruptedSlice))
         if set(grid) <= set(ALEXNET):
             numbers["mce"] = mce({name: [1 - cell.value for cell in cells.values()] for name, cells in grid.items()})
             said.append(f"mCE {numbers['mce']:.1f}")
         tile = Tile(
             "Accuracy under corruption", percent(overall), ", ".join(said), level, LEVEL_RULE.format(100 * lost)
         )
-        examples = rows(results, "corruptions.examples")
+        examples = [(task.shift, row) for task, row in rows(results, Examples)]
+        tested = {task.shift.name: task.shift for task, _ in rows(results, CorruptedSlice)}
         return View(
             self.name,
             self.title,
@@ -142,44 +192,17 @@ class Corruptions(Section):
                 loss_figure(means, ranked, clean),
                 *galleries(examples, ranked),
             ),
-            notes=_notes(grid),
+            notes=_notes(grid, tested),
             numbers=numbers,
-            actions=_actions(means, clean),
+            actions=_actions(means, clean, tested),
         )
 
 
-def _examples(cell: Cell, subject: Subject) -> Row:
-    """Return a few corrupted images with what the model says of them."""
-    count = cast(int, cell["images"])
-    (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-    images: Any = shifts.parse(cast(str, cell["shift"]))(batch.images, batch.keys, seed=cast(int, cell["seed"]))
-    confidence, predicted = logits(subject.model, images).softmax(1).max(1)
-    names = subject.data.classes
-
-    def name(label: int) -> str:
-        return names[label] if label < len(names) else str(label)
-
-    labels = batch.labels.tolist() if batch.labels is not None else []
-    texts = isinstance(images, list)
-    side = PICTURE_SIDE if count > 1 else EXAMPLE_SIDE
-    examples: list[Json] = [
-        {
-            **({"text": excerpt(image)} if texts else {"png": picture(image, side)}),
-            "label": name(label),
-            "predicted": name(guess),
-            "confidence": round(sure, 3),
-        }
-        for image, label, guess, sure in zip(images, labels, predicted.tolist(), confidence.tolist(), strict=True)
-    ]
-    return {"texts" if texts else "pictures": examples}
-
-
-def _grid(found: Sequence[tuple[Cell, Row]]) -> Grid:
+def _grid(found: Sequence[tuple[CorruptedSlice, Row]]) -> Grid:
     """Return accuracies by corruption and severity, in the order of the plan."""
     parts: dict[str, dict[float, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for cell, row in found:
-        shift = shifts.parse(cast(str, cell["shift"]))
-        parts[shift.name][shift.severity].append(row)
+    for task, row in found:
+        parts[task.shift.name][task.shift.severity].append(row)
     grid = {name: {level: accuracy(some) for level, some in cells.items()} for name, cells in parts.items()}
     return {name: {level: value for level, value in cells.items() if value is not None} for name, cells in grid.items()}
 
@@ -207,18 +230,18 @@ def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float,
     )
 
 
-def _spread(found: Sequence[tuple[Cell, Row]]) -> list[str]:
+def _spread(found: Sequence[tuple[CorruptedSlice, Row]]) -> list[str]:
     """Return the interval of the mean accuracy over images, as text, where rows tell who was right."""
-    conditions: dict[str, list[Row]] = defaultdict(list)
-    for cell, row in found:
-        conditions[cast(str, cell["shift"])].append(row)
+    conditions: dict[tuple[str, float], list[Row]] = defaultdict(list)
+    for task, row in found:
+        conditions[task.shift.name, task.shift.severity].append(row)
     means = image_means(conditions.values())
     return [] if means is None or len(means) < 2 else [between(mean(means))]
 
 
-def _actions(means: Mapping[str, float], clean: Accuracy) -> tuple[Action, ...]:
+def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Shift]) -> tuple[Action, ...]:
     """Advise training against the category that costs most; all it can win is what the category costs."""
-    if any(isinstance(shifts.parse(f"{name}@1"), TextShift) for name in means):
+    if any(isinstance(shift, TextShift) for shift in tested.values()):
         return ()  # recipes of training are for images
     losses: dict[str, float] = defaultdict(float)
     for name, value in means.items():
@@ -242,16 +265,15 @@ def _actions(means: Mapping[str, float], clean: Accuracy) -> tuple[Action, ...]:
     )
 
 
-def _notes(grid: Grid) -> tuple[str, ...]:
+def _notes(grid: Grid, tested: Mapping[str, Shift]) -> tuple[str, ...]:
     images = next(iter(next(iter(grid.values())).values())).images
     notes = [f"{images:,} images per cell; the same images, with the same random draws, at every severity."]
     uneven = [title(name) for name in grid if not shifts.facts(name)["monotone"]]
     if uneven:
         notes.append(f"Published parameters do not grow steadily with severity for: {', '.join(uneven)}.")
-    return (*notes, *(note for name in grid for note in _shift_notes(name)))
+    return (*notes, *(note for name in grid for note in _shift_notes(tested[name])))
 
 
-def _shift_notes(name: str) -> tuple[str, ...]:
+def _shift_notes(shift: Shift) -> tuple[str, ...]:
     """Return what a text shift has to say of itself, such as where its synonyms come from."""
-    shift = shifts.parse(f"{name}@1")
     return shift.notes if isinstance(shift, TextShift) else ()

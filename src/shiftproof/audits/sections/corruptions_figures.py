@@ -9,7 +9,8 @@ from shiftproof import shifts
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.audits.view import Column, Figure, Gallery, Picture, Table
 from shiftproof.measures import Accuracy
-from shiftproof.runs import Cell, Json, Row
+from shiftproof.runs import Json, Row
+from shiftproof.shifts import Shift
 
 WORST = 3
 """Corruptions whose examples are shown."""
@@ -24,13 +25,12 @@ def mean_accuracy(cells: Iterable[Accuracy]) -> float:
     return float(sum(values) / len(values))
 
 
-def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Cell, Row]]) -> Table:
+def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Shift, Row]]) -> Table:
     """Tabulate accuracy by corruption and severity, with the first image of each cell."""
     severities = sorted({severity for cells in grid.values() for severity in cells})
     rows_by_name = {name: grid[name] for name in ranked}
     pictures = {}
-    for cell, row in examples:
-        shift = shifts.parse(cast(str, cell["shift"]))
+    for shift, row in examples:
         if "pictures" in row and shift.name in rows_by_name and shift.severity in severities:
             place = ranked.index(shift.name), 3 + severities.index(shift.severity)
             pictures[place] = _picture(cast(Sequence[Mapping[str, Json]], row["pictures"])[0])
@@ -85,18 +85,17 @@ def loss_figure(means: Mapping[str, float], ranked: Sequence[str], clean: Accura
     return Figure(finding, plot, table, caption="Longer bars are what to train or adapt against first.")
 
 
-def galleries(found: Sequence[tuple[Cell, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:
+def galleries(found: Sequence[tuple[Shift, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:
     """Show examples of the worst corruptions, with what the model says of them."""
-    strongest = sorted(found, key=lambda entry: shifts.parse(cast(str, entry[0]["shift"])).severity)
-    examples = {shifts.parse(cast(str, cell["shift"])).name: (cell, row) for cell, row in strongest}
+    strongest = sorted(found, key=lambda entry: entry[0].severity)
+    examples = {shift.name: (shift, row) for shift, row in strongest}
     for name in [name for name in ranked if name in examples][:WORST]:
-        cell, row = examples[name]
+        shift, row = examples[name]
         if "texts" in row:
-            yield _texts(cell, row)
+            yield _texts(shift, row)
             continue
         made = [_picture(entry) for entry in cast(Sequence[Mapping[str, Json]], row["pictures"])]
-        severity = shifts.parse(cast(str, cell["shift"])).severity
-        yield Gallery(f"What the model sees under {title(name)}, severity {severity:g}", tuple(made))
+        yield Gallery(f"What the model sees under {title(name)}, severity {shift.severity:g}", tuple(made))
 
 
 def _picture(entry: Mapping[str, Json]) -> Picture:
@@ -107,9 +106,8 @@ def _picture(entry: Mapping[str, Json]) -> Picture:
     return Picture(str(entry["png"]), taken, right)
 
 
-def _texts(cell: Cell, row: Row) -> Table:
+def _texts(shift: Shift, row: Row) -> Table:
     """Show texts after a shift with what the model says of them."""
-    shift = shifts.parse(cast(str, cell["shift"]))
     return Table(
         f"What the model reads under {title(shift.name)}, severity {shift.severity:g}",
         (Column("text"), Column("label"), Column("taken for"), Column("sure", "percent")),

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.adapters import Counts
+from shiftproof.adapters import Counts, Method
+from shiftproof.adapters import method as find
 from shiftproof.audits.endurance import SMALL_SIDE, make_adapter
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, steps_that_tell
-from shiftproof.audits.sections.base import Scope, Section, Subject, Work
+from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Subject, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import preset_for, rows
 from shiftproof.audits.sections.wording import between, listed
 from shiftproof.audits.traces import trace_figure
 from shiftproof.audits.view import Action, Sentence, View
 from shiftproof.errors import ModelError
 from shiftproof.measures.means import mean
-from shiftproof.runs import Cell, Result, Row
+from shiftproof.runs import Json, Result, Row
+from shiftproof.shifts import Shift
 from shiftproof.streams import Trace, evaluate, make_stream
 
 SIZES: Mapping[str, int] = {"quick": 1_024, "standard": 10_000, "full": 50_000}
@@ -33,52 +36,35 @@ STEPS = 100
 """A stream has at most so many steps of severity: with as many images, each step has more."""
 
 
-class Endurance(Section):
-    """Rolling accuracy of every method against the source model's, over corruptions that change without end."""
+@dataclass(frozen=True)
+class LongStream(Measurement):
+    """A stream of changing corruptions through a fresh adapter."""
 
-    name = "endurance"
-    title = "How long the help lasts"
-    question = "Over a long stream of changing corruptions, which methods stay above the model as it is?"
-    numbers = (
-        Number("endurance.collapsed", "methods that fall below the unadapted model for good", "lower", "count"),
-        Number("endurance.*", "accuracy a method adds along the stream", None),
-    )
+    kind = "endurance"
+    method: Method
+    images: int
+    speed: int
+    shifts: tuple[Shift, ...]
+    seed: int
+    batch: int = BATCH
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
-        """Plan the same stream for every method; each is one cell, because a method's answers depend on all before."""
-        settings = scope.settings
-        most = SIZES[settings.budget] // (1 if scope.side <= SMALL_SIDE else 4)
-        images = min(scope.scaled(most, 128), 10 * scope.images)
-        methods = ("source", *settings.methods, *LONG_ONLY[settings.budget])
-        smaller = {"batch": SPARSE_BATCH} if settings.sparse else {}
-        for method in dict.fromkeys(methods):
-            yield Cell(
-                "endurance",
-                method=method,
-                images=images,
-                speed=max(smaller.get("batch", BATCH), images // STEPS),
-                shifts=list(settings.shifts),
-                seed=settings.seed,
-                **smaller,
-            )
-
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Send the stream through a fresh adapter."""
+    def measure(self, subject: Subject) -> Row:
+        """Send the stream through the adapter."""
         preset = preset_for(subject)
         try:
-            adapter = make_adapter(subject.model, cast(str, cell["method"]), preset=preset)
+            adapter = make_adapter(subject.model, self.method, preset=preset)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
-        names = cast("list[str]", cell["shifts"])
+        several = len(self.shifts) > 1
         stream = make_stream(
-            "ccc" if len(names) > 1 else "gradual",
+            "ccc" if several else "gradual",
             subject.data,
-            shifts=names,
-            severity=SEVERITY if len(names) > 1 else None,
-            length=cast(int, cell["images"]),
-            speed=cast(int, cell["speed"]),
-            seed=cast(int, cell["seed"]),
-            batch_size=_batch(cell),
+            shifts=[shift.name for shift in self.shifts],
+            severity=SEVERITY if several else None,
+            length=self.images,
+            speed=self.speed,
+            seed=self.seed,
+            batch_size=self.batch,
             device=subject.device,
         )
         with warnings.catch_warnings():
@@ -94,21 +80,48 @@ class Endurance(Section):
             "milliseconds": [round(1e3 * seconds, 3) for seconds in trace.seconds],
         }
 
-    def work(self, cell: Cell) -> Work:
+    def work(self) -> Work:
         """Count images through an adapter, each under two corruptions."""
-        images, names = cast(int, cell["images"]), cast("list[str]", cell["shifts"])
-        shifted = {f"shift {name}@{SEVERITY:g}": 2 * images / len(names) for name in names}
-        adapting = {f"adapter {cell['method']}": 1.0, f"adapt {cell['method']} {_batch(cell)}": images}
-        return {"read": images, **adapting, **shifted}
+        each = 2 * self.images / len(self.shifts)
+        shifted = [unit for shift in self.shifts for unit in shifting(shift, each)]
+        adapting = [(Unit("adapter", self.method), 1.0), (Unit("adapt", self.method, self.batch), float(self.images))]
+        return [(READ, self.images), *adapting, *shifted]
 
-    def needs(self, number: str, cell: Cell) -> bool:
-        """Say that a method's own number needs its cell and the source model's."""
-        return number == "endurance.collapsed" or cell["method"] in ("source", number.removeprefix("endurance."))
+    def parameters(self) -> dict[str, Json]:
+        """Return the fields, with shifts by name: their severities change along the stream."""
+        return {**super().parameters(), "shifts": [shift.name for shift in self.shifts]}
+
+
+class Endurance(Section):
+    """Rolling accuracy of every method against the source model's, over corruptions that change without end."""
+
+    name = "endurance"
+    title = "How long the help lasts"
+    question = "Over a long stream of changing corruptions, which methods stay above the model as it is?"
+    numbers = (
+        Number("endurance.collapsed", "methods that fall below the unadapted model for good", "lower", "count"),
+        Number("endurance.*", "accuracy a method adds along the stream", None),
+    )
+
+    def plan(self, scope: Scope) -> Iterator[LongStream]:
+        """Plan the same stream for every method; each is one task, because a method's answers depend on all before."""
+        settings = scope.settings
+        most = SIZES[settings.budget] // (1 if scope.side <= SMALL_SIDE else 4)
+        images = min(scope.scaled(most, 128), 10 * scope.images)
+        batch = SPARSE_BATCH if settings.sparse else BATCH
+        methods = (find("source"), *settings.methods, *map(find, LONG_ONLY[settings.budget]))
+        for method in {each.name: each for each in methods}.values():
+            yield LongStream(method, images, max(batch, images // STEPS), settings.shifts, settings.seed, batch)
+
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say that a method's own number needs its task and the source model's."""
+        own = isinstance(task, LongStream) and task.method.name in ("source", number.removeprefix("endurance."))
+        return number == "endurance.collapsed" or own
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell who falls below the source model and when, and who stays above."""
-        found = rows(results, self.name)
-        traces = {cast(str, cell["method"]): _trace(row) for cell, row in found if row.get("applies", True)}
+        found = rows(results, LongStream)
+        traces = {task.method.name: _trace(row) for task, row in found if row.get("applies", True)}
         reasons = sorted({str(row["reason"]) for _, row in found if "reason" in row})
         if "source" not in traces or len(traces) < 2:
             notes = tuple(reasons) or ("No method was measured along a stream.",)
@@ -116,7 +129,7 @@ class Endurance(Section):
         source = traces["source"]
         images, steps = sum(source.images), len(source.images)
         preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
-        batch = _batch(found[0][0])
+        batch = found[0][0].batch
         window = max(batch, min(2_000, images // 4))
         others = {name: trace for name, trace in traces.items() if name != "source"}
         gains = {name: trace.area(source) for name, trace in others.items()}
@@ -148,10 +161,6 @@ class Endurance(Section):
             numbers=numbers,
             actions=_actions(gained, gains, falls, preset, long=steps >= steps_that_tell()),
         )
-
-
-def _batch(cell: Cell) -> int:
-    return cast(int, cell.parameters.get("batch", BATCH))
 
 
 def _trace(row: Row) -> Trace:

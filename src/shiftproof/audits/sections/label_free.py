@@ -6,13 +6,26 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
 from shiftproof import shifts
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Scope, Section, Subject, Work, passes
+from shiftproof.audits.sections.base import (
+    FORWARD,
+    READ,
+    STATISTICS,
+    Measurement,
+    Scope,
+    Section,
+    Subject,
+    Unit,
+    Work,
+    label_of,
+    passes,
+    shifting,
+)
 from shiftproof.audits.sections.label_free_figures import error_table, monitor_table, panels, strangeness_table
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.wording import between, labelled, percent, title
@@ -36,11 +49,13 @@ from shiftproof.measures.estimation import (
     spearman_rho,
 )
 from shiftproof.measures.means import Mean, mean
-from shiftproof.runs import Cell, Json, Result, Row
-from shiftproof.shifts.text.base import TextShift
+from shiftproof.runs import Json, Result, Row
+from shiftproof.shifts import Shift
+from shiftproof.shifts.text import TextShift
+from shiftproof.shifts.text.registry import text_shift
 
 NEIGHBORHOOD, TEXT_NEIGHBORHOOD = "randaugment", "eda"
-"""What views of images are made by, where a cell does not say otherwise, and of texts."""
+"""What views of images are made by, and of texts."""
 
 GOOD, WATCH = 0.05, 0.10
 LEVEL_RULE = "mean distance between estimated and true accuracy: good under 5 points, bad over 10"
@@ -63,6 +78,102 @@ SIZES: Mapping[str, Size] = {
     "full": Size(images=2_000, viewed=200, views=10, severities=5, kinds=10),
 }
 SOURCE_SEVERITIES = (2, 5)
+
+
+@dataclass(frozen=True)
+class SourceReference(Measurement):
+    """What is known of the labelled half as it is."""
+
+    kind = "label_free.reference"
+    images: int
+    viewed: int
+    views: int
+    seed: int
+    neighborhood: str = NEIGHBORHOOD
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the source's reference."""
+        return _finite(asdict(_reference(subject, self.images, self.seed)))
+
+    def work(self) -> Work:
+        """Count a pass of the half."""
+        return passes(self.images)
+
+
+@dataclass(frozen=True)
+class HalfSet(Measurement):
+    """One half of the images under a shift, or clean, of some of which views are taken."""
+
+    shift: Shift | None
+    images: int
+    viewed: int
+    views: int
+    seed: int
+    neighborhood: str = NEIGHBORHOOD
+    half: ClassVar[int]
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the accuracy and the statistics of the set."""
+        return self._row(self.observe(subject), subject)
+
+    def observe(self, subject: Subject) -> Evidence:
+        """Return what the model says of the set, and of views of some of it."""
+        chosen = _halves(subject, self.images, self.seed)[self.half]
+        return observe(
+            subject.model,
+            shifted(chosen.batches(subject.batch_size, device=subject.device), self.shift, self.seed),
+            neighborhood=neighborhood(self.neighborhood),
+            n=self.views,
+            share=self.viewed / self.images,
+            seed=self.seed,
+            batch_size=subject.batch_size,
+            drift=True,
+        )
+
+    def _row(self, found: Evidence, subject: Subject) -> dict[str, Json]:
+        copy = Copy.of(label_of(self.shift), found, _reference(subject, self.images, self.seed))
+        return {
+            "accuracy": copy.accuracy,
+            "statistics": dict(copy.statistics),
+            "entropy_difference": found.entropy_difference,
+        }
+
+    def work(self) -> Work:
+        """Count the images of the set and the views of some of them."""
+        views = float(self.viewed * self.views)
+        taken = [(READ, float(self.images)), (STATISTICS, float(self.images)), *shifting(self.shift, self.images)]
+        return [*taken, (FORWARD, views), (Unit("view", self.neighborhood), views)]
+
+    def parameters(self) -> dict[str, Json]:
+        """Return the fields, with a name for no shift."""
+        return {**super().parameters(), "shift": label_of(self.shift)}
+
+
+@dataclass(frozen=True)
+class SourceSet(HalfSet):
+    """The labelled half, to learn from."""
+
+    kind = "label_free.source"
+    half = 0
+
+
+@dataclass(frozen=True)
+class TargetSet(HalfSet):
+    """The other half, whose accuracy is to be told."""
+
+    kind = "label_free.target"
+    half = 1
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the accuracy and the statistics of the set, and how well it is told from the clean one."""
+        found = self.observe(subject)
+        row = self._row(found, subject)
+        if self.shift is not None:
+            clean = _clean_target(subject, replace(self, shift=None))
+            if len(clean.shares) and len(found.shares):  # which inputs are viewed is drawn: of few, it may be none
+                row["auroc_invariance"] = auroc(modal_share(clean.shares), modal_share(found.shares))
+            row["auroc_confidence"] = auroc(confidence(clean.logits), confidence(found.logits))
+        return row
 
 
 class LabelFree(Section):
@@ -91,72 +202,28 @@ class LabelFree(Section):
         ),
     )
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
+    def plan(self, scope: Scope) -> Iterator[Measurement]:
         """Plan the labelled half with its shifted copies, to learn from, and the other half under every shift."""
         settings, size = scope.settings, SIZES[scope.settings.budget]
         images = min(size.images, scope.images // 2)
         if images < FEW:
             return
         texts = scope.inputs == "texts"
-        viewed = scope.scaled(size.viewed, 8)
-        common: dict[str, Json] = {"images": images, "viewed": viewed, "views": size.views, "seed": settings.seed}
-        common |= {"neighborhood": TEXT_NEIGHBORHOOD} if texts else {}
-        kinds = _kinds(settings.shifts, size.kinds, texts)
-        learnt = [f"{name}@{severity}" for name in kinds for severity in SOURCE_SEVERITIES]
-        tested = [
-            f"{name}@{severity:g}"
-            for name in settings.shifts
-            for severity in _spread(settings.severities, 1 if settings.sparse else size.severities)
-        ]
-        yield Cell("label_free.reference", **common)
-        for half, labels in (("source", learnt), ("target", tested)):
-            for label in ("clean", *labels):
-                yield Cell(f"label_free.{half}", shift=label, **common)
-
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Return the source's reference, or the accuracy and the statistics of a set."""
-        images, seed = cast(int, cell["images"]), cast(int, cell["seed"])
-        reference = _reference(subject, images, seed)
-        if cell.task == "label_free.reference":
-            return _finite(asdict(reference))
-        half = 0 if cell.task == "label_free.source" else 1
-        found = _observed(cell, subject, half, cast(str, cell["shift"]))
-        copy = Copy.of(cast(str, cell["shift"]), found, reference)
-        row: dict[str, Json] = {
-            "accuracy": copy.accuracy,
-            "statistics": dict(copy.statistics),
-            "entropy_difference": found.entropy_difference,
-        }
-        if half and cell["shift"] != "clean":
-            clean = _clean_target(
-                _Question(
-                    subject,
-                    images,
-                    cast(int, cell["viewed"]),
-                    cast(int, cell["views"]),
-                    _neighborhood(cell),
-                    seed,
-                )
-            )
-            if len(clean.shares) and len(found.shares):  # which inputs are viewed is drawn: of few, it may be none
-                row["auroc_invariance"] = auroc(modal_share(clean.shares), modal_share(found.shares))
-            row["auroc_confidence"] = auroc(confidence(clean.logits), confidence(found.logits))
-        return row
-
-    def work(self, cell: Cell) -> Work:
-        """Count the images of a set and the views of some of them."""
-        work = passes(cell)
-        if cell.task != "label_free.reference":
-            views = cast(int, cell["viewed"]) * cast(int, cell["views"])
-            work["statistics"] = work["forward"]
-            work["forward"] = views
-            work[f"view {_neighborhood(cell)}"] = views
-        return work
+        near = TEXT_NEIGHBORHOOD if texts else NEIGHBORHOOD
+        common = (images, scope.scaled(size.viewed, 8), size.views, settings.seed, near)
+        learnt = _kinds(settings.shifts, size.kinds, texts)
+        yield SourceReference(*common)
+        for shift in (None, *(replace(one, severity=level) for one in learnt for level in SOURCE_SEVERITIES)):
+            yield SourceSet(shift, *common)
+        levels = _spread(settings.severities, 1 if settings.sparse else size.severities)
+        for shift in (None, *(replace(one, severity=level) for one in settings.shifts for level in levels)):
+            yield TargetSet(shift, *common)
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how far estimates are from the truth, by estimator and by shift."""
-        reference = [row for _, row in rows(results, "label_free.reference")]
-        learnt, tested = (_copies(rows(results, f"label_free.{half}")) for half in ("source", "target"))
+        reference = [row for _, row in rows(results, SourceReference)]
+        found = rows(results, TargetSet)
+        learnt, tested = _copies(rows(results, SourceSet)), _copies(found)
         shifted_sets = [copy for copy in tested if copy.shift != "clean"]
         if not reference or not learnt or not shifted_sets:
             note = f"Nothing was estimated: that takes {2 * FEW} images or more, half of them to learn from."
@@ -168,7 +235,6 @@ class LabelFree(Section):
         ranks = {method: spearman_rho(found, truth) for method, found in estimates.items()}
         error = errors["auto"]
         level: Level = "good" if error < GOOD else "watch" if error < WATCH else "bad"
-        found = rows(results, "label_free.target")
         numbers = {f"label_free_error.{method}": value for method, value in errors.items() if method != "auto"}
         missed = np.array(estimates["auto"]) - truth
         numbers["label_free_error"] = error
@@ -196,28 +262,12 @@ class LabelFree(Section):
                 panels(estimates, shifted_sets),
                 error_table(calibration, errors, ranks),
                 monitor_table(drop, error),
-                strangeness_table(found),
+                strangeness_table([(task.shift, row) for task, row in found if task.shift is not None]),
             ),
             notes=_notes(calibration, found),
             numbers=numbers,
             actions=(_action(drop, missed),),
         )
-
-
-@dataclass(frozen=True)
-class _Question:
-    """Which images of a subject, seen how; hashable, so that what several cells need is worked out once."""
-
-    subject: Subject
-    images: int
-    viewed: int
-    views: int
-    neighborhood: str
-    seed: int
-
-
-def _neighborhood(cell: Cell) -> str:
-    return str(cell.parameters.get("neighborhood", NEIGHBORHOOD))
 
 
 def _halves(subject: Subject, images: int, seed: int) -> tuple[ImageSet, ImageSet]:
@@ -235,34 +285,18 @@ def _reference(subject: Subject, images: int, seed: int) -> Reference:
 
 
 @lru_cache(maxsize=1)
-def _clean_target(question: _Question) -> Evidence:
-    cell = Cell("label_free.target", images=question.images, viewed=question.viewed, views=question.views,
-                neighborhood=question.neighborhood, seed=question.seed)  # fmt: skip
-    return _observed(cell, question.subject, 1, "clean")
+def _clean_target(subject: Subject, task: TargetSet) -> Evidence:
+    """Return what the model says of the clean half, which every task on this half needs."""
+    return task.observe(subject)
 
 
-def _observed(cell: Cell, subject: Subject, half: int, label: str) -> Evidence:
-    """Return what the model says of one half of the images under a shift, and of views of some of them."""
-    images, seed = cast(int, cell["images"]), cast(int, cell["seed"])
-    chosen = _halves(subject, images, seed)[half]
-    shift = None if label == "clean" else shifts.parse(label)
-    return observe(
-        subject.model,
-        shifted(chosen.batches(subject.batch_size, device=subject.device), shift, seed),
-        neighborhood=neighborhood(_neighborhood(cell)),
-        n=cast(int, cell["views"]),
-        share=cast(int, cell["viewed"]) / images,
-        seed=seed,
-        batch_size=subject.batch_size,
-        drift=True,
-    )
-
-
-def _kinds(tested: Sequence[str], count: int, texts: bool) -> list[str]:
+def _kinds(tested: Sequence[Shift], count: int, texts: bool) -> list[Shift]:
     """Return corruptions to learn from: none of those the audit tests."""
     image_shifts = (name for family in ("holdout", "bar", "common") for name in shifts.names(family))
     known = [*TEXT_KINDS, *shifts.names("everyday")] if texts else [*KINDS, *image_shifts]
-    return [name for name in dict.fromkeys(known) if name not in tested][:count]
+    left_out = {shift.name for shift in tested}
+    make = text_shift if texts else shifts.corruption
+    return [make(name, 1) for name in dict.fromkeys(known) if name not in left_out][:count]
 
 
 def _spread(severities: Sequence[float], count: int) -> list[float]:
@@ -278,15 +312,15 @@ def _finite(values: Mapping[str, float]) -> Row:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def _copies(found: Sequence[tuple[Cell, Row]]) -> list[Copy]:
+def _copies(found: Sequence[tuple[HalfSet, Row]]) -> list[Copy]:
     return [
         Copy(
-            cast(str, cell["shift"]),
+            label_of(task.shift),
             cast(float, row["accuracy"]),
-            cast(int, cell["images"]),
+            task.images,
             cast(Mapping[str, float], row["statistics"]),
         )
-        for cell, row in found
+        for task, row in found
     ]
 
 
@@ -338,24 +372,24 @@ def _action(drop: float, missed: Array) -> Action:
     )
 
 
-def _detection(found: Sequence[tuple[Cell, Row]]) -> dict[str, float]:
+def _detection(found: Sequence[tuple[TargetSet, Row]]) -> dict[str, float]:
     names = ("auroc_invariance", "auroc_confidence")
     values = {name: [cast(float, row[name]) for _, row in found if name in row] for name in names}
     return {f"ood_{name}": sum(some) / len(some) for name, some in values.items() if some}
 
 
-def _notes(calibration: Calibration, found: Sequence[tuple[Cell, Row]]) -> tuple[str, ...]:
-    cell = found[0][0]
-    near = _neighborhood(cell)
+def _notes(calibration: Calibration, found: Sequence[tuple[TargetSet, Row]]) -> tuple[str, ...]:
+    task = found[0][0]
+    near = task.neighborhood
     gaps = [cast(float, row["entropy_difference"]) for _, row in found if row.get("entropy_difference") is not None]
     gap = sum(gaps) / len(gaps) if gaps else 0.0
     destroys = "destroy labels: leave invariance aside" if gap > LABELS_DESTROYED else "keep labels"
     kinds = sorted({title(copy.kind) for copy in calibration.copies if copy.shift != "clean"})
     return (
-        f"{cell['images']} labelled images to learn from and as many others to test on; lines were drawn through "
+        f"{task.images} labelled images to learn from and as many others to test on; lines were drawn through "
         f"shifts that are not tested here: {', '.join(kinds)}.",
         f"Views of {near} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
-        f"({LABELS_DESTROYED} is the limit). {cell['views']} views of up to {cell['viewed']} images a set.",
+        f"({LABELS_DESTROYED} is the limit). {task.views} views of up to {task.viewed} images a set.",
         *_told_by(near),
     )
 

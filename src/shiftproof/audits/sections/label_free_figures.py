@@ -11,7 +11,8 @@ from shiftproof.audits.view import Column, Figure, Table
 from shiftproof.estimators import Calibration, Monitor
 from shiftproof.estimators.calibration import Copy
 from shiftproof.measures.estimation import mean_absolute_error
-from shiftproof.runs import Cell, Row
+from shiftproof.runs import Row
+from shiftproof.shifts import Shift
 
 PANELS = ("combined", "calibrated_confidence", "invariance", "bn_distance", "atc_entropy", "average_confidence")
 
@@ -140,12 +141,12 @@ def monitor_table(drop: float, error: float) -> Table:
     )
 
 
-def strangeness_table(found: Sequence[tuple[Cell, Row]]) -> Table:
+def strangeness_table(found: Sequence[tuple[Shift, Row]]) -> Table:
     """Tabulate how well single shifted images are told from clean ones."""
-    strongest = {cast(str, cell["shift"]).partition("@")[0]: (cell, row) for cell, row in found}  # the last of each
+    strongest = {shift.name: (shift, row) for shift, row in found}  # the last of each
     body = [
-        (labelled(cast(str, cell["shift"])), cast(float, row["auroc_invariance"]), cast(float, row["auroc_confidence"]))
-        for cell, row in strongest.values()
+        (labelled(shift.label), cast(float, row["auroc_invariance"]), cast(float, row["auroc_confidence"]))
+        for shift, row in strongest.values()
         if "auroc_invariance" in row
     ]
     return Table(

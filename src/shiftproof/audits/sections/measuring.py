@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,12 +19,13 @@ from shiftproof.measures import Accuracy
 from shiftproof.models import Model, logits
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.models.texts import Text, parts
-from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.runs import AnyTask, Json, Result, Row
 from shiftproof.shifts import Shift
 
 PICTURE_SIDE = 128
 EXCERPT = 200
 """Letters shown of a text."""
+Kind = TypeVar("Kind", bound=AnyTask)
 _CLASSES: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
 """Number of classes of the models of this process."""
 
@@ -92,9 +94,9 @@ def tally(labels: Tensor, predicted: Tensor, confidences: Tensor) -> dict[str, J
     }
 
 
-def rows(results: Iterable[Result], task: str) -> list[tuple[Cell, Row]]:
-    """Return the cells of a task that have a row."""
-    return [(result.cell, result.row) for result in results if result.cell.task == task and result.row is not None]
+def rows(results: Iterable[Result], kind: type[Kind]) -> list[tuple[Kind, Row]]:
+    """Return the tasks of a type that have a row."""
+    return [(result.task, result.row) for result in results if type(result.task) is kind and result.row is not None]
 
 
 def accuracy(found: Sequence[Row]) -> Accuracy | None:

@@ -6,14 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof import shifts
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Scope, Section, Subject, Work, passes
+from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Subject, Work, passes, shifting
 from shiftproof.audits.sections.measuring import accuracy, image_means, predictions, rows, tally
 from shiftproof.audits.sections.spectrum_figures import corruption_bars, noise_curves, wave_map
 from shiftproof.audits.sections.wording import between, interval, percent
@@ -29,7 +27,8 @@ from shiftproof.certificates.frequencies import (
 from shiftproof.certificates.spectrum import ALPHAS, amplitude_profile, power_shares
 from shiftproof.measures import Accuracy
 from shiftproof.measures.means import Mean, mean
-from shiftproof.runs import Cell, Result, Row
+from shiftproof.runs import Result, Row
+from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw
 
 WAVE, NOISE = 4.0, 8.0
@@ -51,6 +50,84 @@ class Size:
 SIZES: Mapping[str, Size] = {"quick": Size(40, 16), "standard": Size(200, 16), "full": Size(200, 32)}
 
 
+@dataclass(frozen=True)
+class Wave(Measurement):
+    """Images under a single wave, planned for square ones of a side; an oblong one has the same radial frequencies."""
+
+    kind = "spectrum.wave"
+    shift: FourierBasis
+    images: int
+    seed: int
+    side: int
+    step: int
+
+    @property
+    def frequency(self) -> Frequency:
+        """Cycles down and across a square image."""
+        return self.shift.i, self.shift.j
+
+    @property
+    def band(self) -> Band:
+        """The band of the frequency."""
+        return band(radial(self.frequency, self.side, self.side), self.side)
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the tally under the wave."""
+        _, height, width = subject.data.shape
+        i, j = int(self.shift.i * height / self.side), int(self.shift.j * width / self.side)
+        count = min(self.images, len(subject.data))
+        return tally(*predictions(subject, 0, count, replace(self.shift, i=i, j=j), self.seed))
+
+    def work(self) -> Work:
+        """Count a pass of the images."""
+        return passes(self.images, self.shift)
+
+
+@dataclass(frozen=True)
+class NoiseSet(Measurement):
+    """Images under noise around a frequency."""
+
+    kind = "spectrum.set"
+    shift: PowerLaw
+    images: int
+    seed: int
+    side: int
+    step: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the tally under the noise."""
+        _, height, width = subject.data.shape
+        shift = replace(self.shift, center=min(self.shift.center, math.sqrt(height * width) / 2))
+        return tally(*predictions(subject, 0, min(self.images, len(subject.data)), shift, self.seed))
+
+    def work(self) -> Work:
+        """Count a pass of the images."""
+        return passes(self.images, self.shift)
+
+
+@dataclass(frozen=True)
+class Amplitudes(Measurement):
+    """What a corruption changes, by frequency."""
+
+    kind = "spectrum.amplitude"
+    shift: Shift
+    images: int
+    seed: int
+    side: int
+    step: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the shares of the bands in the change."""
+        count = min(self.images, len(subject.data))
+        (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
+        profile = amplitude_profile(self.shift(batch.images, batch.keys, seed=self.seed) - batch.images)
+        return {"shares": {name: round(share, 6) for name, share in power_shares(profile, self.side).items()}}
+
+    def work(self) -> Work:
+        """Count images under the corruption; amplitudes are told without the model."""
+        return [(READ, self.images), *shifting(self.shift, self.images)]
+
+
 class Spectrum(Section):
     """Sensitivity by frequency."""
 
@@ -62,97 +139,59 @@ class Spectrum(Section):
         Number("spectrum.*", "accuracy under waves of a band: low, mid or high"),
     )
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
-        """Plan a cell per wave, per set of noise, and per corruption whose amplitudes are told."""
+    def plan(self, scope: Scope) -> Iterator[Measurement]:
+        """Plan every wave, every set of noise, and every corruption whose amplitudes are told."""
         size, side, settings = SIZES[scope.settings.budget], scope.side, scope.settings
         step = max(1, side // (size.points // 2 if settings.sparse else size.points))
-        about = {
-            "images": min(scope.images, scope.scaled(size.images, 16)),
-            "seed": settings.seed,
-            "side": side,
-            "step": step,
-        }
+        about = (min(scope.images, scope.scaled(size.images, 16)), settings.seed, side, step)
         for i, j in frequencies(side, side, step):
-            yield Cell("spectrum.wave", shift=FourierBasis(i, j, WAVE * side / 32).label, **about)
+            yield Wave(FourierBasis(i, j, WAVE * side / 32), *about)
         for alpha in ALPHAS:
             for center in range(1, side // 2 + 1, step):
-                yield Cell("spectrum.set", shift=PowerLaw(NOISE * side / 32, float(center), alpha).label, **about)
-        severity = settings.severities[len(settings.severities) // 2]
-        for name in settings.shifts:
-            yield Cell("spectrum.amplitude", shift=f"{name}@{severity:g}", **about)
-
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Return the tally under a wave or a set, or the amplitudes of a corruption's change."""
-        shift, seed = shifts.parse(cast(str, cell["shift"])), cast(int, cell["seed"])
-        count = min(cast(int, cell["images"]), len(subject.data))
-        _, height, width = subject.data.shape
-        if cell.task == "spectrum.amplitude":
-            (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-            profile = amplitude_profile(shift(batch.images, batch.keys, seed=seed) - batch.images)
-            shares = power_shares(profile, cast(int, cell["side"]))
-            return {"shares": {name: round(share, 6) for name, share in shares.items()}}
-        side = cast(int, cell["side"])
-        # Planned for a square image of the same side: an oblong one has the same radial frequencies.
-        if isinstance(shift, FourierBasis):
-            shift = replace(shift, i=int(shift.i * height / side), j=int(shift.j * width / side))
-        elif isinstance(shift, PowerLaw):
-            shift = replace(shift, center=min(shift.center, math.sqrt(height * width) / 2))
-        return tally(*predictions(subject, 0, count, shift, seed))
-
-    def work(self, cell: Cell) -> Work:
-        """Count images under a wave or noise; amplitudes are told without the model."""
-        work = passes(cell)
-        if cell.task == "spectrum.amplitude":
-            del work["forward"]
-        return work
+                yield NoiseSet(PowerLaw(NOISE * side / 32, float(center), alpha), *about)
+        for shift in scope.at(settings.severities[len(settings.severities) // 2]):
+            yield Amplitudes(shift, *about)
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return how often each image is right under the waves of each band."""
         bands: dict[Band, list[list[Row]]] = defaultdict(list)
-        for cell, row in rows(results, "spectrum.wave"):
-            side = cast(int, cell["side"])
-            bands[band(radial(_frequency(cell), side, side), side)].append([row])
+        for wave, row in rows(results, Wave):
+            bands[wave.band].append([row])
         found = {name: image_means(some) for name, some in bands.items()}
         return {f"spectrum.{name}": right for name, right in found.items() if right is not None}
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell which band of frequencies costs most, and show the map."""
-        waves = rows(results, "spectrum.wave")
-        counts = {_frequency(cell): found for cell, row in waves if (found := accuracy([row])) is not None}
+        waves = rows(results, Wave)
+        counts = {wave.frequency: found for wave, row in waves if (found := accuracy([row])) is not None}
         if not counts:
             return View(self.name, self.title, self.question, notes=("No wave was measured.",))
         values = {frequency: found.value for frequency, found in counts.items()}
-        cell = waves[0][0]
-        side, step = cast(int, cell["side"]), cast(int, cell["step"])
+        first = waves[0][0]
+        side, step = first.side, first.step
         bands = band_means([(radial(each, side, side), value) for each, value in values.items()], side)
         numbers = {f"spectrum.{name}": value for name, value in bands.items()}
         numbers["worst_wave_accuracy"] = min(values.values())
         notch = _notch(counts, side, step)
-        sets = rows(results, "spectrum.set")
-        amplitudes = rows(results, "spectrum.amplitude")
-        eps = cast(FourierBasis, shifts.parse(cast(str, cell["shift"]))).eps
+        sets = [(task.shift, row) for task, row in rows(results, NoiseSet)]
+        amplitudes = [(task.shift, row) for task, row in rows(results, Amplitudes)]
         return View(
             self.name,
             self.title,
             self.question,
-            verdict=(*_notch_verdict(notch), *_verdict(bands, _band_intervals(waves, side))),
+            verdict=(*_notch_verdict(notch), *_verdict(bands, _band_intervals(waves))),
             blocks=(
                 wave_map(values, side, step, bands),
                 *([noise_curves(sets)] if sets else []),
                 *([corruption_bars(amplitudes)] if amplitudes else []),
             ),
             notes=(
-                f"{cast(int, cell['images'])} images for each wave; every wave has an L2 norm of {eps:g} in each "
+                f"{first.images} images for each wave; every wave has an L2 norm of {first.shift.eps:g} in each "
                 f"channel, a random sign there, and nothing else. Low is under {side / 6:.0f} cycles per image, high "
                 f"over {side / 3:.0f}.",
             ),
             numbers=numbers,
         )
-
-
-def _frequency(cell: Cell) -> Frequency:
-    shift = cast(FourierBasis, shifts.parse(cast(str, cell["shift"])))
-    return shift.i, shift.j
 
 
 def _notch(counts: Mapping[Frequency, Accuracy], side: int, step: int) -> tuple[Frequency, Accuracy, Accuracy] | None:
@@ -183,11 +222,11 @@ def _notch_verdict(notch: tuple[Frequency, Accuracy, Accuracy] | None) -> tuple[
     return (Sentence(said, "bad"),)
 
 
-def _band_intervals(waves: Sequence[tuple[Cell, Row]], side: int) -> dict[Band, Mean]:
+def _band_intervals(waves: Sequence[tuple[Wave, Row]]) -> dict[Band, Mean]:
     """Return the interval of each band's accuracy over images, where rows tell who was right."""
     groups: dict[Band, list[list[Row]]] = defaultdict(list)
-    for cell, row in waves:
-        groups[band(radial(_frequency(cell), side, side), side)].append([row])
+    for wave, row in waves:
+        groups[wave.band].append([row])
     means = {name: image_means(some) for name, some in groups.items()}
     return {name: mean(some) for name, some in means.items() if some is not None and len(some) > 1}
 

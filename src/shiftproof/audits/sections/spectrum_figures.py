@@ -8,12 +8,12 @@ from typing import cast
 
 import numpy as np
 
-from shiftproof import shifts
 from shiftproof.audits.sections.measuring import accuracy
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.audits.view import Column, Figure, Table
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, axis, laid_out
-from shiftproof.runs import Cell, Row
+from shiftproof.runs import Row
+from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral import PowerLaw
 
 
@@ -66,11 +66,10 @@ def wave_map(values: Mapping[Frequency, float], side: int, step: int, bands: Map
     )
 
 
-def noise_curves(found: Sequence[tuple[Cell, Row]]) -> Figure:
+def noise_curves(found: Sequence[tuple[PowerLaw, Row]]) -> Figure:
     """Draw the accuracy under noise around each frequency."""
     values: dict[float, dict[float, float]] = defaultdict(dict)
-    for cell, row in found:
-        shift = cast(PowerLaw, shifts.parse(cast(str, cell["shift"])))
+    for shift, row in found:
         here = accuracy([row])
         if here is not None:
             values[shift.alpha][shift.center] = here.value
@@ -109,11 +108,9 @@ def noise_curves(found: Sequence[tuple[Cell, Row]]) -> Figure:
     )
 
 
-def corruption_bars(found: Sequence[tuple[Cell, Row]]) -> Figure:
+def corruption_bars(found: Sequence[tuple[Shift, Row]]) -> Figure:
     """Draw the share of each band in what corruptions change."""
-    shares = {
-        shifts.parse(cast(str, cell["shift"])).name: cast(Mapping[str, float], row["shares"]) for cell, row in found
-    }
+    shares = {shift.name: cast(Mapping[str, float], row["shares"]) for shift, row in found}
     ranked = sorted(shares, key=lambda name: -shares[name]["low"])
     names = [title(name) for name in ranked]
     plot = {

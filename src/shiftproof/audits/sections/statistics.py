@@ -7,98 +7,121 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
-from torch import Tensor, nn
+from torch import nn
 
 from shiftproof import shifts
-from shiftproof.audits.sections.base import Scope, Subject, Work
+from shiftproof.audits.sections.base import (
+    FORWARD,
+    READ,
+    STATISTICS,
+    Measurement,
+    Scope,
+    Subject,
+    Work,
+    shifting,
+)
 from shiftproof.audits.sections.labels import place
 from shiftproof.audits.sections.measuring import accuracy, predictions, tally
 from shiftproof.audits.sections.wording import title
 from shiftproof.audits.view import Block, Column, Figure, Table
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy, ErrorLine, mean_distance, shift_map
+from shiftproof.measures.normalization import LayerStatistics
 from shiftproof.models import collect_statistics, source_statistics
-from shiftproof.runs import Cell, Json, Row
+from shiftproof.runs import Row
+from shiftproof.shifts import Shift
 
 IMAGES = {"quick": 64, "standard": 512, "full": 2_000}
 BATCH = 32
 """A size of its own: sums are rounded differently in other batches, and results must not depend on the user's."""
-TASK = "adaptation.statistics"
 
 Numbers = Mapping[str, float]
 
 
-def plan_statistics(scope: Scope) -> Iterator[Cell]:
-    """Plan one cell: maps need the statistics of all shifts together, which are too large to keep."""
+@dataclass(frozen=True)
+class Distances(Measurement):
+    """How far statistics move under shifts: one task, as maps need those of all together, too large to keep."""
+
+    kind = "adaptation.statistics"
+    shifts: tuple[Shift, ...]
+    holdout: tuple[Shift, ...]
+    images: int
+    seed: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Return distances, points of a map, and errors predicted by a line through hold-out corruptions."""
+        model = subject.model
+        if not isinstance(model, nn.Module):
+            return {"applies": False, "reason": "The model is a black box: it shows no statistics."}
+        try:
+            source = source_statistics(model)
+        except ModelError as error:
+            return {"applies": False, "reason": error.headline}
+
+        def moved(shift: Shift) -> tuple[LayerStatistics, ...]:
+            batches = subject.data.subset(range(self.images)).batches(BATCH, device=subject.device)
+            return collect_statistics(model, (shift(each.images, each.keys, seed=self.seed) for each in batches))
+
+        targets = {shift.label: moved(shift) for shift in self.shifts}
+        distances = {label: mean_distance(source, target) for label, target in targets.items()}
+        found = shift_map(source, targets)
+        errors = [_error(subject, shift, self.images, self.seed) for shift in self.holdout]
+        apart = [mean_distance(source, moved(shift)) for shift in self.holdout]
+        line = ErrorLine.fit(apart, errors)
+        predicted = {label: min(1.0, max(0.0, float(line.predict(value)))) for label, value in distances.items()}
+        return {
+            "images": self.images,
+            "distances": distances,
+            "points": dict(zip(found.names, found.points.tolist(), strict=True)),
+            "share": found.share,
+            "predicted": predicted,
+            "r_squared": line.r_squared,
+        }
+
+    def work(self) -> Work:
+        """Count passes for the statistics of every shift, and two, one for the error, of every one that is held out."""
+        labels = {shift.label for shift in (*self.shifts, *self.holdout)}
+        shifted = (*self.shifts, *self.holdout, *self.holdout)
+        return [
+            (READ, self.images * len(shifted)),
+            (STATISTICS, self.images * len(labels)),
+            (FORWARD, self.images * len(self.holdout)),
+            *(unit for shift in shifted for unit in shifting(shift, self.images)),
+        ]
+
+
+def plan_statistics(scope: Scope) -> Iterator[Distances]:
+    """Plan the distances of all shifts at the highest severity."""
     settings = scope.settings
-    yield Cell(
-        TASK,
-        shifts=[f"{name}@{settings.severities[-1]:g}" for name in settings.shifts],
-        holdout=[f"{name}@{severity:g}" for name in shifts.names("holdout") for severity in settings.severities],
+    yield Distances(
+        shifts=scope.at(settings.severities[-1]),
+        holdout=tuple(
+            shifts.corruption(name, severity) for name in shifts.names("holdout") for severity in settings.severities
+        ),
         images=min(scope.images, scope.scaled(IMAGES[settings.budget], 12)),
         seed=settings.seed,
     )
 
 
-def measure_statistics(cell: Cell, subject: Subject) -> Row:
-    """Return distances, points of a map, and errors predicted from distances by a line through hold-out corruptions."""
-    model, images, seed = subject.model, cast(int, cell["images"]), cast(int, cell["seed"])
-    if not isinstance(model, nn.Module):
-        return {"applies": False, "reason": "The model is a black box: it shows no statistics."}
-
-    def shifted(label: str) -> Iterator[Tensor]:
-        shift = shifts.parse(label)
-        for batch in subject.data.subset(range(images)).batches(BATCH, device=subject.device):
-            yield shift(batch.images, batch.keys, seed=seed)
-
-    try:
-        source = source_statistics(model)
-    except ModelError as error:
-        return {"applies": False, "reason": error.headline}
-    targets = {label: collect_statistics(model, shifted(label)) for label in cast(Sequence[str], cell["shifts"])}
-    distances = {label: mean_distance(source, target) for label, target in targets.items()}
-    row: dict[str, Json] = {"images": images, "distances": distances}
-    found = shift_map(source, targets)
-    row |= {"points": dict(zip(found.names, found.points.tolist(), strict=True)), "share": found.share}
-    held = cast(Sequence[str], cell["holdout"])
-    errors = {label: _error(subject, label, images, seed) for label in held}
-    apart = {label: mean_distance(source, collect_statistics(model, shifted(label))) for label in held}
-    line = ErrorLine.fit(list(apart.values()), list(errors.values()))
-    predicted = {label: min(1.0, max(0.0, float(line.predict(value)))) for label, value in distances.items()}
-    return {**row, "predicted": predicted, "r_squared": line.r_squared}
-
-
-def statistics_work(cell: Cell) -> Work:
-    """Count passes for the statistics of every shift, and two, one for the error, of every one that is held out."""
-    images, held = cast(int, cell["images"]), cast(Sequence[str], cell["holdout"])
-    labels = (*cast(Sequence[str], cell["shifts"]), *held, *held)
-    work = {
-        "read": float(images * len(labels)),
-        "statistics": float(images * len({*labels})),
-        "forward": float(images * len(held)),
-    }
-    for label in labels:
-        work[f"shift {label}"] = work.get(f"shift {label}", 0.0) + images
-    return work
-
-
-def _error(subject: Subject, label: str, images: int, seed: int) -> float:
-    found = accuracy([tally(*predictions(subject, 0, images, shifts.parse(label), seed))])
+def _error(subject: Subject, shift: Shift, images: int, seed: int) -> float:
+    found = accuracy([tally(*predictions(subject, 0, images, shift, seed))])
     return 0.0 if found is None else 1 - found.value
 
 
-def statistics_blocks(row: Row, source: Mapping[str, Accuracy]) -> tuple[tuple[Block, ...], Numbers]:
+def statistics_blocks(task: Distances, row: Row, source: Mapping[str, Accuracy]) -> tuple[tuple[Block, ...], Numbers]:
     """Return the figures of a measured row, and the mean error of its predictions against the measured accuracies."""
-    distances = {shifts.parse(label).name: value for label, value in cast(Numbers, row["distances"]).items()}
-    predicted = {shifts.parse(label).name: value for label, value in cast(Numbers, row["predicted"]).items()}
+    measured, told = cast(Numbers, row["distances"]), cast(Numbers, row["predicted"])
+    distances = {shift.name: measured[shift.label] for shift in task.shifts}
+    predicted = {shift.name: told[shift.label] for shift in task.shifts}
     known = [name for name in distances if name in source]
     if not known:
         return (), {}
     missed = sum(abs(predicted[name] - 1 + source[name].value) for name in known) / len(known)
     return (
-        (_prediction(distances, predicted, source, known, missed), _map(row)),
+        (_prediction(distances, predicted, source, known, missed), _map(task, row)),
         {"distance_prediction_error": missed},
     )
 
@@ -146,10 +169,10 @@ def _prediction(
     )
 
 
-def _map(row: Row) -> Figure:
+def _map(task: Distances, row: Row) -> Figure:
     points = cast(Mapping[str, Sequence[float]], row["points"])
-    names = [title(shifts.parse(label).name) for label in points]
-    across, up = [point[0] for point in points.values()], [point[1] for point in points.values()]
+    names = [title(shift.name) for shift in task.shifts]
+    across, up = ([points[shift.label][axis] for shift in task.shifts] for axis in (0, 1))
     positions = place([(0.0, 0.0), *zip(across, up, strict=True)], ["clean", *names])
     data = [
         _named_points(["clean"], [0.0], [0.0], positions[:1]),

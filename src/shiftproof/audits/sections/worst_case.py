@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Scope, Section, Subject, Work
+from shiftproof.audits.sections.base import FORWARD, TUPLE, Measurement, Scope, Section, Subject, Work
 from shiftproof.audits.sections.measuring import check_labels, picture, rows
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.sections.worst_case_figures import (
@@ -26,10 +27,10 @@ from shiftproof.audits.sections.worst_case_figures import (
 from shiftproof.audits.view import Action, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
 from shiftproof.models import has_batch_norm
-from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.runs import Json, Result, Row
 
 if TYPE_CHECKING:
-    from shiftproof.searchers import Evaluator, Trace
+    from shiftproof.searchers import Direct, Evaluator, Space, Trace
 
 SPACE, LENGTH = "cifar", 5
 STEP = 10
@@ -58,6 +59,107 @@ SIZES = {
 }
 
 
+class Search(Measurement):
+    """Tuples of operations, tried on images."""
+
+    space: Space
+    length: int
+    images: int
+    seed: int
+
+    @property
+    @abstractmethod
+    def tuples(self) -> int:
+        """How many are tried."""
+
+    @abstractmethod
+    def search(self, evaluate: Direct) -> Trace:
+        """Try tuples."""
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the accuracy and similarity of every tuple that is tried, and pictures of the worst."""
+        from shiftproof.searchers import Constraint, Direct, Evaluator
+        from shiftproof.searchers.evaluating import hold
+        from shiftproof.searchers.fitness import Classification
+
+        data = subject.data.take(self.images, seed=self.seed)
+        fitness = Classification(subject.model, check_labels(data.labels, np.iinfo(np.int64).max))
+        pixels = hold(data, subject.device)
+        evaluator = Evaluator(
+            self.space, pixels, fitness, Constraint(SIMILARITY), batch_size=subject.batch_size, seed=self.seed
+        )
+        evaluate = Direct(evaluator)
+        (clean,) = evaluate([()])
+        trace = self.search(evaluate)
+        row: dict[str, Json] = {
+            "clean": clean.fitness,
+            "trials": _trials(trace),
+            "batch_norm": has_batch_norm(subject.model),
+        }
+        worst = trace.best(admissible=True)
+        if worst is not None:
+            row["pictures"] = _pictures(evaluator, [self.space.steps[gene].label for gene in worst.genes])
+        return row
+
+    def work(self) -> Work:
+        """Count images under a tuple, the clean ones, and those that pictures are chosen from."""
+        images = (self.tuples + 1) * self.images
+        return [(TUPLE, images), (FORWARD, images + 2 * CHOICE)]
+
+
+@dataclass(frozen=True)
+class RandomTuples(Search):
+    """Tuples drawn at random, those of a range of numbers."""
+
+    kind = "worst_case.random"
+    space: Space
+    length: int
+    images: int
+    first: int
+    last: int
+    seed: int
+
+    @property
+    def tuples(self) -> int:
+        """How many are tried."""
+        return self.last - self.first
+
+    def search(self, evaluate: Direct) -> Trace:
+        """Draw the tuples and try them."""
+        from shiftproof.searchers.trace import Trace
+        from shiftproof.searchers.uniform import draw_tuples
+
+        drawn = draw_tuples(self.space, self.length, range(self.first, self.last), seed=self.seed)
+        trace = Trace(self.space, self.length, "random", self.seed)
+        trace.add(drawn, evaluate(drawn))
+        return trace
+
+
+@dataclass(frozen=True)
+class EvolvedTuples(Search):
+    """Tuples that one run of evolution finds."""
+
+    kind = "worst_case.evolution"
+    space: Space
+    length: int
+    images: int
+    budget: int
+    run: int
+    seed: int
+
+    @property
+    def tuples(self) -> int:
+        """How many are tried."""
+        return self.budget
+
+    def search(self, evaluate: Direct) -> Trace:
+        """Run evolution."""
+        from shiftproof.searchers import evolution
+
+        seed = self.seed + 1000 * self.run
+        return evolution(self.space, evaluate, length=self.length, budget=self.budget, seed=seed)
+
+
 class WorstCase(Section):
     """Accuracy under the worst of many tuples of operations."""
 
@@ -74,71 +176,29 @@ class WorstCase(Section):
         Number("worst_case_random_quantile", "the accuracy that 0.1% of random tuples do not reach, of 1,000 or more"),
     )
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
-        """Plan the clean images, random tuples a few at a time, and runs of evolution."""
+    def plan(self, scope: Scope) -> Iterator[Search]:
+        """Plan random tuples a few at a time, and runs of evolution."""
+        from shiftproof.searchers import make_space
+
+        space = make_space(SPACE)
         size, seed = SIZES[scope.settings.budget], scope.settings.seed
         images = min(scope.scaled(size.images, 24), scope.images)
-        common: dict[str, Json] = {"space": SPACE, "length": LENGTH, "images": images}
         tuples = scope.scaled(size.random, 20)
         for first in range(0, tuples, STEP):
-            last = min(first + STEP, tuples)
-            yield Cell("worst_case.random", **common, first=first, last=last, seed=seed)
+            yield RandomTuples(space, LENGTH, images, first, min(first + STEP, tuples), seed)
         for run in range(size.runs):
-            tries = scope.scaled(size.evolution, 24)
-            yield Cell("worst_case.evolution", **common, budget=tries, run=run, seed=seed)
-
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Return the accuracy and similarity of every tuple a searcher tries, and pictures of the worst."""
-        from shiftproof.searchers import Constraint, Direct, Evaluator, evolution, make_space
-        from shiftproof.searchers.evaluating import hold
-        from shiftproof.searchers.fitness import Classification
-        from shiftproof.searchers.trace import Trace
-        from shiftproof.searchers.uniform import draw_tuples
-
-        seed, length = cast(int, cell["seed"]), cast(int, cell["length"])
-        data = subject.data.take(cast(int, cell["images"]), seed=seed)
-        space = make_space(cast(str, cell["space"]))
-        fitness = Classification(subject.model, check_labels(data.labels, np.iinfo(np.int64).max))
-        pixels = hold(data, subject.device)
-        evaluator = Evaluator(space, pixels, fitness, Constraint(SIMILARITY), batch_size=subject.batch_size, seed=seed)
-        evaluate = Direct(evaluator)
-        (clean,) = evaluate([()])
-        if cell.task == "worst_case.random":
-            tuples = draw_tuples(space, length, range(cast(int, cell["first"]), cast(int, cell["last"])), seed=seed)
-            trace = Trace(space, length, "random", seed)
-            trace.add(tuples, evaluate(tuples))
-        else:
-            run = cast(int, cell["run"])
-            trace = evolution(space, evaluate, length=length, budget=cast(int, cell["budget"]), seed=seed + 1000 * run)
-        row: dict[str, Json] = {
-            "clean": clean.fitness,
-            "trials": _trials(trace),
-            "batch_norm": has_batch_norm(subject.model),
-        }
-        worst = trace.best(admissible=True)
-        if worst is not None:
-            row["pictures"] = _pictures(evaluator, [space.steps[gene].label for gene in worst.genes])
-        return row
-
-    def work(self, cell: Cell) -> Work:
-        """Count images under a tuple, the clean ones, and those that pictures are chosen from."""
-        given = cell.parameters
-        tuples = cast(
-            int, given["budget"] if "budget" in given else cast(int, given["last"]) - cast(int, given["first"])
-        )
-        images = (tuples + 1) * cast(int, given["images"])
-        return {"tuple": images, "forward": images + 2 * CHOICE}
+            yield EvolvedTuples(space, LENGTH, images, scope.scaled(size.evolution, 24), run, seed)
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how low the model can be brought, by what, and how rare such a tuple is."""
-        random = _join(rows(results, "worst_case.random"))
-        runs = [(row, found_in(row)) for _, row in rows(results, "worst_case.evolution")]
+        random = _join(rows(results, RandomTuples))
+        runs = [(row, found_in(row)) for _, row in rows(results, EvolvedTuples)]
         everything = [*random, *(found for _, some in runs for found in some)]
-        measured = [*rows(results, "worst_case.random"), *rows(results, "worst_case.evolution")]
+        measured: list[tuple[Search, Row]] = [*rows(results, RandomTuples), *rows(results, EvolvedTuples)]
         if not everything:
             return View(self.name, self.title, self.question, notes=("No tuple was measured.",))
-        cell, row = measured[0]
-        images, clean = cast(int, cell["images"]), cast(float, row["clean"])
+        images, row = measured[0][0].images, measured[0][1]
+        clean = cast(float, row["clean"])
         same = Found("no change", clean, 1.0)  # a worst case is never above what is done to nothing
         lowest = min([*everything, same], key=lambda found: found.fitness)
         admissible = [found for found in everything if found.admissible]
@@ -196,8 +256,8 @@ def _pictures(evaluator: Evaluator, labels: Sequence[str]) -> list[Json]:
     ]
 
 
-def _join(found: Sequence[tuple[Cell, Row]]) -> list[Found]:
-    ordered = sorted(found, key=lambda entry: cast(int, entry[0]["first"]))
+def _join(found: Sequence[tuple[RandomTuples, Row]]) -> list[Found]:
+    ordered = sorted(found, key=lambda entry: entry[0].first)
     return [one for _, row in ordered for one in found_in(row)]
 
 

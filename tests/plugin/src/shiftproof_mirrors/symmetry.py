@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import cast
 
-from shiftproof.audits.sections.base import Scope, Section, Subject
+from shiftproof.audits.sections.base import Measurement, Scope, Section, Subject, Work, passes
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.view import Sentence, View
 from shiftproof.measures import Accuracy
 from shiftproof.models import logits
-from shiftproof.runs import Cell, Result, Row
+from shiftproof.runs import Result, Row
+
+
+@dataclass(frozen=True)
+class MirroredSlice(Measurement):
+    """A slice of the images, and its mirror images."""
+
+    kind = "symmetry"
+    start: int
+    stop: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Count the images whose mirror image gets the same answer."""
+        chosen = subject.data.subset(range(self.start, self.stop))
+        same = 0
+        for batch in chosen.batches(subject.batch_size, device=subject.device):
+            one, other = (logits(subject.model, images).argmax(1) for images in (batch.images, batch.images.flip(-1)))
+            same += int((one == other).sum())
+        return {"same": same, "images": len(chosen)}
+
+    def work(self) -> Work:
+        """Count two passes of the slice."""
+        return passes(2 * (self.stop - self.start))
 
 
 class Symmetry(Section):
@@ -20,23 +43,14 @@ class Symmetry(Section):
     title = "In the mirror"
     question = "Does the model give an image and its mirror image the same answer?"
 
-    def plan(self, scope: Scope) -> Iterator[Cell]:
-        """Plan a cell per slice of the images."""
+    def plan(self, scope: Scope) -> Iterator[MirroredSlice]:
+        """Plan every slice of the images."""
         for start, stop in scope.slices():
-            yield Cell("symmetry", start=start, stop=stop)
-
-    def measure(self, cell: Cell, subject: Subject) -> Row:
-        """Count the images whose mirror image gets the same answer."""
-        chosen = subject.data.subset(range(cast(int, cell["start"]), cast(int, cell["stop"])))
-        same = 0
-        for batch in chosen.batches(subject.batch_size, device=subject.device):
-            one, other = (logits(subject.model, images).argmax(1) for images in (batch.images, batch.images.flip(-1)))
-            same += int((one == other).sum())
-        return {"same": same, "images": len(chosen)}
+            yield MirroredSlice(start, stop)
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how often the answers agree."""
-        found = [row for _, row in rows(results, self.name)]
+        found = [row for _, row in rows(results, MirroredSlice)]
         if not found:
             return View(self.name, self.title, self.question, notes=("Nothing was measured.",))
         agreed = Accuracy.sum(Accuracy(cast(int, row["same"]), cast(int, row["images"])) for row in found)
