@@ -13,13 +13,14 @@ from shiftproof.audits.methods import compare_methods
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.adaptation import AdaptedStream
 from shiftproof.audits.sections.advice import adapting_code, advised, steps_that_tell
-from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.endurance import LongStream
 from shiftproof.audits.sections.measuring import preset_for
 from shiftproof.audits.settings import make_settings
 from shiftproof.audits.view import Table
 from shiftproof.data import load_data
 from shiftproof.runs import Result
+from shiftproof.subjects import Subject
 from tests.adapters.networks import convolutional, transformer
 
 
@@ -50,7 +51,7 @@ def test_what_never_resets_needs_a_long_stream():
 def test_the_code_makes_what_was_measured(name):
     model = shiftproof.load_model("demo")
     assert isinstance(model, torch.nn.Module)
-    preset = preset_for(Subject(model, load_data("demo").take(2), "cpu", 64))
+    preset = preset_for(Subject.of(model, load_data("demo").take(2), device="cpu", batch_size=64))
     assert preset == "cifar"
     made: dict[str, object] = {"shiftproof": shiftproof, "model": model}
     exec(adapting_code(name, preset), made)
@@ -108,7 +109,7 @@ def test_methods_that_hardly_learn_or_do_not_apply_are_told():
 
 
 def test_a_transformer_is_audited_without_bn():
-    subject = Subject(transformer(10), load_data("demo").take(24), "cpu", 64)
+    subject = Subject.of(transformer(10), load_data("demo").take(24), device="cpu", batch_size=64)
     settings = make_settings(shifts=["contrast"], severities=[5], images=24, methods=["bn", "tent"])
     one = section("adaptation")
     results = [Result(task, task.measure(subject), None, 1.0) for task in one.plan(Scope(settings, 24, 32))]
@@ -122,8 +123,8 @@ def test_the_preset_does_not_go_by_pixels():
     ten, thousand = convolutional(classes=10), convolutional(classes=1000)
     small, large = load_data("demo").take(2), load_data("demo", size=96).take(2)
     for data in (small, large):
-        assert preset_for(Subject(ten, data, "cpu", 64)) == "cifar"
-        assert preset_for(Subject(thousand, data, "cpu", 64)) == "imagenet"
+        assert preset_for(Subject.of(ten, data, device="cpu", batch_size=64)) == "cifar"
+        assert preset_for(Subject.of(thousand, data, device="cpu", batch_size=64)) == "imagenet"
 
 
 def test_the_table_of_methods_counts_updates_and_resets(tmp_path):

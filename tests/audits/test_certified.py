@@ -10,7 +10,7 @@ from scipy.stats import norm
 import shiftproof
 from shiftproof import shifts
 from shiftproof.audits.sections import section
-from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.certified import CertifiedPart
 from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave
 from shiftproof.audits.settings import make_settings
@@ -19,6 +19,7 @@ from shiftproof.certificates import Smoothed
 from shiftproof.models import BlackBox
 from shiftproof.runs import Result
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw
+from shiftproof.subjects import Subject
 
 
 def scope(images=1000, side=32, **options):
@@ -107,7 +108,7 @@ def test_certified_measures_what_the_shell_certifies():
     data = shiftproof.load_data("demo").take(4)
     model = shiftproof.load_model("demo")
     task = CertifiedPart(None, sigma=0.03, begin=1, end=4, n0=20, n=100, alpha=0.01, seed=0)
-    row = task.measure(Subject(model, data, "cpu", 32))
+    row = task.measure(Subject.of(model, data, device="cpu", batch_size=32))
     batch: Any = next(iter(data.subset([1, 2, 3]).batches(3)))
     made = Smoothed(model, 0.03).certify(batch.images, batch.labels, keys=batch.keys, n0=20, n=100, alpha=0.01)
     assert row["plain_right"] == int(model(batch.images).argmax(1).eq(batch.labels).sum())
@@ -122,7 +123,7 @@ def test_a_model_that_cannot_be_certified_gets_a_note_and_no_failure():
     data = shiftproof.load_data("demo").take(4)
     box = BlackBox(lambda images: torch.rand(len(images), 10))
     task = CertifiedPart(None, sigma=0.03, begin=0, end=4, n0=20, n=100, alpha=0.01, seed=0)
-    row = task.measure(Subject(box, data, "cpu", 32))
+    row = task.measure(Subject.of(box, data, device="cpu", batch_size=32))
     view = section("certified").view([Result(task, row, None, 1.0)])
     assert any("stochastic" in note for note in view.notes)
 
@@ -195,7 +196,7 @@ def test_spectrum_measures_oblong_images(shape):
     box = BlackBox(lambda batch: torch.stack([batch.flatten(1).mean(1), batch.flatten(1).std(1)], 1))
     chosen = section("spectrum")
     cells = list(chosen.plan(scope(images=6, side=data.side, shifts=["contrast"])))
-    found = [Result(cell, cell.measure(Subject(box, data, "cpu", 8)), None, 0.1) for cell in cells]
+    found = [Result(cell, cell.measure(Subject.of(box, data, device="cpu", batch_size=8)), None, 0.1) for cell in cells]
     view = chosen.view(found)
     assert set(view.numbers) == {"spectrum.low", "spectrum.mid", "spectrum.high", "worst_wave_accuracy"}
 

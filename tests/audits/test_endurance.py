@@ -8,7 +8,7 @@ import pytest
 from shiftproof.adapters import method as find
 from shiftproof.audits.endurance import endure, make_adapter, show
 from shiftproof.audits.sections import section
-from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.endurance import LongStream
 from shiftproof.audits.settings import make_settings
 from shiftproof.audits.traces import trace_figure
@@ -19,6 +19,7 @@ from shiftproof.runs import Result
 from shiftproof.runs.task import canonical
 from shiftproof.shifts import corruption
 from shiftproof.streams import Trace
+from shiftproof.subjects import Subject
 
 RUN: dict[str, Any] = {
     "stream": "gradual",
@@ -106,7 +107,7 @@ def test_the_section_measures_every_method_on_one_stream():
     cells = list(section("endurance").plan(scope))
     assert [cell.method.name for cell in cells] == ["source", "bn"]
     assert cells[0].images == 400
-    subject = Subject(load_model("demo"), load_data("demo").take(40), "cpu", 64)
+    subject = Subject.of(load_model("demo"), load_data("demo").take(40), device="cpu", batch_size=64)
     rows = [json.loads(canonical(cell.measure(subject))) for cell in cells]
     view = section("endurance").view([Result(cell, row, None, 1.0) for cell, row in zip(cells, rows, strict=True)])
     assert view.numbers["endurance.bn"] == pytest.approx((rows[1]["right"] - rows[0]["right"]) / 400)
@@ -119,7 +120,9 @@ def test_longer_streams_are_also_for_the_guard():
 
 def test_a_black_box_gets_a_note():
     cell = LongStream(find("tent"), 64, 64, (corruption("fog", 1), corruption("contrast", 1)), seed=0)
-    subject = Subject(BlackBox(lambda images: images.mean((2, 3))), load_data("demo").take(40), "cpu", 64)
+    subject = Subject.of(
+        BlackBox(lambda images: images.mean((2, 3))), load_data("demo").take(40), device="cpu", batch_size=64
+    )
     row = cell.measure(subject)
     assert row == {"applies": False, "reason": "The model is a black box: it has no layers that can adapt."}
     view = section("endurance").view([Result(cell, row, None, 1.0)])

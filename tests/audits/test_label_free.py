@@ -10,12 +10,13 @@ import pytest
 
 from shiftproof import audit, load_data, load_model
 from shiftproof.audits.sections import section
-from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.label_free import SIZES, SourceReference, SourceSet, TargetSet
 from shiftproof.audits.settings import make_settings
 from shiftproof.models import BlackBox
 from shiftproof.runs import Result
 from shiftproof.shifts import Shift, corruption
+from shiftproof.subjects import Subject
 
 REFERENCE = {"accuracy": 0.9, "confidence": 0.95, "confidence_threshold": 0.5, "entropy_threshold": None,
              "temperature": 1.2}  # fmt: skip
@@ -133,7 +134,7 @@ def test_few_images_are_not_enough():
 def test_a_black_box_is_measured_without_its_statistics():
     model = load_model("demo")
     data = load_data("demo").take(100)
-    subject = Subject(BlackBox(lambda x: model(x).detach().numpy()), data, "cpu", 64)
+    subject = Subject.of(BlackBox(lambda x: model(x).detach().numpy()), data, device="cpu", batch_size=64)
     row: Any = TargetSet(corruption("fog", 5), images=50, viewed=5, views=1, seed=0).measure(subject)
     assert "drift" not in row["statistics"]
     assert 0 < row["accuracy"] < 1

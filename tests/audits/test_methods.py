@@ -10,12 +10,13 @@ from shiftproof import load_data, load_model, shifts
 from shiftproof.adapters import adapt
 from shiftproof.audits.methods import compare_methods
 from shiftproof.audits.sections import section
-from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.settings import make_settings
 from shiftproof.errors import ShiftproofError
 from shiftproof.measures import ErrorLine, mean_distance
 from shiftproof.models import collect_statistics, logits, source_statistics
 from shiftproof.runs import Result
+from shiftproof.subjects import Subject
 
 
 def test_methods_are_measured_on_the_same_shifted_images(tmp_path):
@@ -79,7 +80,7 @@ def test_refusals(given, words, tmp_path):
 
 @pytest.fixture(scope="module")
 def subject():
-    return Subject(load_model("demo"), load_data("demo").take(24), "cpu", 64)
+    return Subject.of(load_model("demo"), load_data("demo").take(24), device="cpu", batch_size=64)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def test_the_view_tells_what_distances_predict_and_draws_the_map(results):
 
 def test_a_model_without_statistics_says_so():
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
-    subject = Subject(model, load_data("demo").take(8), "cpu", 64)
+    subject = Subject.of(model, load_data("demo").take(8), device="cpu", batch_size=64)
     settings = make_settings(shifts=["fog"], severities=[5], images=8)
     one = section("adaptation")
     (cell,) = [cell for cell in one.plan(Scope(settings, 8, 32)) if cell.kind == "adaptation.statistics"]

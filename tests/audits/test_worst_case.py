@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from shiftproof.audits.sections import section
-from shiftproof.audits.sections.base import Scope, Subject
+from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.worst_case import SIZES, EvolvedTuples, RandomTuples
 from shiftproof.audits.sections.worst_case_figures import SIMILARITY, Found, density, rare_accuracy
 from shiftproof.audits.settings import make_settings
@@ -15,13 +15,14 @@ from shiftproof.models import BlackBox
 from shiftproof.runs import Result
 from shiftproof.searchers import make_space, search
 from shiftproof.searchers.uniform import draw_tuples
+from shiftproof.subjects import Subject
 from tests.searchers.models import Greenness, pictures
 
 COMMON = make_space("cifar"), 5, 40
 
 
 def subject(model):
-    return Subject(model, pictures(40), "cpu", 16)
+    return Subject.of(model, pictures(40), device="cpu", batch_size=16)
 
 
 def random_cell(first, last):

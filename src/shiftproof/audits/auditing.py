@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from shiftproof.audits.bench import Bench, Measurer, check_subject
+from shiftproof.audits.bench import Measurer, check_subject
 from shiftproof.audits.costs import PLANNED, note_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.gate import junit as junit_xml
 from shiftproof.audits.gate import parse, parse_all
 from shiftproof.audits.outcome import CLEAN, TASKS, Audit, conclude, noted, understood
 from shiftproof.audits.sections import SECTIONS, applicable, planned
-from shiftproof.audits.sections.base import Measurement, Scope, Subject
+from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.settings import affordable, make_settings
-from shiftproof.data import TextSet, load_data
-from shiftproof.errors import ConfigurationError
-from shiftproof.models import BatchFitter, choose_device, fingerprint
-from shiftproof.models.answers import check_behaviour
+from shiftproof.data import TextSet
+from shiftproof.models import BatchFitter
 from shiftproof.models.arithmetic import operations as operations_of
-from shiftproof.models.precision import Reduced
 from shiftproof.models.texts import pairing, truncation
 from shiftproof.runs import Executor, Inline, Plan, Processes, Store, Watch, choose_executor, drive, write_atomically
 from shiftproof.runs.hosting import cores
-from shiftproof.version import __version__
+from shiftproof.subjects import Subject
 
 OUT = "shiftproof-audit"
-BATCH_SIZES = {"cpu": 64, "cuda": 256}
-"""Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
-LARGE_SIDE, LARGE_BATCH = 96, 8
-"""On a CPU, images with more pixels a side than this stay in the cache only in such batches."""
 
 
 def audit(
@@ -86,8 +78,16 @@ def audit(
     >>> result.numbers["clean_accuracy"] > result.numbers["accuracy.contrast"]
     True
     """
-    bench_options: dict[str, Any] = {
-        "data_options": {
+    subject = Subject.of(
+        model,
+        data,
+        seed=seed,
+        device=device,
+        batch_size=batch_size,
+        amp=amp,
+        texts=True,
+        model_options={"weights": weights},
+        data_options={
             "size": size,
             "labels": labels,
             "classes": classes,
@@ -95,10 +95,8 @@ def audit(
             "text_column": text_column,
             "label_column": label_column,
         },
-        "model_options": {"weights": weights},
-    }
-    whole = load_data(data, **bench_options["data_options"])
-    inputs = "texts" if isinstance(whole, TextSet) else "images"
+    )
+    inputs = "texts" if isinstance(subject.loaded_data, TextSet) else "images"
     asked = partial(
         make_settings,
         budget=budget,
@@ -112,34 +110,16 @@ def audit(
     )
     settings = asked()  # what is wrong with the options is told before a model is loaded
     requirements = parse_all(require, settings.sections)
-    if batch_size is not None and batch_size < 1:
-        raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
-    device = choose_device(device, model)
-    where = choose_executor(executor, workers, device=device)
-    bench = Bench(
-        model=model,
-        data=data,
-        images=settings.images,
-        seed=seed,
-        device=device,
-        batch_size=batch_size or _batch_size(device, whole.side),
-        amp=amp,
-        **bench_options,
-    )
-    loaded = bench.load()
-    model_print = fingerprint(loaded)  # before it is first run: a model may count its calls
-    (one,) = whole.subset([0]).batches(1, device=device)
-    operations = operations_of(loaded, one.images)
-    settings = asked(scale=affordable(budget, device, operations))
-    bench = replace(bench, images=settings.images)
-    subject = bench.subject(whole, loaded)
+    where = choose_executor(executor, workers, device=subject.device)
+    (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
+    operations = operations_of(subject.model, one.images)
+    settings = asked(scale=affordable(budget, subject.device, operations))
+    subject = subject.taking(settings.images)
     caveats = check_subject(subject)
     scope = Scope(settings, len(subject.data), subject.data.side, inputs)
-    mixed = whole.take()  # so that the names of files decide nothing
-    identity = {"version": __version__, "model": model_print, "data": mixed.fingerprint}
-    fingerprints = {**identity, "sample": subject.data.fingerprint}
+    fingerprints = subject.fingerprints
     about = {
-        "model": _name(model, subject.model),
+        "model": subject.name,
         "data": subject.data.name,
         "data_notes": list(_data_notes(subject)),
         "caveats": [caveat.to_row() for caveat in caveats],
@@ -147,25 +127,19 @@ def audit(
         "budget": budget,
         "scope": {"images": scope.images, "side": scope.side, "inputs": inputs},
         "fingerprints": fingerprints,
-        "device": bench.device,
+        "device": subject.device,
         "operations": operations,
-        "command": command or f"shiftproof.audit({_name(model, subject.model)!r}, {subject.data.name!r}, ...)",
+        "command": command or f"shiftproof.audit({subject.name!r}, {subject.data.name!r}, ...)",
     }
     tasks = {name: planned(name, scope) for name in dict.fromkeys((CLEAN, *settings.sections))}
     plan = Plan(tuple(task for some in tasks.values() for task in some), fingerprints)
-    with Store(Path(out), identity) as store:
-        check_behaviour(store, subject.model, mixed)
+    with Store(Path(out), subject.identity) as store:
+        subject.check_answers(store)
         store.note({"audit": json.dumps(about), TASKS: noted(tasks, fingerprints)})
         missing = _announce(plan, store, subject, where, announce)
-        drive(
-            plan,
-            store,
-            (lambda: Measurer(subject)) if isinstance(where, Inline) else replace(bench, expected=fingerprints),
-            executor=where,
-            watch=watch,
-        )
+        drive(plan, store, partial(Measurer, subject), executor=where, watch=watch)
         if missing:
-            note_memory(store, device)
+            note_memory(store, subject.device)
         with understood(out):
             result = conclude(store, requirements)
     if junit is not None:
@@ -203,7 +177,7 @@ def _announce(
     torch.set_num_threads(max(1, threads // at_a_time))  # as many as each worker will have
     try:
         forecast = BatchFitter(subject.batch_size)(
-            lambda size: estimate(tasks, done, Prices(replace(subject, batch_size=size)), at_a_time=at_a_time)
+            lambda size: estimate(tasks, done, Prices(subject.at_batch_size(size)), at_a_time=at_a_time)
         )
     finally:
         torch.set_num_threads(threads)
@@ -220,11 +194,6 @@ def _at_a_time(executor: Executor) -> int:
     return given or (cores() if isinstance(executor, Processes) else 1)
 
 
-def _batch_size(device: str, side: int) -> int:
-    kind = device.partition(":")[0]
-    return LARGE_BATCH if kind == "cpu" and side > LARGE_SIDE else BATCH_SIZES.get(kind, 64)
-
-
 def _data_notes(subject: Subject) -> Iterator[str]:
     """Yield what the report should say of the data: of texts also those that are cut, and the sections left out."""
     yield from subject.data.notes
@@ -234,10 +203,3 @@ def _data_notes(subject: Subject) -> Iterator[str]:
                 yield said
         left_out = [name for name in SECTIONS if name not in applicable("texts")]
         yield f"Sections that do not apply to texts: {', '.join(left_out)}."
-
-
-def _name(given: Any, model: Any) -> str:
-    """Return what to call the model: the text it was given as, its own name, or its class."""
-    if isinstance(given, str | Path):
-        return str(given)
-    return getattr(model, "name", type(given if isinstance(model, Reduced) else model).__name__)

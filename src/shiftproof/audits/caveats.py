@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from shiftproof.audits.sections.base import Subject
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.measuring import check_labels, rows
@@ -17,6 +16,7 @@ from shiftproof.audits.view import Action, Level, Sentence, Tile, View
 from shiftproof.models.behaviour import Behaviour, try_out
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.runs import Json, Result
+from shiftproof.subjects import Subject
 
 SECTION = "caveats"
 """The name of the view that tells them."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shiftproof.adapters import Counts, Method
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
-from shiftproof.audits.sections.base import Subject
 from shiftproof.audits.sections.measuring import preset_for
-from shiftproof.data import load_images, matched
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models import Model, choose_device, fingerprint, load_model
+from shiftproof.models import Model, choose_device
 from shiftproof.registry import unknown
 from shiftproof.runs import Json, Processes, Row, Task, Watch, write_atomically
 from shiftproof.streams import STREAMS, Calibration, Stream, Trace, calibrate, evaluate, make_stream
 from shiftproof.streams.calibrating import IMAGES, PRECISION
 from shiftproof.streams.course import LENGTH, SEED, SPEED
 from shiftproof.streams.targets import Target, read_target
+from shiftproof.subjects import Subject
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -149,9 +149,10 @@ def endure(
             )
     given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size, "speed": speed}
     given |= {"shifts": None if stream == "ccc" else shifts}
-    contest = _Contest(
-        model, data, device, folder, stream, given, made, target, preset, lr_scale, {"weights": weights}, data_options
+    subject = Subject.of(
+        model, data, device=device, model_options={"weights": weights}, data_options=data_options, batch_size=batch_size
     )
+    contest = _Contest(subject, folder, stream, given, made, target, preset, lr_scale)
     traces, reasons = _run(contest, names, workers, watch)
     made_stream = contest.stream()
     result = Endurance(folder, traces, reasons, (*contest.notes(), *_said(traces)))
@@ -177,9 +178,7 @@ class MethodRun(Task["_Contest"]):
 class _Contest:
     """Everything needed to make the stream and a method's adapter, here or as the worker of another process."""
 
-    model: Any
-    data: Any
-    device: str
+    subject: Subject
     folder: Path
     kind: str
     options: Mapping[str, Any]
@@ -187,13 +186,10 @@ class _Contest:
     target: Target | None
     preset: str | None
     lr_scale: float
-    model_options: Mapping[str, Any]
-    data_options: Mapping[str, Any]
-    made: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was made."""
-        return {**self.__dict__, "made": {}}
+        return {name: value for name, value in self.__dict__.items() if name != "made"}
 
     def __call__(self) -> _Contest:
         """Return what runs methods in this process."""
@@ -203,37 +199,31 @@ class _Contest:
         """Run a method, or what is left of its run."""
         return task.measure(self)
 
-    def subject(self) -> Model:
-        """Return the model, loaded once."""
-        if "model" not in self.made:
-            self.made["model"] = load_model(self.model, device=self.device, **self.model_options)
-        model: Model = self.made["model"]
-        return model
+    @cached_property
+    def made(self) -> Stream:
+        """The stream, wherever it is."""
+        options = dict(self.options)
+        if self.calibration is not None:
+            options["calibration"] = Calibration.load(self.calibration)
+            options["calibration"].check(target=self.target)
+        return make_stream(self.kind, self.subject.labelled_data, device=self.subject.device, **options)
 
     def stream(self) -> Stream:
-        """Return the stream at its start, made once."""
-        if "stream" not in self.made:
-            options = dict(self.options)
-            if self.calibration is not None:
-                options["calibration"] = Calibration.load(self.calibration)
-                options["calibration"].check(target=self.target)
-            images = matched(load_images(self.data, **self.data_options), self.subject())
-            self.made["stream"] = make_stream(self.kind, images, device=self.device, **options)
-        stream: Stream = self.made["stream"]
-        stream.seek(0)
-        return stream
+        """Return the stream at its start."""
+        self.made.seek(0)
+        return self.made
 
     def notes(self) -> tuple[str, ...]:
         """Return what the stream has to say, and whether its difficulty is another model's."""
         stream = self.stream()
         calibration = getattr(stream, "calibration", None)
-        return (*stream.notes, *(calibration.notes_for(fingerprint(self.subject())) if calibration else ()))
+        return (*stream.notes, *(calibration.notes_for(self.subject.model_fingerprint) if calibration else ()))
 
     def trace(self, method: str, watch: Watch | None = None) -> Trace:
         """Run one method, or what is left of its run."""
         stream = self.stream()
-        preset = self.preset or preset_for(Subject(self.subject(), stream.data, self.device, 1))
-        adapter = make_adapter(self.subject(), method, preset=preset, lr_scale=self.lr_scale)
+        preset = self.preset or preset_for(self.subject)
+        adapter = make_adapter(self.subject.model, method, preset=preset, lr_scale=self.lr_scale)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
             return evaluate(adapter, stream, out=self.folder / method, watch=watch)
@@ -246,7 +236,7 @@ def _run(
     contest.stream()  # what is wrong with it is told before any process starts
     if workers > 1:
         tasks = [MethodRun(name) for name in names]
-        with Processes(min(workers, len(names)), contest.device).open(contest) as crew:
+        with Processes(min(workers, len(names)), contest.subject.device).open(contest) as crew:
             for number, _ in enumerate(crew.run(tasks), 1):
                 if watch is not None:
                     watch(number, len(names), None)

@@ -17,12 +17,13 @@ import torch
 from torch import nn
 
 from shiftproof.adapters import Method
-from shiftproof.audits.sections.base import Measurement, Subject, Unit
+from shiftproof.audits.sections.base import Measurement, Unit
 from shiftproof.data import Batch
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import StatisticsTap, logits
 from shiftproof.registry import unknown
 from shiftproof.shifts import Shift
+from shiftproof.subjects import Subject
 
 PATIENCE, TRIES = 0.25, 5
 """Seconds a unit is tried for, and how often at most, after a first time that does not count."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from shiftproof.adapters import Counts, method_names
 from shiftproof.adapters import method as find
-from shiftproof.audits.bench import Bench, check_subject
+from shiftproof.audits.bench import Measurer, check_subject
 from shiftproof.audits.sections.adaptation import AdaptedStream
 from shiftproof.audits.sections.advice import diagnoses
 from shiftproof.audits.sections.measuring import accuracy, preset_for
-from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
-from shiftproof.models import choose_device, fingerprint
-from shiftproof.models.answers import check_behaviour
 from shiftproof.runs import Plan, Result, Row, Store, Watch, drive, write_atomically
 from shiftproof.shifts import Shift, as_shift
-from shiftproof.version import __version__
+from shiftproof.subjects import Subject
 
 
 @dataclass(frozen=True)
@@ -108,23 +106,16 @@ def compare_methods(
     made = _labelled([as_shift(shift) for shift in shifts])
     if not made:
         raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", came="none")
-    if batch_size < 1:
-        raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
-    device = choose_device(device, model)
-    bench = Bench(
-        model=model,
-        data=data,
+    subject = Subject.of(
+        model,
+        data,
         images=images,
         seed=seed,
         device=device,
         batch_size=batch_size,
-        data_options={"size": size, "labels": labels, "classes": classes, "on_bad_file": on_bad_file},
         model_options={"weights": weights},
+        data_options={"size": size, "labels": labels, "classes": classes, "on_bad_file": on_bad_file},
     )
-    whole = load_images(data, **bench.data_options)
-    subject = bench.subject(whole)
-    mixed = whole.take()  # so that the names of files decide nothing
-    prints = {"version": __version__, "model": fingerprint(subject.model), "data": mixed.fingerprint}
     check_subject(subject)
     count = len(subject.data)
     fixed = preset or preset_for(subject)
@@ -134,10 +125,10 @@ def compare_methods(
         for shift in made.values()
         for method in tried
     )
-    plan = Plan(tasks, {**prints, "sample": subject.data.fingerprint})
-    with Store(Path(out), prints) as store:
-        check_behaviour(store, subject.model, mixed)
-        results = drive(plan, store, bench, watch=watch)
+    plan = Plan(tasks, subject.fingerprints)
+    with Store(Path(out), subject.identity) as store:
+        subject.check_answers(store)
+        results = drive(plan, store, partial(Measurer, subject), watch=watch)
     comparison = _compared(Path(out), tuple(made), names, results, fixed)
     about = {"fingerprints": plan.fingerprints, "preset": fixed, "options": given}
     write_atomically(

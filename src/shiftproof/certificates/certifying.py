@@ -13,13 +13,14 @@ import torch
 
 from shiftproof.certificates.certification import FIELDS, Certification, Terms, load_certificate
 from shiftproof.certificates.checks import check_fixed, check_sizes
-from shiftproof.certificates.material import Material
+from shiftproof.certificates.measuring import check_subject, measure_all
 from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
 from shiftproof.errors import RunError
-from shiftproof.models import BatchFitter, choose_device, device_of
+from shiftproof.models import BatchFitter, device_of
 from shiftproof.runs import Executor, Json, Result, Row, Task, Watch, choose_executor
 from shiftproof.shifts import Shift, as_shift
+from shiftproof.subjects import Subject
 
 FILE = "certificate.json"
 CELL_SAMPLES = {"cpu": 2**16, "cuda": 2**20}
@@ -81,15 +82,15 @@ def certify(
     check_fixed(model)  # before loading puts a module into evaluation mode
     chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
     check_sizes(n0, n)
-    device = choose_device(device, model)
     job = Job(
-        material=Material(
+        subject=Subject.of(
             model,
-            {"weights": weights, "device": device},
             images,
-            {"size": size, "labels": labels, "classes": classes},
-            take,
-            seed,
+            images=take,
+            seed=seed,
+            device=device,
+            model_options={"weights": weights},
+            data_options={"size": size, "labels": labels, "classes": classes},
         ),
         rule=chosen,
         n0=n0,
@@ -99,12 +100,12 @@ def certify(
         compiled=compile,
         batch_size=batch_size,
     )
-    job.material.check()
+    check_subject(job.subject)
     path = None if out is None else Path(out) / file_name(job.terms().shift)
     if path is not None and path.exists():
         check_same(path, job.terms())
-    where = choose_executor(executor, workers, device=device)
-    made = job.conclude(job.material.run(job.tasks(), job, out=out, executor=where, watch=watch))
+    where = choose_executor(executor, workers, device=job.subject.device)
+    made = job.conclude(measure_all(job.subject, job.tasks(), job, out=out, executor=where, watch=watch))
     if path is not None:
         made.save(path)
     return made
@@ -114,7 +115,7 @@ def certify(
 class Job:
     """A certification to be done, in this process or another: what is needed to make its worker again."""
 
-    material: Material
+    subject: Subject
     rule: Rule
     n0: int
     shift: Shift | None
@@ -129,7 +130,7 @@ class Job:
 
     def terms(self) -> Terms:
         """Return what decides the numbers."""
-        model, _, _ = self.material.loaded
+        model = self.subject.model
         own = precision_of(model) if self.dtype == "float32" else getattr(torch, self.dtype)
         return Terms(
             sigma=self.rule.sigma,
@@ -144,7 +145,7 @@ class Job:
 
     def tasks(self) -> tuple[CertifiedRun, ...]:
         """Cut the images into runs."""
-        terms, images = self.terms(), len(self.material.loaded[1])
+        terms, images = self.terms(), len(self.subject.data)
         most = CELL_SAMPLES.get(terms.device, CELL_SAMPLES["cuda"])
         step = int(most / (self.n0 + self.rule.n * SHARE_DRAWN.get(self.rule.name, 1.0)))
         step = max(1, min(CELL_IMAGES, step))
@@ -156,24 +157,23 @@ class Job:
     def conclude(self, results: Sequence[Result]) -> Certification:
         """Put the rows of all cells together, in the order of the data."""
         rows = [result.row for result in results if result.row is not None]
-        model, data, places = self.material.loaded
-        order = places.argsort().tolist()
+        subject = self.subject
+        order = subject.places.argsort().tolist()
 
         def column(name: str) -> list[Any]:
             values = [value for row in rows for value in cast("list[Any]", row[name])]
             return [values[place] for place in order]
 
-        subject = self.material.subject
         return Certification(
-            model=self.material.name,
-            model_fingerprint=subject["model"],
-            data=data.name,
-            data_fingerprint=subject["data"],
+            model=subject.name,
+            model_fingerprint=subject.model_fingerprint,
+            data=subject.data.name,
+            data_fingerprint=subject.fingerprints["sample"],
             terms=self.terms(),
             keys=tuple(column("key")),
-            labels=None if data.labels is None else tuple(column("label")),
+            labels=None if subject.data.labels is None else tuple(column("label")),
             certificates=tuple(Certificate(*values) for values in zip(*map(column, FIELDS), strict=True)),
-            batch_size=self.batch_size or batch_size_for(device_of(model), math.prod(data.shape)),
+            batch_size=self.batch_size or batch_size_for(device_of(subject.model), math.prod(subject.data.shape)),
         )
 
 
@@ -182,9 +182,14 @@ class Certifier:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        model, self.data, _ = job.material.loaded
+        self.data = job.subject.data
         self.smoothed = Smoothed(
-            model, job.rule.sigma, seed=job.seed, batch_size=job.batch_size, dtype=job.dtype, compile=job.compiled
+            job.subject.model,
+            job.rule.sigma,
+            seed=job.seed,
+            batch_size=job.batch_size,
+            dtype=job.dtype,
+            compile=job.compiled,
         )
         self.fit = BatchFitter(job.batch_size or batch_size_for(self.smoothed.device, math.prod(self.data.shape)))
 

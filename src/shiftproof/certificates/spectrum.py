@@ -22,14 +22,15 @@ from torch import Tensor
 from shiftproof import shifts
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band, band_means, frequencies, laid_out, radial
-from shiftproof.certificates.material import Material
+from shiftproof.certificates.measuring import check_subject, measure_all
 from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BatchFitter, choose_device, device_of, logits
+from shiftproof.models import BatchFitter, device_of, logits
 from shiftproof.runs import Executor, Json, Result, Row, Task, Watch, choose_executor, write_atomically
 from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
+from shiftproof.subjects import Subject
 from shiftproof.version import __version__
 
 Measure: TypeAlias = Literal["accuracy", "acr"]
@@ -165,24 +166,24 @@ def spectrum(
     if measure == "acr":
         rule = make_rule("sequential", sigma=sigma, n=n, alpha=alpha)
         check_sizes(n0, n)
-    device = choose_device(device, model)
-    material = Material(
+    subject = Subject.of(
         model,
-        {"weights": weights, "device": device},
         images,
-        {"size": size, "labels": labels, "classes": classes},
-        take,
-        seed,
+        images=take,
+        seed=seed,
+        device=device,
+        model_options={"weights": weights},
+        data_options={"size": size, "labels": labels, "classes": classes},
     )
-    job = Job(material, rule, n0, seed, batch_size)
-    material.check()
-    if material.loaded[1].labels is None:
+    job = Job(subject, rule, n0, seed, batch_size)
+    check_subject(subject)
+    if subject.data.labels is None:
         raise DataError("The images have no labels.", expected="labels, of which accuracy and certified radii speak")
     plan = Waves(eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity)
-    tasks = plan.tasks(material.loaded[1].shape, job.terms())
-    where = choose_executor(executor, workers, device=device)
-    results = material.run(tasks, job, out=out, executor=where, watch=watch)
-    made = _conclude(results, material, measure, step, {**job.terms(), "eps": eps, "images": len(material.loaded[1])})
+    tasks = plan.tasks(subject.data.shape, job.terms())
+    where = choose_executor(executor, workers, device=subject.device)
+    results = measure_all(subject, tasks, job, out=out, executor=where, watch=watch)
+    made = _conclude(results, subject, measure, step, {**job.terms(), "eps": eps, "images": len(subject.data)})
     if out is not None:
         made.save(Path(out) / "spectrum.json")
     return made
@@ -254,7 +255,7 @@ class Amplitude(Task["Measurer"]):
 class Job:
     """A spectrum to be measured, in this process or another."""
 
-    material: Material
+    subject: Subject
     rule: Rule | None
     n0: int
     seed: int
@@ -264,7 +265,7 @@ class Job:
         """Return what decides the numbers, apart from the disturbance."""
         if self.rule is None:
             return {"measure": "accuracy", "seed": self.seed}
-        device = device_of(self.material.loaded[0]).type
+        device = device_of(self.subject.model).type
         return {"measure": "acr", "seed": self.seed, "n0": self.n0, "device": device, **self.rule.facts()}
 
     def __call__(self) -> Measurer:
@@ -277,7 +278,7 @@ class Measurer:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.model, data, _ = job.material.loaded
+        self.model, data = job.subject.model, job.subject.data
         (batch,) = data.batches(len(data), device=device_of(self.model))
         self.batch = batch
         self.fit = BatchFitter(job.batch_size or batch_size_for(batch.images.device, batch.images[0].numel()))
@@ -319,18 +320,8 @@ def power_shares(profile: Sequence[float], side: float) -> dict[Band, float]:
     return {name: value / total for name, value in power.items()}
 
 
-def _check(material: Material) -> None:
-    """Refuse images without labels, labels that do not fit, and a model that cannot be measured."""
-    material.check()
-    _, data, _ = material.loaded
-    if data.labels is None:
-        raise DataError(
-            "The images have no labels.", expected="labels: a spectrum is of accuracy or certified accuracy"
-        )
-
-
 def _conclude(
-    results: Sequence[Result], material: Material, measure: Measure, step: int, facts: Mapping[str, Json]
+    results: Sequence[Result], subject: Subject, measure: Measure, step: int, facts: Mapping[str, Json]
 ) -> Spectrum:
     """Put the rows of all cells together."""
     waves: dict[Frequency, float] = {}
@@ -349,7 +340,7 @@ def _conclude(
                 waves[shift.i, shift.j] = value
             else:
                 sets.setdefault((shift.alpha, shift.center), []).append(value)
-    _, data, _ = material.loaded
+    data = subject.data
     means = {place: sum(some) / len(some) for place, some in sets.items()}
     shape = (data.shape[1], data.shape[2])
-    return Spectrum(measure, material.name, data.name, shape, step, clean, waves, means, amplitudes, facts)
+    return Spectrum(measure, subject.name, data.name, shape, step, clean, waves, means, amplitudes, facts)

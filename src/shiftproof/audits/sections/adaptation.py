@@ -20,7 +20,7 @@ from shiftproof.adapters import Adapter, Counts, Method, adapt
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, never_resets
-from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Subject, Unit, Work, shifting
+from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
 from shiftproof.audits.sections.statistics import Distances, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.wording import between, percent, title
@@ -31,6 +31,7 @@ from shiftproof.measures.means import mean
 from shiftproof.models.outputs import check_logits
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
+from shiftproof.subjects import Subject
 
 BATCH = 64
 SPARSE_BATCH = 16

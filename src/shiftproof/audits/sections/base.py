@@ -14,12 +14,11 @@ from shiftproof.adapters import Method
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.settings import Settings
 from shiftproof.audits.view import View
-from shiftproof.data import ImageSet
-from shiftproof.models import Model
 from shiftproof.models.identity import digest
 from shiftproof.models.sources import is_builtin
 from shiftproof.runs import Result, Task
 from shiftproof.shifts import Shift
+from shiftproof.subjects import Subject
 
 CLEAN = "clean"
 """What inputs under no shift are called."""
@@ -48,16 +47,6 @@ class Unit:
 READ, FORWARD, STATISTICS, TUPLE, NOISE = map(Unit, ("read", "forward", "statistics", "tuple", "noise"))
 Work: TypeAlias = Sequence[tuple[Unit, float]]
 """What a task costs: how many images of each unit."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is audited: the model, and the images or texts it is audited on."""
-
-    model: Model
-    data: ImageSet
-    device: str
-    batch_size: int
 
 
 @dataclass(frozen=True)

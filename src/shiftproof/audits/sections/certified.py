@@ -24,7 +24,6 @@ from shiftproof.audits.sections.base import (
     Measurement,
     Scope,
     Section,
-    Subject,
     Work,
     label_of,
     shifting,
@@ -40,6 +39,7 @@ from shiftproof.measures import Accuracy, average_radius, certified_accuracy
 from shiftproof.models import logits
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
+from shiftproof.subjects import Subject
 
 SIGMAS = (0.03, 0.25)
 """Noise that most networks bear, and noise that those trained for certificates do."""

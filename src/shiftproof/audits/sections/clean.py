@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Measurement, Scope, Section, Subject, Work, passes
+from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.measuring import accuracy, image_means, mean_confidence, predictions, rows, tally
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.view import Action, Column, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
 from shiftproof.runs import Result, Row
+from shiftproof.subjects import Subject
 
 OVERCONFIDENT, DELUDED = 0.05, 0.15
 """How far mean confidence may be above accuracy before it is told, and before it is bad."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shiftproof import shifts
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Measurement, Scope, Section, Subject, Work, passes
+from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corruptions_figures import Grid, galleries, heat_table, loss_figure, mean_accuracy
 from shiftproof.audits.sections.measuring import (
@@ -33,6 +33,7 @@ from shiftproof.models import logits
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.shifts.text import TextShift
+from shiftproof.subjects import Subject
 
 EXAMPLES = 4
 EXAMPLE_SIDE = 64

@@ -15,7 +15,7 @@ from shiftproof.adapters import method as find
 from shiftproof.audits.endurance import SMALL_SIDE, make_adapter
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, steps_that_tell
-from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Subject, Unit, Work, shifting
+from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import preset_for, rows
 from shiftproof.audits.sections.wording import between, listed
 from shiftproof.audits.traces import trace_figure
@@ -25,6 +25,7 @@ from shiftproof.measures.means import mean
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.streams import Trace, evaluate, make_stream
+from shiftproof.subjects import Subject
 
 SIZES: Mapping[str, int] = {"quick": 1_024, "standard": 10_000, "full": 50_000}
 """Images of the stream, by budget; a fourth of them where images are large."""

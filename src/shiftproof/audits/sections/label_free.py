@@ -19,7 +19,6 @@ from shiftproof.audits.sections.base import (
     Measurement,
     Scope,
     Section,
-    Subject,
     Unit,
     Work,
     label_of,
@@ -53,6 +52,7 @@ from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.shifts.text import TextShift
 from shiftproof.shifts.text.registry import text_shift
+from shiftproof.subjects import Subject
 
 NEIGHBORHOOD, TEXT_NEIGHBORHOOD = "randaugment", "eda"
 """What views of images are made by, and of texts."""

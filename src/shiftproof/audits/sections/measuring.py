@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.audits.sections.base import Subject
 from shiftproof.errors import DataError
 from shiftproof.measures import Accuracy
 from shiftproof.models import Model, logits
@@ -21,6 +20,7 @@ from shiftproof.models.outputs import are_probabilities
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import AnyTask, Json, Result, Row
 from shiftproof.shifts import Shift
+from shiftproof.subjects import Subject
 
 PICTURE_SIDE = 128
 EXCERPT = 200

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Subject, Work, passes, shifting
+from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Work, passes, shifting
 from shiftproof.audits.sections.measuring import accuracy, image_means, predictions, rows, tally
 from shiftproof.audits.sections.spectrum_figures import corruption_bars, noise_curves, wave_map
 from shiftproof.audits.sections.wording import between, interval, percent
@@ -30,6 +30,7 @@ from shiftproof.measures.means import Mean, mean
 from shiftproof.runs import Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw
+from shiftproof.subjects import Subject
 
 WAVE, NOISE = 4.0, 8.0
 """L2 norms at 32 pixels: of a wave in each channel, and of the noise of a set. They grow with the side of the image."""

@@ -13,16 +13,7 @@ from typing import cast
 from torch import nn
 
 from shiftproof import shifts
-from shiftproof.audits.sections.base import (
-    FORWARD,
-    READ,
-    STATISTICS,
-    Measurement,
-    Scope,
-    Subject,
-    Work,
-    shifting,
-)
+from shiftproof.audits.sections.base import FORWARD, READ, STATISTICS, Measurement, Scope, Work, shifting
 from shiftproof.audits.sections.labels import place
 from shiftproof.audits.sections.measuring import accuracy, predictions, tally
 from shiftproof.audits.sections.wording import title
@@ -33,6 +24,7 @@ from shiftproof.measures.normalization import LayerStatistics
 from shiftproof.models import collect_statistics, source_statistics
 from shiftproof.runs import Row
 from shiftproof.shifts import Shift
+from shiftproof.subjects import Subject
 
 IMAGES = {"quick": 64, "standard": 512, "full": 2_000}
 BATCH = 32

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import FORWARD, TUPLE, Measurement, Scope, Section, Subject, Work
+from shiftproof.audits.sections.base import FORWARD, TUPLE, Measurement, Scope, Section, Work
 from shiftproof.audits.sections.measuring import check_labels, picture, rows
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.sections.worst_case_figures import (
@@ -28,6 +28,7 @@ from shiftproof.audits.view import Action, Figure, Level, Sentence, Table, Tile,
 from shiftproof.measures import Accuracy
 from shiftproof.models import has_batch_norm
 from shiftproof.runs import Json, Result, Row
+from shiftproof.subjects import Subject
 
 if TYPE_CHECKING:
     from shiftproof.searchers import Direct, Evaluator, Space, Trace

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from shiftproof.audits.sections.base import Measurement, Scope, Section, Subject, Work, passes
+from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.view import Sentence, View
 from shiftproof.measures import Accuracy
 from shiftproof.models import logits
 from shiftproof.runs import Result, Row
+from shiftproof.subjects import Subject
 
 
 @dataclass(frozen=True)

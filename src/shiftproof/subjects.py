@@ -1,0 +1,182 @@
+"""The front door of every verb: one model on one data set on one device.
+
+What a user gives is loaded, matched by class name, mixed and fingerprinted here and nowhere else. A subject can be sent
+to another process, which loads its own and must find the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor
+
+from shiftproof.data import ImageSet, load_data, load_images, matched
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.models import Model, choose_device, fingerprint, load_model
+from shiftproof.models.answers import check_behaviour
+from shiftproof.models.precision import Reduced, reduced
+from shiftproof.runs import Store
+from shiftproof.version import __version__
+
+HELD_BYTES = 2**30
+"""Images are decoded once and kept, as bytes, when all of them fit in this many bytes; otherwise they stream."""
+BATCH_SIZES = {"cpu": 64, "cuda": 256}
+"""Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
+LARGE_SIDE, LARGE_BATCH = 96, 8
+"""On a CPU, images with more pixels a side than this stay in the cache only in such batches."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and data as the user gave them, and, from the first time they are asked for, as they are loaded.
+
+    `given_model` and `given_data` are text that is loaded with the options, or the objects themselves; `images` are
+    drawn in proportion to the classes, None is all, in one keyed order (`ImageSet.take`). Made by `Subject.of`.
+    """
+
+    given_model: Any
+    given_data: Any
+    images: int | None = None
+    seed: int = 0
+    device: str = "cpu"
+    given_batch: int | None = None
+    amp: bool = False
+    texts: bool = False
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        data: Any,
+        *,
+        images: int | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        batch_size: int | None = None,
+        amp: bool = False,
+        texts: bool = False,
+        model_options: Mapping[str, Any] | None = None,
+        data_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Check the choices and the device; nothing is loaded yet.
+
+        `model` and `data` are what `load_model` and `load_data` take, with their options. `batch_size` is by default
+        what suits the device and the size of images. With `amp` the model computes in bfloat16 where PyTorch deems it
+        safe. `texts` says that a set of texts will do too.
+        """
+        if batch_size is not None and batch_size < 1:
+            raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
+        where = choose_device(device, model)
+        return cls(model, data, images, seed, where, batch_size, amp, texts, model_options or {}, data_options or {})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what was loaded: another process loads its own, and must find the same."""
+        loaded = ("model", "model_fingerprint", "loaded_data", "labelled_data", "places", "data", "fingerprints")
+        kept = {name: value for name, value in self.__dict__.items() if name not in loaded}
+        return {**kept, "expected": self.__dict__.get("fingerprints", self.expected)}
+
+    @cached_property
+    def model(self) -> Model:
+        """The model on its device, in its precision."""
+        loaded = load_model(self.given_model, device=self.device, **self.model_options)
+        return reduced(loaded) if self.amp else loaded
+
+    @cached_property
+    def loaded_data(self) -> ImageSet:
+        """All inputs, in the order of the data, with labels as they were found there."""
+        return (load_data if self.texts else load_images)(self.given_data, **self.data_options)
+
+    @cached_property
+    def labelled_data(self) -> ImageSet:
+        """All inputs, in the order of the data, with labels that are outputs of the model."""
+        _ = self.model_fingerprint  # before it is first run: a model may count its calls
+        return matched(self.loaded_data, self.model)
+
+    @cached_property
+    def places(self) -> Tensor:
+        """Where the chosen inputs are in the data, in the order they are used, [N]."""
+        return self.labelled_data.draw(self.images, seed=self.seed)
+
+    @cached_property
+    def data(self) -> ImageSet:
+        """The chosen inputs, in their keyed order: any first part of them is a sample."""
+        chosen = self.labelled_data.subset(self.places)
+        return chosen.in_memory() if chosen.nbytes <= HELD_BYTES else chosen
+
+    @property
+    def batch_size(self) -> int:
+        """Inputs per forward pass."""
+        if self.given_batch is not None:
+            return self.given_batch
+        kind = self.device.partition(":")[0]
+        return LARGE_BATCH if kind == "cpu" and self.loaded_data.side > LARGE_SIDE else BATCH_SIZES.get(kind, 64)
+
+    @property
+    def name(self) -> str:
+        """What to call the model: the text it was given as, its own name, or its class."""
+        if isinstance(self.given_model, str | Path):
+            return str(self.given_model)
+        named = self.given_model if isinstance(self.model, Reduced) else self.model
+        return str(getattr(self.model, "name", type(named).__name__))
+
+    @cached_property
+    def model_fingerprint(self) -> str:
+        """The fingerprint of the model as it was loaded."""
+        return fingerprint(self.model)
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """What results are kept under: the version, the model, all of the data, and the inputs chosen of it.
+
+        Of data that file names and their order do not decide. Elsewhere they must be those of the driver: a path can
+        lead to other files on another machine.
+        """
+        found = {
+            "version": __version__,
+            "model": self.model_fingerprint,
+            "data": self.labelled_data.take().fingerprint,
+            "sample": self.data.fingerprint,
+        }
+        for name in ("model", "sample"):
+            if self.expected.get(name, found[name]) != found[name]:
+                raise DataError(
+                    f"A worker loads another {'model' if name == 'model' else 'set of inputs'} than the driver.",
+                    expected=f"fingerprint {self.expected[name]}",
+                    came=f"fingerprint {found[name]} on {platform.node()}",
+                    instead="give all machines the same files under the same path",
+                )
+        return found
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What a run directory is about: a larger sample of the same data may go on with it."""
+        return {name: value for name, value in self.fingerprints.items() if name != "sample"}
+
+    def check_answers(self, store: Store) -> None:
+        """Refuse to go on with a run whose model answered otherwise, though nothing that can be seen of it changed."""
+        check_behaviour(store, self.model, self.labelled_data.take())
+
+    def at_batch_size(self, size: int) -> Self:
+        """Return the same subject, loaded as it is, in other batches."""
+        return self._changed(given_batch=size)
+
+    def taking(self, images: int | None) -> Self:
+        """Return the same model on other images of the same data."""
+        made = self._changed(images=images)
+        for name in ("places", "data", "fingerprints"):
+            made.__dict__.pop(name, None)
+        return made
+
+    def _changed(self, **fields: Any) -> Self:
+        made = copy.copy(self)
+        made.__dict__.update(self.__dict__, **fields)
+        return made
