@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import shiftproof
-from shiftproof.audits.bench import Bench
+from shiftproof.audits.bench import Measurer
 from shiftproof.audits.costs import duration, peak_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.sections import SECTIONS, section
@@ -19,6 +19,7 @@ from shiftproof.audits.settings import LEAST_IMAGES, affordable, make_settings
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.arithmetic import PER_PIXEL, operations
 from shiftproof.shifts import corruption
+from shiftproof.subjects import Subject
 
 
 class Counted:
@@ -45,7 +46,7 @@ SMALL: dict[str, Any] = {"shifts": ["contrast", "fog"], "severities": [3, 5], "m
 
 
 def bench(model):
-    return Bench(model, DATA, None, 0, "cpu", 64)()
+    return Measurer(Subject.of(model, DATA, device="cpu", batch_size=64))
 
 
 def test_prices_are_seconds_per_image_measured_once():

@@ -15,8 +15,6 @@ from typing import Any
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.trace import WINDOW
-from shiftproof.models import choose_device, fingerprint
-from shiftproof.models.answers import check_behaviour
 from shiftproof.models.identity import digest
 from shiftproof.runs import Executor, Plan, Store, Watch, choose_executor
 from shiftproof.shifts import corruption
@@ -26,6 +24,7 @@ from shiftproof.streams.orders import corruptions
 from shiftproof.streams.probing import WHOLE, Condition, Probe
 from shiftproof.streams.surveying import Route, Survey, find_routes
 from shiftproof.streams.targets import Target, accuracy_at, read_target
+from shiftproof.subjects import Subject
 from shiftproof.version import __version__
 
 IMAGES = 4000
@@ -77,21 +76,22 @@ def calibrate(
     severities go in steps too coarse for a model, or one corruption undoes part of the other, as blur does of noise, no
     path keeps the accuracy constant: a pair whose path strays by more than `steady` is avoided. None avoids none.
     """
-    target, device = read_target(target), choose_device(device, model)
+    target = read_target(target)
     if length < 1 or speed < 1 or images < 1 or precision <= 0:
         raise ConfigurationError(
             "A calibration needs images and a precision.",
             expected="1 or more images, a precision over 0",
             came=f"length {length}, speed {speed}, images {images}, precision {precision:g}",
         )
-    probe = Probe(model, data, 0, crop, device, model_options or {}, data_options or {})
+    tested = Subject.of(model, data, device=device, model_options=model_options, data_options=data_options)
+    probe = Probe(tested, crop)
     images = min(images, len(probe.pool))
-    identity = {"model": fingerprint(probe.loaded), "data": probe.whole.fingerprint}
+    identity = {"model": tested.model_fingerprint, "data": probe.whole.fingerprint}
     subject = {"version": __version__, **identity, "calibration": digest([images, probe.area])}
     together = 2 if 2 * speed <= WINDOW else 1
-    where = choose_executor(executor, workers, device=device)
+    where = choose_executor(executor, workers, device=tested.device)
     with Store(FilePath(out), subject) as store, where.open(probe) as crew:
-        check_behaviour(store, probe.loaded, probe.whole)
+        tested.check_answers(store)
         survey = Survey(crew, Plan((), subject), store, watch, images)
         survey.measure([WHOLE], CLEAN_LOOKS)
         right, seen = survey.counted(WHOLE)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, cast
 
 import torch
 
-from shiftproof.data import ImageSet, load_images, matched
+from shiftproof.data import ImageSet
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed, key_of
-from shiftproof.models import BatchFitter, Model, load_model, logits
+from shiftproof.models import BatchFitter, logits
 from shiftproof.runs import Json, Row, Task
 from shiftproof.shifts import Shift
 from shiftproof.shifts.crop import FlipCrop
@@ -21,6 +20,7 @@ from shiftproof.streams.balancing import balanced_order
 from shiftproof.streams.ccc import default_crop
 from shiftproof.streams.pool import HELD, Pool
 from shiftproof.streams.stream import images_at_a_time
+from shiftproof.subjects import Subject
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,8 @@ class Probe:
     mirrored. Of a set that does not fit in memory, as many images as do are used.
     """
 
-    model: Any
-    data: Any
-    seed: int
+    subject: Subject
     crop: float | None
-    device: str
-    model_options: Mapping[str, Any] = field(default_factory=dict)
-    data_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self) -> Probe:
         """Be the worker."""
@@ -69,23 +64,17 @@ class Probe:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "whole", "pool", "fit")}
-
-    @cached_property
-    def loaded(self) -> Model:
-        """The model."""
-        return load_model(self.model, device=self.device, **self.model_options)
+        return {name: value for name, value in self.__dict__.items() if name not in ("whole", "pool", "fit")}
 
     @cached_property
     def whole(self) -> ImageSet:
-        """All images."""
-        found = load_images(self.data, **self.data_options)
-        if found.labels is None:
+        """All images, in an order that the names of files do not decide."""
+        if self.subject.loaded_data.labels is None:
             raise DataError(
                 "A calibration measures accuracy, and the images have no labels.",
                 expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
             )
-        return matched(found, self.loaded).take()  # so that the names of files decide nothing
+        return self.subject.labelled_data.take()
 
     @property
     def area(self) -> float:
@@ -95,9 +84,9 @@ class Probe:
     @cached_property
     def pool(self) -> Pool:
         """The images that shifts are measured on."""
-        device = torch.device(self.device)
+        device = torch.device(self.subject.device)
         each = prod(self.whole.shape) * self.whole.source.value_bytes
-        return Pool(self.whole.take(max(1, HELD.get(device.type, 0) // each), seed=self.seed), device)
+        return Pool(self.whole.take(max(1, HELD.get(device.type, 0) // each), seed=self.subject.seed), device)
 
     @cached_property
     def fit(self) -> BatchFitter:
@@ -110,17 +99,17 @@ class Probe:
 
     def count(self, condition: Condition, start: int, stop: int, size: int) -> Row:
         """Count the right answers under a condition, to the images from `start` to `stop` in its own order."""
-        labels = cast(torch.Tensor, self.pool.data.labels)
-        chosen = balanced_order(Keyed(self.seed, [key_of(condition.label)]).fork("calibration"), labels)[start:stop]
+        labels, seed = cast(torch.Tensor, self.pool.data.labels), self.subject.seed
+        chosen = balanced_order(Keyed(seed, [key_of(condition.label)]).fork("calibration"), labels)[start:stop]
         right = classes = 0
         for low in range(0, len(chosen), size):
             rows = chosen[low : low + size]
             images, named = self.pool.read(rows)
             if condition.cropped:
-                images = FlipCrop(smallest=self.area)(images, named, seed=self.seed)
+                images = FlipCrop(smallest=self.area)(images, named, seed=seed)
             if condition.shift is not None:
-                images = condition.shift(images, named, seed=self.seed)
-            answers = logits(self.loaded, images)
+                images = condition.shift(images, named, seed=seed)
+            answers = logits(self.subject.model, images)
             right, classes = right + int((answers.argmax(1) == labels[rows]).sum()), answers.shape[1]
         return {"right": right, "classes": classes}
 
