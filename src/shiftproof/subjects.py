@@ -32,7 +32,7 @@ LARGE_SIDE, LARGE_BATCH = 96, 8
 """On a CPU, images with more pixels a side than this stay in the cache only in such batches."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject:
     """A model and data as the user gave them, and, from the first time they are asked for, as they are loaded.
 
@@ -77,6 +77,17 @@ class Subject:
             raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
         where = choose_device(device, model)
         return cls(model, data, images, seed, where, batch_size, amp, texts, model_options or {}, data_options or {})
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same loaded things are measured in the same batches."""
+        return isinstance(other, Subject) and self._loaded == other._loaded
+
+    def __hash__(self) -> int:
+        return hash(self._loaded)
+
+    @property
+    def _loaded(self) -> tuple[int, int, int]:
+        return id(self.model), id(self.data), self.batch_size
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own, and must find the same."""
