@@ -28,6 +28,7 @@ from pathlib import Path
 
 from shiftproof.runs import Cell, Executor, Inline, Plan, Processes, Row, Store, drive
 from shiftproof.runs.store import FILE
+from shiftproof.runs.task import canonical
 
 SUBJECT = {"model": "benchmark"}
 ROW = '{"right":417,"images":500,"confidence":0.71}'
@@ -84,7 +85,7 @@ def store(count: int) -> None:
         done = list(identities.items())[:-10]
         database = sqlite3.connect(Path(folder) / FILE)
         with timed("filling the store, in one transaction"), database:
-            rows = ((identity, cell.kind, cell.text, ROW, None, 0.1) for identity, cell in done)
+            rows = ((identity, task.kind, canonical(task.parameters()), ROW, None, 0.1) for identity, task in done)
             database.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)", rows)
         database.close()
         print(f"file of {(Path(folder) / FILE).stat().st_size / 2**20:,.0f} MiB")

@@ -34,7 +34,7 @@ def train_pool(
     executor: Executor = Inline() if workers == 1 else Processes(workers)
     with Store(out, {"pool": "3"}) as store:
         found = drive(Plan(tuple(cells), prints), store, setup, executor=executor, watch=_tell)
-    return [(result.task, result.row) for result in found if result.row is not None]
+    return [(result.task, result.row) for result in found if isinstance(result.task, Cell) and result.row is not None]
 
 
 def check_time(stop_at: float | None) -> None:
@@ -77,7 +77,8 @@ def as_table(scores: Iterable[Scores]) -> str:
 def _tell(done: int, count: int, result: Result | None) -> None:
     if result is None:
         return
-    name, train = f"{done} of {count}, model {result.task['number']}", str(result.task["train"])
+    about = result.task.parameters()
+    name, train = f"{done} of {count}, model {about['number']}", str(about["train"])
     if result.row is None:
         print(f"{name}: {(result.error or '').strip().splitlines()[-1]}", flush=True)
         return

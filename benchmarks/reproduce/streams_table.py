@@ -138,7 +138,7 @@ def told(figures: Figures, result: Result | None) -> None:
     """Write the row of a run, or say why there is none."""
     if result is None:
         return
-    part, name = cast(str, result.task["part"]), cast(str, result.task["name"])
+    part, name = str(result.task.parameters()["part"]), str(result.task.parameters()["name"])
     if result.row is None:
         print(f"{part} {name} gave no figure: {result.error}", flush=True)
     elif name not in figures.parts.setdefault(part, {}):

@@ -16,6 +16,7 @@ from shiftproof.errors import RunError
 from shiftproof.runs import Cell, Plan, Result, Store, drive, lock, write_atomically
 from shiftproof.runs.schema import MIGRATIONS, SCHEMA, version_of
 from shiftproof.runs.store import FAILED
+from shiftproof.runs.task import canonical
 from shiftproof.shifts.array_copies import write_rows
 from shiftproof.training.record import Record
 
@@ -41,7 +42,7 @@ def first_version(folder: Path) -> None:
     database.executemany("INSERT INTO about VALUES (?, ?)", {"schema": "1", **SUBJECT}.items())
     for n, (identity, cell) in enumerate(PLAN.identities().items()):
         row = None if n == 3 else f'{{"square":{n * n}}}'
-        values = (identity, cell.kind, cell.text, row, "failed" if n == 3 else None, 0.5)
+        values = (identity, cell.kind, canonical(cell.parameters()), row, "failed" if n == 3 else None, 0.5)
         database.execute("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
     database.close()
 
@@ -120,7 +121,7 @@ def test_a_store_is_read_beside_the_driver_at_work(tmp_path):
         fill(store, 7)
         with Store(tmp_path / "run") as reader:
             assert len(reader.results(PLAN)) == 7
-            assert {result.task["n"] for result in reader} == set(range(7))
+            assert {result.task.parameters()["n"] for result in reader} == set(range(7))
 
 
 class TestLock:

@@ -13,7 +13,7 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, fingerprint, load_model
 from shiftproof.runs import Store
 from shiftproof.streams import Calibration, Ccc, calibrate
-from shiftproof.streams.calibration import FILE, label_at
+from shiftproof.streams.calibration import FILE, shift_at
 from shiftproof.streams.course import Course, MissingPairError, straight
 
 OPTIONS: dict[str, Any] = {"length": 40, "speed": 2, "target": 0.5, "images": 60, "steady": None}
@@ -220,9 +220,9 @@ def test_a_missing_pair_is_named():
 
 
 def test_labels_leave_out_what_is_not_there():
-    assert label_at(("fog", "snow"), (0, 5)) == "snow@1.25"
-    assert label_at(("fog", "snow"), (8, 0)) == "fog@2"
-    assert label_at(("fog", "snow"), (8, 5)) == "fog@2 + snow@1.25"
+    assert shift_at(("fog", "snow"), (0, 5)).label == "snow@1.25"
+    assert shift_at(("fog", "snow"), (8, 0)).label == "fog@2"
+    assert shift_at(("fog", "snow"), (8, 5)).label == "fog@2 + snow@1.25"
 
 
 def test_the_store_holds_every_measured_shift(model, data, tmp_path):

@@ -17,7 +17,7 @@ from shiftproof.data import load_images, matched
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import Model, choose_device, fingerprint, load_model
 from shiftproof.registry import unknown
-from shiftproof.runs import Cell, Json, Processes, Row, Watch, write_atomically
+from shiftproof.runs import Json, Processes, Row, Task, Watch, write_atomically
 from shiftproof.streams import STREAMS, Calibration, Stream, Trace, calibrate, evaluate, make_stream
 from shiftproof.streams.calibrating import IMAGES, PRECISION
 from shiftproof.streams.course import LENGTH, SEED, SPEED
@@ -162,6 +162,18 @@ def endure(
 
 
 @dataclass(frozen=True)
+class MethodRun(Task["_Contest"]):
+    """The whole stream through one method."""
+
+    kind = "stream"
+    method: str
+
+    def measure(self, subject: _Contest) -> Row:
+        """Run the method, or what is left of its run."""
+        return subject.trace(self.method).to_row()
+
+
+@dataclass(frozen=True)
 class _Contest:
     """Everything needed to make the stream and a method's adapter, here or as the worker of another process."""
 
@@ -187,9 +199,9 @@ class _Contest:
         """Return what runs methods in this process."""
         return self
 
-    def measure(self, cell: Cell) -> Row:
+    def measure(self, task: MethodRun) -> Row:
         """Run a method, or what is left of its run."""
-        return self.trace(str(cell["method"])).to_row()
+        return task.measure(self)
 
     def subject(self) -> Model:
         """Return the model, loaded once."""
@@ -233,9 +245,9 @@ def _run(
     """Run the methods, one after another or so many at a time; a method the model cannot have gives its reason."""
     contest.stream()  # what is wrong with it is told before any process starts
     if workers > 1:
-        cells = [Cell("endurance", method=name) for name in names]
+        tasks = [MethodRun(name) for name in names]
         with Processes(min(workers, len(names)), contest.device).open(contest) as crew:
-            for number, _ in enumerate(crew.run(cells), 1):
+            for number, _ in enumerate(crew.run(tasks), 1):
                 if watch is not None:
                     watch(number, len(names), None)
         watch = None

@@ -18,8 +18,7 @@ from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
 from shiftproof.errors import RunError
 from shiftproof.models import BatchFitter, choose_device, device_of
-from shiftproof.models.identity import digest
-from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor
+from shiftproof.runs import Executor, Json, Result, Row, Task, Watch, choose_executor
 from shiftproof.shifts import Shift, as_shift
 
 FILE = "certificate.json"
@@ -105,7 +104,7 @@ def certify(
     if path is not None and path.exists():
         check_same(path, job.terms())
     where = choose_executor(executor, workers, device=device)
-    made = job.conclude(job.material.run(job.cells(), job, out=out, executor=where, watch=watch))
+    made = job.conclude(job.material.run(job.tasks(), job, out=out, executor=where, watch=watch))
     if path is not None:
         made.save(path)
     return made
@@ -143,15 +142,14 @@ class Job:
             shift="clean" if self.shift is None else self.shift.label,
         )
 
-    def cells(self) -> tuple[Cell, ...]:
-        """Cut the images into cells."""
+    def tasks(self) -> tuple[CertifiedRun, ...]:
+        """Cut the images into runs."""
         terms, images = self.terms(), len(self.material.loaded[1])
-        content = {} if self.shift is None else {"shift_digest": digest(self.shift)}
         most = CELL_SAMPLES.get(terms.device, CELL_SAMPLES["cuda"])
         step = int(most / (self.n0 + self.rule.n * SHARE_DRAWN.get(self.rule.name, 1.0)))
         step = max(1, min(CELL_IMAGES, step))
         return tuple(
-            Cell("certify", start=start, stop=min(start + step, images), **terms.to_row(), **content)
+            CertifiedRun(start, min(start + step, images), self.shift, self.rule, terms)
             for start in range(0, images, step)
         )
 
@@ -190,23 +188,43 @@ class Certifier:
         )
         self.fit = BatchFitter(job.batch_size or batch_size_for(self.smoothed.device, math.prod(self.data.shape)))
 
-    def measure(self, cell: Cell) -> Row:
-        """Return the certificates of a run of images, column by column."""
-        return self.fit(lambda size: self._certify(cell, size))
+    def measure(self, task: CertifiedRun) -> Row:
+        """Return the certificates of a run of images, in batches that fit into memory."""
 
-    def _certify(self, cell: Cell, batch_size: int) -> Row:
-        self.smoothed.batch_size = batch_size
-        job, size = self.job, cast(int, cell["stop"]) - cast(int, cell["start"])
-        chosen = self.data.subset(range(cast(int, cell["start"]), cast(int, cell["stop"])))
+        def certify(size: int) -> Row:
+            self.smoothed.batch_size = size
+            return task.measure(self)
+
+        return self.fit(certify)
+
+
+@dataclass(frozen=True)
+class CertifiedRun(Task[Certifier]):
+    """A run of images, clean or under a shift, certified by a rule; the terms are all else that decides the numbers."""
+
+    kind = "certify"
+    start: int
+    stop: int
+    shift: Shift | None
+    rule: Rule
+    terms: Terms
+
+    def measure(self, subject: Certifier) -> Row:
+        """Return the certificates, column by column."""
+        chosen, terms = subject.data.subset(range(self.start, self.stop)), self.terms
         rows: dict[str, list[Json]] = {name: [] for name in ("key", "label", *FIELDS)}
-        for batch in chosen.batches(size, device=self.smoothed.device):
-            images = batch.images if job.shift is None else job.shift(batch.images, batch.keys, seed=job.seed)
-            made = self.smoothed.certify(images, batch.labels, keys=batch.keys, n0=job.n0, rule=job.rule)
+        for batch in chosen.batches(self.stop - self.start, device=subject.smoothed.device):
+            images = batch.images if self.shift is None else self.shift(batch.images, batch.keys, seed=terms.seed)
+            made = subject.smoothed.certify(images, batch.labels, keys=batch.keys, n0=terms.n0, rule=self.rule)
             rows["key"] += batch.keys.tolist()
             rows["label"] += [None] * len(batch) if batch.labels is None else batch.labels.tolist()
             for field in FIELDS:
                 rows[field] += [getattr(each, field) for each in made]
         return rows
+
+    def parameters(self) -> dict[str, Json]:
+        """Return the run and its terms, which name the shift and the rule."""
+        return {"start": self.start, "stop": self.stop, **self.terms.to_row()}
 
 
 def check_same(path: Path, terms: Terms) -> None:

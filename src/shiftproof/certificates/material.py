@@ -1,4 +1,4 @@
-"""What a certification or a spectrum is made of, loaded once per process, and the driving of its cells."""
+"""What a certification or a spectrum is made of, loaded once per process, and the driving of its tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError
 from shiftproof.models import Model, device_of, fingerprint, load_model
 from shiftproof.models.answers import check_behaviour
-from shiftproof.runs import Cell, Executor, Plan, Result, Setup, Store, Watch, drive
+from shiftproof.runs import AnyTask, Executor, Plan, Result, Setup, Store, Watch, drive
 from shiftproof.version import __version__
 
 
@@ -71,18 +71,18 @@ class Material:
 
     def run(
         self,
-        cells: tuple[Cell, ...],
+        tasks: tuple[AnyTask, ...],
         setup: Setup,
         *,
         out: str | Path | None,
         executor: Executor,
         watch: Watch | None,
     ) -> list[Result]:
-        """Measure the cells that the run directory lacks, or all of them without one.
+        """Measure the tasks that the run directory lacks, or all of them without one.
 
         The first cell that fails ends it: a gap would make the numbers wrong.
         """
-        plan = Plan(cells, self.subject)
+        plan = Plan(tasks, self.subject)
         with ExitStack() as stack:
             folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory()))
             store = stack.enter_context(Store(folder, plan.fingerprints))

@@ -27,8 +27,8 @@ from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BatchFitter, choose_device, device_of, logits
-from shiftproof.runs import Cell, Executor, Json, Result, Row, Watch, choose_executor, write_atomically
-from shiftproof.shifts.catalogue import coded
+from shiftproof.runs import Executor, Json, Result, Row, Task, Watch, choose_executor, write_atomically
+from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
 from shiftproof.version import __version__
 
@@ -179,9 +179,9 @@ def spectrum(
     if material.loaded[1].labels is None:
         raise DataError("The images have no labels.", expected="labels, of which accuracy and certified radii speak")
     plan = Waves(eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity)
-    cells = plan.cells(material.loaded[1].shape, job.terms())
+    tasks = plan.tasks(material.loaded[1].shape, job.terms())
     where = choose_executor(executor, workers, device=device)
-    results = material.run(cells, job, out=out, executor=where, watch=watch)
+    results = material.run(tasks, job, out=out, executor=where, watch=watch)
     made = _conclude(results, material, measure, step, {**job.terms(), "eps": eps, "images": len(material.loaded[1])})
     if out is not None:
         made.save(Path(out) / "spectrum.json")
@@ -199,24 +199,55 @@ class Waves:
     corruptions: tuple[str, ...]
     severity: float
 
-    def cells(self, shape: tuple[int, int, int], terms: Mapping[str, Json]) -> tuple[Cell, ...]:
-        """Return a cell per wave, set and corruption, of images of this shape."""
+    def tasks(self, shape: tuple[int, int, int], terms: Mapping[str, Json]) -> tuple[SpectrumValue | Amplitude, ...]:
+        """Return a task per wave, set and corruption, of images of this shape."""
         _, height, width = shape
         centers = range(1, int(math.sqrt(height * width)) // 2 + 1, self.step)
-        made = [Cell("spectrum.value", shift=CLEAN, **terms)]
-        for i, j in frequencies(height, width, self.step):
-            made.append(Cell("spectrum.value", shift=FourierBasis(i, j, self.eps).label, **terms))
-        made += [
-            Cell("spectrum.value", shift=PowerLaw(strength, float(center), alpha).label, **terms)
+        disturbances: list[FourierBasis | PowerLaw] = [
+            FourierBasis(i, j, self.eps) for i, j in frequencies(height, width, self.step)
+        ]
+        disturbances += [
+            PowerLaw(strength, float(center), alpha)
             for alpha in self.alphas
             for strength in self.strengths
             for center in centers
         ]
-        labels = [shifts.corruption(name, self.severity).label for name in self.corruptions]
-        made += [
-            Cell("spectrum.amplitude", shift=label, seed=terms["seed"], **coded(label)) for label in (CLEAN, *labels)
-        ]
-        return tuple(made)
+        corruptions = [shifts.corruption(name, self.severity) for name in self.corruptions]
+        return (
+            *(SpectrumValue(shift, terms) for shift in (None, *disturbances)),
+            *(Amplitude(shift, cast(int, terms["seed"])) for shift in (None, *corruptions)),
+        )
+
+
+@dataclass(frozen=True)
+class SpectrumValue(Task["Measurer"]):
+    """Accuracy, or certified radii, under a disturbance or none; the terms are all else that decides the number."""
+
+    kind = "spectrum.value"
+    shift: FourierBasis | PowerLaw | None
+    terms: Mapping[str, Json]
+
+    def measure(self, subject: Measurer) -> Row:
+        """Return the value."""
+        return subject.fit(lambda size: {"value": subject.value(self.shift, size)})
+
+    def parameters(self) -> dict[str, Json]:
+        """Return the name of the disturbance and the terms."""
+        return {"shift": CLEAN if self.shift is None else self.shift.label, **self.terms}
+
+
+@dataclass(frozen=True)
+class Amplitude(Task["Measurer"]):
+    """What a corruption changes by frequency; of none, the images themselves."""
+
+    kind = "spectrum.amplitudes"
+    shift: Shift | None
+    seed: int
+
+    def measure(self, subject: Measurer) -> Row:
+        """Return the mean amplitude at each radial frequency."""
+        before, images = subject.batch.images, subject.shifted(self.shift)
+        return {"profile": list(amplitude_profile(images if self.shift is None else images - before))}
 
 
 @dataclass(frozen=True)
@@ -251,23 +282,24 @@ class Measurer:
         self.batch = batch
         self.fit = BatchFitter(job.batch_size or batch_size_for(batch.images.device, batch.images[0].numel()))
 
-    def measure(self, cell: Cell) -> Row:
-        """Return the value, or the amplitudes, under a cell's shift."""
-        return self.fit(lambda size: self._measure(cell, size))
+    def measure(self, task: SpectrumValue | Amplitude) -> Row:
+        """Measure one task."""
+        return task.measure(self)
 
-    def _measure(self, cell: Cell, size: int) -> Row:
-        label, batch = cast(str, cell["shift"]), self.batch
-        shift = None if label == CLEAN else shifts.parse(label)
-        images = batch.images if shift is None else shift(batch.images, batch.keys, seed=self.job.seed)
-        if cell.kind == "spectrum.amplitude":
-            return {"profile": list(amplitude_profile(images if shift is None else images - batch.images))}
-        labels = cast(Tensor, batch.labels)
+    def shifted(self, shift: Shift | None) -> Tensor:
+        """Return the images under a shift, or as they are."""
+        batch = self.batch
+        return batch.images if shift is None else shift(batch.images, batch.keys, seed=self.job.seed)
+
+    def value(self, shift: Shift | None, size: int) -> float:
+        """Return the accuracy, or the mean certified radius, under a shift, in batches of a size."""
+        images, labels = self.shifted(shift), cast(Tensor, self.batch.labels)
         if self.job.rule is None:
             parts = [logits(self.model, part).argmax(1) for part in torch.split(images, size)]
-            return {"value": float((torch.cat(parts) == labels.cpu()).double().mean())}
+            return float((torch.cat(parts) == labels.cpu()).double().mean())
         smoothed = Smoothed(self.model, self.job.rule.sigma, seed=self.job.seed, batch_size=size)
-        made = smoothed.certify(images, labels, keys=batch.keys, n0=self.job.n0, rule=self.job.rule)
-        return {"value": float(np.mean([each.radius for each in made]))}
+        made = smoothed.certify(images, labels, keys=self.batch.keys, n0=self.job.n0, rule=self.job.rule)
+        return float(np.mean([each.radius for each in made]))
 
 
 def amplitude_profile(images: Tensor) -> tuple[float, ...]:
@@ -306,20 +338,17 @@ def _conclude(
     amplitudes: dict[str, tuple[float, ...]] = {}
     clean = 0.0
     for result in results:
-        row, label = cast(Row, result.row), str(result.task.parameters()["shift"])
-        if result.task.kind == "spectrum.amplitude":
-            name = label if label == CLEAN else shifts.parse(label).name
-            amplitudes[name] = tuple(cast("list[float]", row["profile"]))
-            continue
-        value = cast(float, row["value"])
-        if label == CLEAN:
-            clean = value
-            continue
-        shift = shifts.parse(label)
-        if isinstance(shift, FourierBasis):
-            waves[shift.i, shift.j] = value
-        elif isinstance(shift, PowerLaw):
-            sets.setdefault((shift.alpha, shift.center), []).append(value)
+        task, row = result.task, cast(Row, result.row)
+        if isinstance(task, Amplitude):
+            amplitudes[CLEAN if task.shift is None else task.shift.name] = tuple(cast("list[float]", row["profile"]))
+        elif isinstance(task, SpectrumValue):
+            value, shift = cast(float, row["value"]), task.shift
+            if shift is None:
+                clean = value
+            elif isinstance(shift, FourierBasis):
+                waves[shift.i, shift.j] = value
+            else:
+                sets.setdefault((shift.alpha, shift.center), []).append(value)
     _, data, _ = material.loaded
     means = {place: sum(some) / len(some) for place, some in sets.items()}
     shape = (data.shape[1], data.shape[2])

@@ -1,4 +1,4 @@
-"""Fitness of tuples as cells of a run: each tuple on a range of images is measured once, kept, and never lost."""
+"""Fitness of tuples as tasks of a run: each tuple on a range of images is measured once, kept, and never lost."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor
 from shiftproof.data import ImageSet
 from shiftproof.errors import DataError, RunError
 from shiftproof.models import BatchFitter
-from shiftproof.models.identity import digest
-from shiftproof.runs import Cell, Crew, Inline, Plan, Result, Row, Store, Watch, drive
+from shiftproof.runs import Crew, Inline, Plan, Result, Row, Store, Task, Watch, drive
 from shiftproof.searchers.applying import MEMORY, Applier
 from shiftproof.searchers.constraint import Constraint
 from shiftproof.searchers.fitness import Fitness
 from shiftproof.searchers.space import Genes, Space
 from shiftproof.searchers.trace import Score, check_fitness
+from shiftproof.shifts import Shift
 from shiftproof.shifts.base import CACHED
 from shiftproof.shifts.levels import from_levels, to_bytes
 
@@ -51,6 +51,21 @@ def hold(data: ImageSet, device: str = "cpu") -> Pixels:
     return Pixels(images.to(device), keys)
 
 
+@dataclass(frozen=True)
+class TriedTuple(Task["Evaluator"]):
+    """A tuple of steps on a range of images."""
+
+    kind = "search"
+    steps: tuple[Shift, ...]
+    start: int
+    stop: int
+    seed: int
+
+    def measure(self, subject: Evaluator) -> Row:
+        """Return the counts of the tuple."""
+        return subject.fit(lambda size: subject.count(self.steps, self.start, self.stop, size))
+
+
 class Evaluator:
     """The worker of a search: applies tuples, asks the model, and counts; equal tuples give equal rows.
 
@@ -71,18 +86,15 @@ class Evaluator:
         self.pixels, self.fitness, self.constraint = pixels, fitness, constraint or Constraint()
         self.space, self.fit = space, BatchFitter(batch_size)
         self.steps = {step.label: step for step in space.steps}
-        self.digests = [digest(step) for step in space.steps]
         self.applier = Applier(pixels.images, pixels.keys, seed=seed, memory=memory)
 
     def __call__(self) -> Evaluator:
         """Be the worker."""
         return self
 
-    def cell(self, genes: Genes, start: int, stop: int) -> Cell:
-        """Return the cell of a tuple on a range of images."""
-        labels = [self.space.steps[gene].label for gene in genes]
-        digests = [self.digests[gene] for gene in genes]
-        return Cell("search", tuple=labels, digests=digests, start=start, stop=stop, seed=self.applier.seed)
+    def task(self, genes: Genes, start: int, stop: int) -> TriedTuple:
+        """Return the task of a tuple on a range of images."""
+        return TriedTuple(tuple(self.space.steps[gene] for gene in genes), start, stop, self.applier.seed)
 
     def score(self, rows: Sequence[Row], images: int) -> Score:
         """Return what the rows of a tuple, over as many images, come to."""
@@ -95,14 +107,12 @@ class Evaluator:
         sums = np.sum([cast("list[float]", row["sums"]) for row in rows], axis=0)
         return Score(self.fitness.value(counts), *self.constraint.judge(sums, images))
 
-    def measure(self, cell: Cell) -> Row:
+    def measure(self, task: TriedTuple) -> Row:
         """Return the counts of a tuple on a range of images."""
-        return self.fit(lambda size: self._measure(cell, size))
+        return task.measure(self)
 
-    def _measure(self, cell: Cell, batch_size: int) -> Row:
-        labels = cast("Sequence[str]", cell["tuple"])
-        start, stop = cast(int, cell["start"]), cast(int, cell["stop"])
-        steps = [self.steps[label] for label in labels]
+    def count(self, steps: Sequence[Shift], start: int, stop: int, batch_size: int) -> Row:
+        """Return the counts of steps in turn on a range of images."""
         counts, sums = np.zeros(0), np.zeros(2)
         for first, last in self._parts(start, stop, batch_size):
             images = self.applier(steps, first, last)
@@ -158,11 +168,11 @@ class Evaluation:
         count = len(self.evaluator.pixels) if images is None else images
         before = len(self._ends)
         ranges = {genes: self._ranges(genes, count) for genes in sorted(set(tuples))}  # shared first steps side by side
-        cells = {genes: [self.evaluator.cell(genes, *one) for one in some] for genes, some in ranges.items()}
-        plan = Plan(tuple(cell for some in cells.values() for cell in some), self.fingerprints)
+        tasks = {genes: [self.evaluator.task(genes, *one) for one in some] for genes, some in ranges.items()}
+        plan = Plan(tuple(task for some in tasks.values() for task in some), self.fingerprints)
         found = drive(plan, self.store, self.crew, watch=self._after(before))
         results = {result.task: result for result in found}
-        scores = {genes: self._score([results[cell] for cell in some], count) for genes, some in cells.items()}
+        scores = {genes: self._score([results[task] for task in some], count) for genes, some in tasks.items()}
         errors = [score.error for score in scores.values() if score.error is not None]
         if errors and len(errors) == len(scores):
             raise RunError(
@@ -203,7 +213,7 @@ class Direct:
         count = len(self.evaluator.pixels) if images is None else images
         for genes in sorted(set(tuples)):
             if (genes, count) not in self._scores:
-                row = self.evaluator.measure(self.evaluator.cell(genes, 0, count))
+                row = self.evaluator.measure(self.evaluator.task(genes, 0, count))
                 self._scores[genes, count] = self.evaluator.score([row], count)
         return [self._scores[genes, count] for genes in tuples]
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from shiftproof.data import BadFile, Batch, ImageSet, load_data
 from shiftproof.errors import DataError
-from shiftproof.runs import Cell, Json, Row, write_atomically
+from shiftproof.runs import Json, Row, write_atomically
 from shiftproof.runs.files import cannot_write, not_through_a_link
-from shiftproof.shifts.copies import Copies, digest_of
+from shiftproof.shifts.copies import CopiedRun, Copies, digest_of
 from shiftproof.shifts.levels import to_bytes
 from shiftproof.shifts.suites import Target
 
@@ -72,10 +72,10 @@ class ArrayCopies(Copies):
         """Return where an array is while it is filled."""
         return self.out / f"{path}.part"
 
-    def prepare(self, begun: Sequence[Cell]) -> None:
+    def prepare(self, begun: Sequence[CopiedRun]) -> None:
         """Make the arrays to be filled, where they are not there yet; one that lost rows is unfinished again."""
-        whole = Counter(self.target(cell).path for cell in begun)
-        planned = Counter(self.target(cell).path for cell in self.cells())
+        whole = Counter(self.target(task).path for task in begun)
+        planned = Counter(self.target(task).path for task in self.tasks())
         for path in self.blocks:
             part, made = self.part(path), self.out / path
             try:

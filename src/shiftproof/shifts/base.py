@@ -78,6 +78,10 @@ class Shift(ABC):
 
     def content_digest(self) -> str:
         """Return a digest of all that the shift does: its class, its fields and the files they name, not its label."""
+        return digest(self) if self.files() else self._content  # files may be edited while a shift is held
+
+    @cached_property
+    def _content(self) -> str:
         return digest(self)
 
     def files(self) -> tuple[str, ...]:

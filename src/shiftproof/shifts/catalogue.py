@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shiftproof.errors import ConfigurationError, ShiftproofError
-from shiftproof.models.identity import digest, plugin_codes
+from shiftproof.errors import ConfigurationError
+from shiftproof.models.identity import plugin_codes
 from shiftproof.registry import Registry, unknown
 from shiftproof.shifts import operation, parametric, tables
 from shiftproof.shifts.base import Shift
@@ -161,24 +161,8 @@ def as_shift(shift: str | Shift) -> Shift:
     )
 
 
-def as_text(shift: str | Shift) -> str:
-    """Return the text that `parse` makes the same shift of, where only text can go; refuse a shift that has none."""
-    made = as_shift(shift)
-    try:
-        same = digest(parse(made.label)) == digest(made)
-    except ShiftproofError:
-        same = False
-    if same:
-        return made.label
-    raise ConfigurationError(
-        "This shift has no text form.",
-        expected="a shift that shifts.parse makes of its label: ours, or that of an installed package",
-        came=f"{type(made).__name__} {made.label}",
-    )
-
-
 def coded(text: str) -> dict[str, dict[str, str]]:
-    """Return what a cell holds besides a text that names shifts: digests of those that are of other packages."""
+    """Return what an identity holds besides a text that names shifts: digests of those of other packages."""
     found = plugin_codes(OTHERS, text)
     return {"code": found} if found else {}
 

@@ -1,4 +1,4 @@
-"""What writes corrupted copies of a set of images, in cells that can be lost and run again: a run of images, one shift.
+"""What writes corrupted copies of a set of images, in tasks that can be lost and run again: a run of images, one shift.
 
 Files (`file_copies`) and arrays (`array_copies`) differ in how images are read and written; the rest is here.
 """
@@ -13,12 +13,32 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from shiftproof.data import BadFile
-from shiftproof.models.identity import digest
-from shiftproof.runs import Cell, Json, Result, Row
+from shiftproof.runs import Json, Result, Row, Task
+from shiftproof.shifts.base import Shift
 from shiftproof.shifts.suites import Target
 
 SLICE_VALUES = 2**25
 """A cell holds so many values of images at most, unless one image alone has more."""
+
+
+@dataclass(frozen=True)
+class CopiedRun(Task["Copier"]):
+    """A run of images under one shift; `target` is the shift's place in the order."""
+
+    kind = "corrupt"
+    shift: Shift
+    target: int
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> range:
+        """The places of the images."""
+        return range(self.start, self.stop)
+
+    def measure(self, subject: Copier) -> Row:
+        """Write the images."""
+        return subject.measure(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +69,7 @@ class Copies(ABC):
         """The files that are left out."""
 
     @abstractmethod
-    def prepare(self, begun: Sequence[Cell]) -> None:
+    def prepare(self, begun: Sequence[CopiedRun]) -> None:
         """Make the folder ready for cells to be written, after those of an earlier run."""
 
     @abstractmethod
@@ -75,26 +95,25 @@ class Copies(ABC):
     def describe(self, left_out: Sequence[BadFile]) -> dict[str, Json]:
         """Return what a manifest says of the images."""
 
-    def cells(self) -> tuple[Cell, ...]:
+    def tasks(self) -> tuple[CopiedRun, ...]:
         """Return runs of images, every shift of one run before the next run, so that it is read once."""
-        digests = [digest(target.shift) for target in self.targets]
         return tuple(
-            Cell("corrupt", shift=target.shift.label, digest=digests[number], target=number, start=start, stop=stop)
+            CopiedRun(target.shift, number, start, stop)
             for start, stop in slices(self.values, self.slice_images)
             for number, target in enumerate(self.targets)
         )
 
     def intact(self, result: Result) -> bool:
         """Whether what a cell wrote is still as it was: a file may be gone, cut or overwritten since."""
-        cell, row = result.task, result.row
-        if not isinstance(cell, Cell) or row is None or row.get("digest") is None:
+        task, row = result.task, result.row
+        if not isinstance(task, CopiedRun) or row is None or row.get("digest") is None:
             return False
         left_out = {bad[0] for bad in cast("list[list[str]]", row["left_out"])}
-        return self.digest(rows_of(cell), self.target(cell), left_out) == row["digest"]
+        return self.digest(task.rows, self.target(task), left_out) == row["digest"]
 
-    def target(self, cell: Cell) -> Target:
-        """Return what a cell writes."""
-        return self.targets[cast(int, cell["target"])]
+    def target(self, task: CopiedRun) -> Target:
+        """Return what a task writes."""
+        return self.targets[task.target]
 
     def __call__(self) -> Copier:
         """Return what writes cells in this process."""
@@ -109,18 +128,13 @@ class Copier:
         self._rows = range(0)
         self._images: Any = None
 
-    def measure(self, cell: Cell) -> Row:
+    def measure(self, task: CopiedRun) -> Row:
         """Write a run of images under one shift."""
-        rows = rows_of(cell)
+        rows = task.rows
         if rows != self._rows:
             self._images = self._copies.read(rows)
             self._rows = rows
-        return self._copies.write(self._images, rows, self._copies.target(cell))
-
-
-def rows_of(cell: Cell) -> range:
-    """Return the places of the images that a cell writes."""
-    return range(cast(int, cell["start"]), cast(int, cell["stop"]))
+        return self._copies.write(self._images, rows, self._copies.target(task))
 
 
 def digest_of(parts: Iterable[bytes | memoryview]) -> str:

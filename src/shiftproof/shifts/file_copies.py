@@ -29,9 +29,9 @@ from shiftproof.data.imageset import OnBadFile, unreadable
 from shiftproof.data.labels import read_table
 from shiftproof.data.source import describe
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.runs import Cell, Json, Row, write_atomically
+from shiftproof.runs import Json, Row, write_atomically
 from shiftproof.shifts.base import SMALLEST_SIDE
-from shiftproof.shifts.copies import Copies, digest_of
+from shiftproof.shifts.copies import CopiedRun, Copies, digest_of
 from shiftproof.shifts.corrupting import corrupt
 from shiftproof.shifts.suites import Target
 
@@ -100,7 +100,7 @@ class FileCopies(Copies):
         blake.update(b"\0".join(map(os.fsencode, self.files)))
         return blake.hexdigest()
 
-    def prepare(self, begun: Sequence[Cell]) -> None:
+    def prepare(self, begun: Sequence[CopiedRun]) -> None:
         """Remove what a killed run left half-written."""
         for folder, _, files in os.walk(self.out):
             for name in filter(_TEMPORARY.fullmatch, files):

@@ -19,7 +19,6 @@ from shiftproof.data.text_loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.models.devices import choose_device
 from shiftproof.runs import (
-    Cell,
     Executor,
     Json,
     Plan,
@@ -183,11 +182,12 @@ def _drive(
     copies: Copies, store: Store, subject: dict[str, str], executor: Executor, watch: Watch | None
 ) -> list[Result]:
     """Write what is missing or damaged. The first cell that fails ends it: others would fail alike, or leave a gap."""
-    plan = Plan(copies.cells(), subject)
-    identities = {cell: identity for identity, cell in plan.identities().items()}
+    tasks = copies.tasks()
+    plan = Plan(tasks, subject)
+    identities = {task: identity for identity, task in plan.identities().items()}
     written = {result.task: copies.intact(result) for result in store.results(plan)}
-    store.forget(identities[cell] for cell, intact in written.items() if not intact)
-    copies.prepare([cell for cell, intact in written.items() if intact and isinstance(cell, Cell)])
+    store.forget(identities[task] for task, intact in written.items() if not intact)
+    copies.prepare([task for task in tasks if written.get(task)])
     return drive(plan, store, copies, executor=executor, watch=watch, essential="Writing a copy")
 
 

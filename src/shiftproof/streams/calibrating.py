@@ -19,10 +19,11 @@ from shiftproof.models import choose_device, fingerprint
 from shiftproof.models.answers import check_behaviour
 from shiftproof.models.identity import digest
 from shiftproof.runs import Executor, Plan, Store, Watch, choose_executor
+from shiftproof.shifts import corruption
 from shiftproof.streams.calibration import FILE, Calibration, Variant
 from shiftproof.streams.course import LENGTH, LEVELS, SEED, SPEED, Course, MissingPairError, Pair
 from shiftproof.streams.orders import corruptions
-from shiftproof.streams.probing import WHOLE, Probe
+from shiftproof.streams.probing import WHOLE, Condition, Probe
 from shiftproof.streams.surveying import Route, Survey, find_routes
 from shiftproof.streams.targets import Target, accuracy_at, read_target
 from shiftproof.version import __version__
@@ -133,8 +134,9 @@ def calibrate(
 
 def _who_reaches(survey: Survey, names: Sequence[str], target: float) -> tuple[tuple[str, ...], dict[str, float]]:
     """Return the corruptions that bring the model down to the target alone, or the two that come nearest."""
-    survey.measure([f"{name}@5" for name in names], SURVEY_LOOKS)
-    counts = {name: survey.counted(f"{name}@5", SURVEY_LOOKS) for name in names}
+    strongest = {name: Condition.of(corruption(name, 5)) for name in names}
+    survey.measure(strongest.values(), SURVEY_LOOKS)
+    counts = {name: survey.counted(condition, SURVEY_LOOKS) for name, condition in strongest.items()}
     accuracy = {name: right / images for name, (right, images) in counts.items()}
     reaching = [name for name in names if accuracy[name] <= target + REACH]
     if len(reaching) < 2:

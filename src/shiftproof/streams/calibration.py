@@ -14,6 +14,7 @@ from shiftproof.measures.paths import Path
 from shiftproof.measures.surfaces import Counted
 from shiftproof.runs import write_atomically
 from shiftproof.runs.files import read_json
+from shiftproof.shifts import Shift
 from shiftproof.streams.course import LEVELS, STEP, Pair, pair_shift
 from shiftproof.streams.targets import Target, accuracy_at
 from shiftproof.version import __version__
@@ -75,7 +76,7 @@ class Calibration:
 
     def labels(self, pair: Pair) -> list[str]:
         """Return the shifts along a pair's path, by label."""
-        return [label_at(pair, place) for place in self.paths[pair]]
+        return [shift_at(pair, place).label for place in self.paths[pair]]
 
     @cached_property
     def interpolated(self) -> int:
@@ -179,9 +180,9 @@ class Calibration:
         return made
 
 
-def label_at(pair: Pair, place: tuple[int, int]) -> str:
-    """Return the label of a pair's shift at some levels."""
-    return pair_shift(pair, (place[0] * STEP, place[1] * STEP)).label
+def shift_at(pair: Pair, place: tuple[int, int]) -> Shift:
+    """Return a pair's shift at some levels."""
+    return pair_shift(pair, (place[0] * STEP, place[1] * STEP))
 
 
 def _pair(text: str) -> Pair:

@@ -18,7 +18,7 @@ from shiftproof.models import fingerprint
 from shiftproof.models.identity import digest
 from shiftproof.models.outputs import check_logits
 from shiftproof.models.weights import read_tensors
-from shiftproof.runs import Cell, Json, Plan, Row, Store, Watch, drive, write_atomically
+from shiftproof.runs import Json, Plan, Row, Store, Task, Watch, drive, write_atomically
 from shiftproof.streams.stream import Stream
 from shiftproof.streams.trace import Trace
 from shiftproof.version import __version__
@@ -53,12 +53,12 @@ def evaluate(
         )
     begin, end = stream.position, len(stream) if stop is None else min(stop, len(stream))
     step = chunk * stream.batch_size
-    cells = [Cell("trace", start=low, stop=min(low + step, end)) for low in range(begin, end, step)]
-    if not cells:
+    tasks = tuple(Chunk(low, min(low + step, end)) for low in range(begin, end, step))
+    if not tasks:
         raise DataError("The stream is at its end.", came=f"position {begin} of {len(stream)}")
     runner = _Runner(model, stream, None if out is None else Path(out))
     if out is None:
-        rows = [runner.measure(cell) for cell in cells]
+        rows = [runner.measure(task) for task in tasks]
         return Trace.join(rows)
     subject = {
         "version": __version__,
@@ -66,12 +66,25 @@ def evaluate(
         "stream": digest([stream.fingerprint, stream.batch_size, begin]),
         "device": stream.device.type,
     }
-    plan = Plan(tuple(cells), subject)
+    plan = Plan(tasks, subject)
     with Store(Path(out), subject) as store:
         # In order, and the first that fails ends it, because the next ones start from its state.
         results = drive(plan, store, lambda: runner, watch=watch, essential="Evaluating the stream")
     stream.seek(end)
     return Trace.join(result.row for result in results if result.row is not None)
+
+
+@dataclass(frozen=True)
+class Chunk(Task["_Runner"]):
+    """The positions of a stream between two savings."""
+
+    kind = "trace"
+    start: int
+    stop: int
+
+    def measure(self, subject: _Runner) -> Row:
+        """Run the chunk."""
+        return subject.run(self.start, self.stop)
 
 
 @dataclass
@@ -86,9 +99,12 @@ class _Runner:
         self.adapts = isinstance(self.model, nn.Module) and hasattr(self.model, "steps")
         self.reached = self.stream.position
 
-    def measure(self, cell: Cell) -> Row:
-        """Run one chunk, and save the state it ends in."""
-        start, stop = int(str(cell["start"])), int(str(cell["stop"]))
+    def measure(self, task: Chunk) -> Row:
+        """Run one chunk."""
+        return task.measure(self)
+
+    def run(self, start: int, stop: int) -> Row:
+        """Run from one position to another, and save the state it ends in."""
         if start != self.reached and self.adapts:
             self._load(start)
         self.stream.seek(start)

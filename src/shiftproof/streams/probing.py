@@ -10,21 +10,36 @@ from typing import Any, cast
 
 import torch
 
-from shiftproof import shifts
 from shiftproof.data import ImageSet, load_images, matched
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed, key_of
 from shiftproof.models import BatchFitter, Model, load_model, logits
-from shiftproof.runs import Cell, Row
+from shiftproof.runs import Json, Row, Task
+from shiftproof.shifts import Shift
 from shiftproof.shifts.crop import FlipCrop
 from shiftproof.streams.balancing import balanced_order
 from shiftproof.streams.ccc import default_crop
 from shiftproof.streams.pool import HELD, Pool
 from shiftproof.streams.stream import images_at_a_time
 
-WHOLE = "whole"
+
+@dataclass(frozen=True)
+class Condition:
+    """What images are measured under: a shift, or none; the label decides which images are drawn, and in what order."""
+
+    label: str
+    shift: Shift | None = None
+    cropped: bool = True
+
+    @classmethod
+    def of(cls, shift: Shift) -> Condition:
+        """Return the condition of a shift."""
+        return cls(shift.label, shift)
+
+
+WHOLE = Condition("whole", cropped=False)
 """Images as they are."""
-CLEAN = "clean"
+CLEAN = Condition("clean")
 """Images cropped and mirrored, under no shift."""
 
 LEAST = 32
@@ -89,22 +104,40 @@ class Probe:
         """What keeps batches within memory."""
         return BatchFitter(max(LEAST, images_at_a_time(self.whole.shape, self.pool.device)))
 
-    def measure(self, cell: Cell) -> Row:
-        """Count the right answers under a shift, to the images from `start` to `stop` in the shift's own order."""
-        return self.fit(lambda size: self._count(cell, size))
+    def measure(self, task: ConditionCount) -> Row:
+        """Count the right answers of a task."""
+        return task.measure(self)
 
-    def _count(self, cell: Cell, size: int) -> Row:
-        label, start, stop = cast("tuple[str, int, int]", (cell["shift"], cell["start"], cell["stop"]))
+    def count(self, condition: Condition, start: int, stop: int, size: int) -> Row:
+        """Count the right answers under a condition, to the images from `start` to `stop` in its own order."""
         labels = cast(torch.Tensor, self.pool.data.labels)
-        chosen = balanced_order(Keyed(self.seed, [key_of(label)]).fork("calibration"), labels)[start:stop]
+        chosen = balanced_order(Keyed(self.seed, [key_of(condition.label)]).fork("calibration"), labels)[start:stop]
         right = classes = 0
         for low in range(0, len(chosen), size):
             rows = chosen[low : low + size]
             images, named = self.pool.read(rows)
-            if label != WHOLE:
+            if condition.cropped:
                 images = FlipCrop(smallest=self.area)(images, named, seed=self.seed)
-            if label not in (WHOLE, CLEAN):
-                images = shifts.parse(label)(images, named, seed=self.seed)
+            if condition.shift is not None:
+                images = condition.shift(images, named, seed=self.seed)
             answers = logits(self.loaded, images)
             right, classes = right + int((answers.argmax(1) == labels[rows]).sum()), answers.shape[1]
         return {"right": right, "classes": classes}
+
+
+@dataclass(frozen=True)
+class ConditionCount(Task[Probe]):
+    """Images under a condition."""
+
+    kind = "calibration"
+    condition: Condition
+    start: int
+    stop: int
+
+    def measure(self, subject: Probe) -> Row:
+        """Count the right answers."""
+        return subject.fit(lambda size: subject.count(self.condition, self.start, self.stop, size))
+
+    def parameters(self) -> dict[str, Json]:
+        """Return the fields, the condition by its label."""
+        return {"shift": self.condition.label, "start": self.start, "stop": self.stop}

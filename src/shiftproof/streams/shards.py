@@ -7,12 +7,12 @@ import json
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.runs import Cell, Executor, Plan, Row, Store, Watch, choose_executor, drive, write_atomically
+from shiftproof.runs import Executor, Plan, Row, Store, Task, Watch, choose_executor, drive, write_atomically
 from shiftproof.shifts.levels import to_bytes
 from shiftproof.streams.stream import Stream
 from shiftproof.version import __version__
@@ -21,6 +21,20 @@ MANIFEST = "manifest.json"
 QUALITY = 85
 
 Format = Literal["png", "jpg"]
+
+
+@dataclass(frozen=True)
+class Shard(Task["Writer"]):
+    """Positions of a stream that are one file."""
+
+    kind = "shard"
+    shard: int
+    start: int
+    stop: int
+
+    def measure(self, subject: Writer) -> Row:
+        """Write the shard."""
+        return subject.write(self.shard, self.start, self.stop)
 
 
 @dataclass(frozen=True)
@@ -36,9 +50,12 @@ class Writer:
         """Be the worker."""
         return self
 
-    def measure(self, cell: Cell) -> Row:
+    def measure(self, task: Shard) -> Row:
+        """Write a shard."""
+        return task.measure(self)
+
+    def write(self, number: int, start: int, stop: int) -> Row:
         """Write positions start to stop - 1 as `shard-000000.tar`."""
-        start, stop = cast(int, cell["start"]), cast(int, cell["stop"])
         file = io.BytesIO()
         with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
             self.stream.seek(start)
@@ -52,7 +69,7 @@ class Writer:
                         _add(tar, f"{name}.cls", str(labels[row]).encode())
                     _add(tar, f"{name}.json", json.dumps({"shift": batch.shift, "key": int(batch.keys[row])}).encode())
                     position += 1
-        name = shard_name(cast(int, cell["shard"]))
+        name = shard_name(number)
         write_atomically(self.out / name, file.getvalue())
         return {"shard": name, "images": stop - start}
 
@@ -87,11 +104,11 @@ def write_shards(
         "stream": stream.fingerprint,
         "shards": json.dumps([format, quality if format == "jpg" else None, shard_images]),
     }
-    cells = [
-        Cell("shard", shard=number, start=start, stop=min(start + shard_images, len(stream)))
+    tasks = tuple(
+        Shard(number, start, min(start + shard_images, len(stream)))
         for number, start in enumerate(range(0, len(stream), shard_images))
-    ]
-    plan = Plan(tuple(cells), subject)
+    )
+    plan = Plan(tasks, subject)
     where = choose_executor(executor, workers, device=str(stream.device))
     with Store(folder, subject) as store:
         writer = Writer(stream, folder, format, quality)

@@ -13,11 +13,10 @@ from shiftproof.errors import RunError
 from shiftproof.measures.paths import FORBIDDEN, Path, Place, find_path
 from shiftproof.measures.steadiness import Values, find_steady_path, straying
 from shiftproof.measures.surfaces import Counted, Surface, fit_surface
-from shiftproof.runs import Cell, Crew, Plan, Store, Watch, drive
-from shiftproof.shifts.catalogue import coded
-from shiftproof.streams.calibration import Variant, label_at
+from shiftproof.runs import Crew, Plan, Store, Watch, drive
+from shiftproof.streams.calibration import Variant, shift_at
 from shiftproof.streams.course import LEVELS, Pair
-from shiftproof.streams.probing import CLEAN
+from shiftproof.streams.probing import CLEAN, Condition, ConditionCount
 
 FIRST = 250
 """Images for a first look at a place; each closer look doubles them."""
@@ -66,31 +65,34 @@ class Survey:
             found.append(min(2 * found[-1], self.images))
         return found
 
-    def measure(self, labels: Iterable[str], looks: int) -> None:
+    def measure(self, conditions: Iterable[Condition], looks: int) -> None:
         """Count right answers under shifts, as far as they are not known yet."""
         edges = self.edges[:looks]
-        cells = [
-            Cell("calibration", shift=label, start=start, stop=stop, **coded(label))
-            for label in dict.fromkeys(labels)
-            for start, stop in list(zip([0, *edges], edges, strict=False))[len(self._right[label]) :]
-        ]
-        plan = replace(self.plan, tasks=tuple(cells))
+        tasks = tuple(
+            ConditionCount(condition, start, stop)
+            for condition in {each.label: each for each in conditions}.values()
+            for start, stop in list(zip([0, *edges], edges, strict=False))[len(self._right[condition.label]) :]
+        )
+        plan = replace(self.plan, tasks=tasks)
         for result in drive(plan, self.store, self.crew, watch=self.watch, essential="Measuring a shift"):
-            if result.row is not None:
-                self._right[str(result.task.parameters()["shift"])].append(cast(int, result.row["right"]))
+            if result.row is not None and isinstance(result.task, ConditionCount):
+                self._right[result.task.condition.label].append(cast(int, result.row["right"]))
                 self.classes = cast(int, result.row["classes"])
 
-    def counted(self, label: str, looks: int | None = None) -> Counted:
-        """Return what was counted under a shift, in all or in the first looks."""
+    def counted(self, condition: Condition, looks: int | None = None) -> Counted:
+        """Return what was counted under a condition, in all or in the first looks."""
+        return self._counted(condition.label, looks)
+
+    def _counted(self, label: str, looks: int | None = None) -> Counted:
         parts = self._right[label][:looks]
         return Counted(sum(parts), self.edges[len(parts) - 1])
 
     @property
     def measured(self) -> dict[str, Counted]:
         """All that was counted, by shift."""
-        return {label: self.counted(label) for label in self._right}
+        return {label: self._counted(label) for label in self._right}
 
-    def look(self, pair: Pair, places: Iterable[Place]) -> list[tuple[str, int]]:
+    def look(self, pair: Pair, places: Iterable[Place]) -> list[tuple[Condition, int]]:
         """Note that a pair wants to see places, or to see them more closely, and return what to measure.
 
         What a pair has asked for is kept apart: its path must not depend on which other pairs have been looked at.
@@ -98,20 +100,22 @@ class Survey:
         wanted = []
         for place in places:
             looks = self.looks[pair][place] = self.looks[pair].get(place, 0) + 1
-            wanted.append((_label(pair, place), looks))
+            wanted.append((_condition(pair, place), looks))
         return wanted
 
-    def see(self, wanted: Iterable[tuple[str, int]]) -> None:
+    def see(self, wanted: Iterable[tuple[Condition, int]]) -> None:
         """Measure shifts, each with as many looks."""
         by_looks = defaultdict(list)
-        for label, looks in wanted:
-            by_looks[looks].append(label)
-        for looks, labels in sorted(by_looks.items()):
-            self.measure(labels, looks)
+        for condition, looks in wanted:
+            by_looks[looks].append(condition)
+        for looks, conditions in sorted(by_looks.items()):
+            self.measure(conditions, looks)
 
     def surface(self, pair: Pair) -> Surface:
         """Return the accuracy of a pair over all levels, fitted to what it asked for."""
-        seen = {place: self.counted(_label(pair, place), looks) for place, looks in sorted(self.looks[pair].items())}
+        seen = {
+            place: self.counted(_condition(pair, place), looks) for place, looks in sorted(self.looks[pair].items())
+        }
         return fit_surface(seen, (LEVELS, LEVELS))
 
     def route(self, pair: Pair, target: float, variant: Variant, together: int) -> Route:
@@ -163,8 +167,8 @@ def find_routes(
     return found
 
 
-def _label(pair: Pair, place: Place) -> str:
-    return CLEAN if place == (0, 0) else label_at(pair, place)
+def _condition(pair: Pair, place: Place) -> Condition:
+    return CLEAN if place == (0, 0) else Condition.of(shift_at(pair, place))
 
 
 def _axes() -> list[Place]:
@@ -176,7 +180,7 @@ def _coarse_places(survey: Survey, pair: Pair, target: float) -> list[Place]:
     """Return the places of the coarse grid up to the first levels at which each corruption alone is past the target."""
 
     def reach(along: Callable[[int], Place]) -> list[int]:
-        seen = {level: survey.counted(_label(pair, along(level)), 1) for level in COARSE[1:]}
+        seen = {level: survey.counted(_condition(pair, along(level)), 1) for level in COARSE[1:]}
         past = [level for level, (right, images) in seen.items() if right / images < target - BEYOND]
         return [level for level in COARSE[1:] if level <= min(past, default=COARSE[-1])]
 

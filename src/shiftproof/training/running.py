@@ -1,4 +1,4 @@
-"""A run as cells: the segments between checkpoints, each from the state that the one before it left."""
+"""A run as tasks: the segments between checkpoints, each from the state that the one before it left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from shiftproof.data import ImageSet
 from shiftproof.keyed import Keyed
 from shiftproof.models import logits
-from shiftproof.runs import Cell, Json, Plan, Row, Store, drive
+from shiftproof.runs import Json, Plan, Row, Store, Task, drive
 from shiftproof.training.loop import Loop
 from shiftproof.training.record import Record
 from shiftproof.training.state import load_state, save_state
@@ -26,14 +26,14 @@ Watch = Callable[[int, int, Row | None], None]
 def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
     """Run the segments between checkpoints that are missing, and return the log of all."""
     ends = runner.loop.boundaries()
-    cells = tuple(Cell("train", start=start, stop=stop) for start, stop in pairwise([0, *ends]))
+    tasks = tuple(Segment(start, stop) for start, stop in pairwise([0, *ends]))
     if runner.folder is None:
-        return [row for cell in cells for row in _rows(runner.measure(cell))]
+        return [row for task in tasks for row in _rows(runner.measure(task))]
     if not team.leads:
-        for cell in cells[team.tell(0) :]:
-            runner.measure(cell)
+        for task in tasks[team.tell(0) :]:
+            runner.measure(task)
         return []
-    plan = Plan(cells, subject)
+    plan = Plan(tasks, subject)
     with Store(runner.folder, subject) as store:
         done = [result for result in store.results(plan) if result.row is not None]
         before = [row for result in done for row in _rows(result.row or {})]
@@ -46,6 +46,19 @@ def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
         finally:
             runner.record.close()
     return [row for result in results for row in _rows(result.row or {})]
+
+
+@dataclass(frozen=True)
+class Segment(Task["Runner"]):
+    """The steps between two checkpoints."""
+
+    kind = "train"
+    start: int
+    stop: int
+
+    def measure(self, subject: Runner) -> Row:
+        """Train over the segment."""
+        return subject.train(self.start, self.stop)
 
 
 @dataclass
@@ -62,9 +75,12 @@ class Runner:
     def __post_init__(self) -> None:
         self.judge = copy.deepcopy(self.loop.network).eval()
 
-    def measure(self, cell: Cell) -> Row:
-        """Train over one segment, and save the state it ends in."""
-        start, stop = int(str(cell["start"])), int(str(cell["stop"]))
+    def measure(self, task: Segment) -> Row:
+        """Train over one segment."""
+        return task.measure(self)
+
+    def train(self, start: int, stop: int) -> Row:
+        """Train from one step to another, and save the state it ends in."""
         if self.loop.step != start:
             self.loop.load_state_dict(load_state(self._state(start), self.loop.device))
         rows: list[Row] = []
