@@ -26,8 +26,8 @@ def truth(label):
 class Oracle:
     """A worker that answers as a model with these accuracies would."""
 
-    def measure(self, cell):
-        label, start, stop = cell["shift"], cell["start"], cell["stop"]
+    def measure(self, task):
+        label, start, stop = task.condition.label, task.start, task.stop
         assert label == "clean" or shifts.parse(label).label == label
         rng = np.random.default_rng([key_of(label), start])
         return {"right": int(rng.binomial(stop - start, truth(label))), "classes": 10}
