@@ -104,7 +104,7 @@ def test_wrong_options_are_refused(tmp_path, options):
 
 def test_the_section_measures_every_method_on_one_stream():
     scope = Scope(make_settings(shifts=["contrast", "fog"], methods=["bn"], images=40), images=40, side=32)
-    cells = list(section("endurance").plan(scope))
+    cells: list[Any] = list(section("endurance").plan(scope))
     assert [cell.method.name for cell in cells] == ["source", "bn"]
     assert cells[0].images == 400
     subject = Subject.of(load_model("demo"), load_data("demo").take(40), device="cpu", batch_size=64)
@@ -115,7 +115,8 @@ def test_the_section_measures_every_method_on_one_stream():
 
 def test_longer_streams_are_also_for_the_guard():
     scope = Scope(make_settings(budget="standard", methods=["bn"], images=40), images=40, side=32)
-    assert [cell.method.name for cell in section("endurance").plan(scope)] == ["source", "bn", "guard"]
+    cells: list[Any] = list(section("endurance").plan(scope))
+    assert [cell.method.name for cell in cells] == ["source", "bn", "guard"]
 
 
 def test_a_black_box_gets_a_note():

@@ -20,7 +20,7 @@ from shiftproof.subjects import Subject
 
 REFERENCE = {"accuracy": 0.9, "confidence": 0.95, "confidence_threshold": 0.5, "entropy_threshold": None,
              "temperature": 1.2}  # fmt: skip
-COMMON = {"images": 100, "viewed": 30, "views": 3, "seed": 0}
+COMMON: dict[str, Any] = {"images": 100, "viewed": 30, "views": 3, "seed": 0}
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ def test_few_images_are_not_enough():
     scope = Scope(make_settings(), images=99, side=32)
     assert not list(section("label_free").plan(scope))
     full = Scope(make_settings(budget="full"), images=100_000, side=32)
-    assert {cell.images for cell in section("label_free").plan(full)} == {SIZES["full"].images}
+    cells: list[Any] = list(section("label_free").plan(full))
+    assert {cell.images for cell in cells} == {SIZES["full"].images}
 
 
 def test_a_black_box_is_measured_without_its_statistics():

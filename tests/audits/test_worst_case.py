@@ -1,6 +1,7 @@
 """The section `worst_case`: what it plans, measures and says."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -40,7 +41,7 @@ def measured(cells, model):
 @pytest.mark.parametrize("budget", SIZES)
 def test_the_plan_has_as_many_tuples_and_images_as_the_budget_says(budget):
     for images in (30, 100_000):
-        cells = list(section("worst_case").plan(Scope(make_settings(budget=budget), images, 32)))
+        cells: list[Any] = list(section("worst_case").plan(Scope(make_settings(budget=budget), images, 32)))
         drawn = [number for cell in cells if isinstance(cell, RandomTuples) for number in range(cell.first, cell.last)]
         assert drawn == list(range(SIZES[budget].random))
         assert sum(isinstance(cell, EvolvedTuples) for cell in cells) == SIZES[budget].runs

@@ -66,21 +66,6 @@ class TriedTuple(Task["Evaluator"]):
         return subject.fit(lambda size: subject.count(self.steps, self.start, self.stop, size))
 
 
-@dataclass(frozen=True)
-class TriedTuple(Task["Evaluator"]):
-    """A tuple of steps on a range of images."""
-
-    kind = "search"
-    steps: tuple[Shift, ...]
-    start: int
-    stop: int
-    seed: int
-
-    def measure(self, subject: Evaluator) -> Row:
-        """Return the counts of the tuple."""
-        return subject.fit(lambda size: subject.count(self.steps, self.start, self.stop, size))
-
-
 class Evaluator:
     """The worker of a search: applies tuples, asks the model, and counts; equal tuples give equal rows.
 
