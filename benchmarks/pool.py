@@ -33,14 +33,14 @@ def train_pool(
     """Train and measure the networks that are missing, and return the rows of all that there are."""
     executor: Executor = Inline() if workers == 1 else Processes(workers)
     with Store(out, {"pool": "3"}) as store:
-        found = drive(Plan(tuple(cells), prints), store, setup, executor=executor, watch=_tell)
+        found = drive(Plan(tuple(cells), prints), store, setup, executor=executor, on_progress=_tell)
     return [(result.task, result.row) for result in found if isinstance(result.task, Cell) and result.row is not None]
 
 
 def check_time(stop_at: float | None) -> None:
     """Refuse to begin anything after an hour of `time.time()`; what was not begun is done by the next call."""
     if stop_at is not None and time.time() > stop_at:
-        raise RunError("The time is up.", instead="give the same command again: it goes on from here")
+        raise RunError("The time is up.", fix="give the same command again: it goes on from here")
 
 
 def records(rows: Iterable[tuple[Cell, Row]]) -> Iterator[PoolRecord]:

@@ -154,7 +154,7 @@ class Pool:
             vocabulary=self.domains.vocabulary,
             seed=1000 * cast(int, cell["seed"]) + cast(int, cell["number"]),
             device=self.domains.device,
-            watch=lambda _, loss: losses.append(loss),
+            on_progress=lambda _, loss: losses.append(loss),
             embedding=64,
             hidden=64,
             width=cell["width"],

@@ -72,7 +72,7 @@ def certificate() -> Image.Image:
 
 def heat_map() -> Image.Image:
     """Draw the accuracy of the demo under every wave, the zero frequency in the middle."""
-    found = spectrum("demo", "demo", take=100, alphas=(), strengths=(), corruptions=("fog",))
+    found = spectrum("demo", "demo", images=100, alphas=(), strengths=(), corruptions=("fog",))
     levels = np.clip(found.heat(), 0, 1)
     dark, light = np.array((0, 34, 78)), np.array((254, 232, 56))  # the ends of cividis
     colours = (dark + levels[..., None] * (light - dark)).astype(np.uint8)

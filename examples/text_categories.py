@@ -51,7 +51,7 @@ def main() -> None:
         width=32,
         hidden=64,
         max_length=200,
-        watch=lambda epoch, loss: print(f"epoch {epoch}: loss {loss:.3f}", flush=True),
+        on_progress=lambda epoch, loss: print(f"epoch {epoch}: loss {loss:.3f}", flush=True),
     )
     if options.save is not None:
         model.save(options.save)

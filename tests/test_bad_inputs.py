@@ -192,7 +192,7 @@ FOLDERS: dict[str, Row] = {
         lambda: table("file,label\n0.png,a\n0.png,b\n"), data("photos"), ["Line 3", "twice", "expected"]
     ),
     "table of labels that is not UTF-8": Row(
-        lambda: (table(""), put("photos/labels.csv", b"file,label\n\xff.png,a\n")), data("photos"), ["utf-8", "instead"]
+        lambda: (table(""), put("photos/labels.csv", b"file,label\n\xff.png,a\n")), data("photos"), ["utf-8", "fix"]
     ),
     "table of labels for other files": Row(
         lambda: table("file,label\n0.png,a\n9.png,b\n"), data("photos"), ["1 of 2 files", "9.png", "expected"]
@@ -237,14 +237,14 @@ FOLDERS: dict[str, Row] = {
 ARRAYS: dict[str, Row] = {
     "archive that is text": Row(lambda: put("images.npz", "hello"), data("images.npz"), ["images.npz", "expected"]),
     "archive that is empty": Row(lambda: put("images.npz", b""), data("images.npz"), ["images.npz", "expected"]),
-    "archive without images": Row(lambda: arrays(a=images()), data("images.npz"), ["no images", "images", "came"]),
+    "archive without images": Row(lambda: arrays(a=images()), data("images.npz"), ["no images", "images", "got"]),
     "archive cut short": Row(
         lambda: (arrays(images=images()), put("images.npz", Path("images.npz").read_bytes()[:2000])),
         data("images.npz"),
         ["images.npz", "expected"],
     ),
     "archive of pickled objects": Row(
-        lambda: arrays(images=np.array([Trap(), None])), data("images.npz"), ["images.npz", "expected", "came"]
+        lambda: arrays(images=np.array([Trap(), None])), data("images.npz"), ["images.npz", "expected", "got"]
     ),
     "labels of pickled objects": Row(
         lambda: arrays(images=images(), labels=np.array([Trap()] * 4)), data("images.npz"), ["images.npz", "expected"]
@@ -368,10 +368,10 @@ MODELS: dict[str, Row] = {
         lambda: put("m.joblib", pickle.dumps(Trap(), 0)), model("m.joblib"), ["m.joblib", "expected"]
     ),
     "weights with code": Row(
-        lambda: torch_file({"a": Trap()}, "w.pt"), model("resnet20", "--weights", "w.pt"), ["was not run", "instead"]
+        lambda: torch_file({"a": Trap()}, "w.pt"), model("resnet20", "--weights", "w.pt"), ["was not run", "fix"]
     ),
     "weights.pkl with code": Row(
-        lambda: put("w.pkl", pickle.dumps(Trap())), model("resnet20", "--weights", "w.pkl"), ["was not run", "instead"]
+        lambda: put("w.pkl", pickle.dumps(Trap())), model("resnet20", "--weights", "w.pkl"), ["was not run", "fix"]
     ),
     "weights.safetensors that is a pickle": Row(
         lambda: put("w.safetensors", pickle.dumps(Trap())),
@@ -413,9 +413,7 @@ MODELS: dict[str, Row] = {
         model("m.py"),
         ["finite"],
     ),
-    "trained folder with a broken note": Row(
-        lambda: trained(b"{"), model("trained"), ["'trained'", "expected", "came"]
-    ),
+    "trained folder with a broken note": Row(lambda: trained(b"{"), model("trained"), ["'trained'", "expected", "got"]),
     "trained folder that names itself": Row(
         lambda: trained({"model": "trained"}), model("trained"), ["'trained'", "expected"]
     ),
@@ -430,7 +428,7 @@ MODELS: dict[str, Row] = {
         ["model.safetensors", "expected"],
     ),
     "text network with a broken note": Row(
-        lambda: trained({"model": "text_cnn", "settings": [], "vocabulary": 3}), model("trained"), ["'trained'", "came"]
+        lambda: trained({"model": "text_cnn", "settings": [], "vocabulary": 3}), model("trained"), ["'trained'", "got"]
     ),
 }
 
@@ -483,10 +481,10 @@ STATES: dict[str, Row] = {
     ),
     "run directory that is not one": Row(nothing, ("report", "."), ["no run in", "expected"]),
     "run directory with a broken store": Row(
-        lambda: put("run/run.sqlite", "hello" * 1000), ("report", "run"), ["'run'", "instead"]
+        lambda: put("run/run.sqlite", "hello" * 1000), ("report", "run"), ["'run'", "fix"]
     ),
     "run directory with a pickle as its store": Row(
-        lambda: put("run/run.sqlite", pickle.dumps(Trap())), ("report", "run"), ["'run'", "instead"]
+        lambda: put("run/run.sqlite", pickle.dumps(Trap())), ("report", "run"), ["'run'", "fix"]
     ),
     "store of something else": Row(lambda: store({}), ("report", "run"), ["not an audit", "expected"], leaves=READ),
     "store with a broken note": Row(
@@ -515,9 +513,7 @@ STATES: dict[str, Row] = {
         ["another version", "another folder"],
         leaves="out/run.lock",
     ),
-    "run directory that cannot be written": Row(
-        lambda: folder("out", 0o555), audit(), ["'out'", "ermission", "instead"]
-    ),
+    "run directory that cannot be written": Row(lambda: folder("out", 0o555), audit(), ["'out'", "ermission", "fix"]),
     "place that cannot be written": Row(
         lambda: Path.cwd().chmod(0o555),
         ("preview", "--family", "holdout", "--severities", "1", "--out", "out.png"),
@@ -670,7 +666,7 @@ def test_bad_input(name, place, monkeypatch, capsys):
     for part in row.says:
         assert part in " ".join(said.split()), said
     if status == 1:
-        assert re.search(r"^  (expected|instead|known) ", said, re.MULTILINE), said
+        assert re.search(r"^  (expected|fix|known) ", said, re.MULTILINE), said
     assert said.isprintable() or not set(said) & set("\x1b\x07\u202e")
     assert kept(place, row) == before
 

@@ -37,7 +37,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     "certify": (
         shiftproof.certify,
-        lambda verb, out, **given: verb("demo", "demo", sigma=0.1, n=50, n0=10, take=2, **given),
+        lambda verb, out, **given: verb("demo", "demo", sigma=0.1, n=50, n0=10, images=2, **given),
     ),
     "compare_methods": (
         compare_methods,
@@ -59,7 +59,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     "spectrum": (
         spectrum,
-        lambda verb, out, **given: verb("demo", "demo", step=16, take=2, **given),
+        lambda verb, out, **given: verb("demo", "demo", step=16, images=2, **given),
     ),
     "train": (
         shiftproof.train,

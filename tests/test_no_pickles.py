@@ -147,11 +147,11 @@ def test_the_state_of_an_adapter_along_a_stream(place):
         if done == 1:
             raise KeyboardInterrupt
 
-    def go(watch=None):
+    def go(on_progress=None):
         stream = Ccc(load_data("demo").take(4), shifts=["contrast", "fog"], speed=2, length=16, batch_size=4)
         model = load_model("demo")
         assert isinstance(model, torch.nn.Module)
-        evaluate(adapt(model, "bn"), stream, out=place / "run", chunk=1, watch=watch)
+        evaluate(adapt(model, "bn"), stream, out=place / "run", chunk=1, on_progress=on_progress)
 
     with pytest.raises(KeyboardInterrupt):
         go(stop)

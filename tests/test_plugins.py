@@ -427,7 +427,7 @@ def rain(site):
 
 
 def certified(shift, out=None):
-    return shiftproof.certify("demo", "demo", sigma=0.05, n=200, n0=10, take=20, shift=shift, out=out).certificates
+    return shiftproof.certify("demo", "demo", sigma=0.05, n=200, n0=10, images=20, shift=shift, out=out).certificates
 
 
 @pytest.mark.parametrize(

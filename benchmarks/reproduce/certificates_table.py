@@ -65,7 +65,7 @@ def main() -> None:
 
     def radius(shift: str | None, take: int, n: int) -> dict[str, Any]:
         folder = out / "certificates" / (shift or "clean").replace("/", "_")
-        row = shiftproof.certify(str(out / "model"), test, shift=shift, take=take, n=n, out=folder, **common).to_row()
+        row = shiftproof.certify(str(out / "model"), test, shift=shift, images=take, n=n, out=folder, **common).to_row()
         told = ("acr", "acr_low", "acr_high", "certified_accuracy", "images", "samples")
         return {"n": n, **{name: row[name] for name in told}}
 

@@ -76,7 +76,9 @@ def main() -> None:
             calibrated(bench, size, options.workers)
         with Store(out, {"streams": "2"}) as store:
             plan = Plan(tuple(cell for cell in planned if cell["stream"] == kind), {"data": bench.images().fingerprint})
-            results = drive(plan, store, bench, executor=executor, watch=lambda _, __, result: told(figures, result))
+            results = drive(
+                plan, store, bench, executor=executor, on_progress=lambda _, __, result: told(figures, result)
+            )
         for result in results:
             told(figures, result)
 

@@ -1,4 +1,4 @@
-"""What a user sees when something cannot go on: what was expected, what came, and what to do.
+"""What a user sees when something cannot go on: what was expected, what it got, and the fix.
 
 One exception type, `ShiftproofError`, with a subclass for each thing that can be at fault. The command line prints
 its text and exits; nothing already computed is lost.
@@ -19,12 +19,12 @@ _HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 class ShiftproofError(Exception):
     """A problem the user can act on.
 
-    `headline` is one sentence; each keyword is a short line under it, such as `expected`, `came`, `instead`.
+    `headline` is one sentence; each keyword is a short line under it, such as `expected`, `got`, `fix`.
 
-    >>> print(ShiftproofError("Cannot read the labels.", expected="one per image", came="3 for 4 images"))
+    >>> print(ShiftproofError("Cannot read the labels.", expected="one per image", got="3 for 4 images"))
     Cannot read the labels.
       expected  one per image
-      came      3 for 4 images
+      got       3 for 4 images
     """
 
     def __init__(self, headline: str, **facts: str) -> None:

@@ -98,7 +98,7 @@ class Options:
     def require(self, holds: bool, expected: str) -> None:
         """Refuse these options unless a condition holds."""
         if not holds:
-            raise ConfigurationError("These options do not go together.", expected=expected, came=str(self))
+            raise ConfigurationError("These options do not go together.", expected=expected, got=str(self))
 
     def changed(self, values: Mapping[str, Any], owner: str = "") -> Self:
         """Return the options with other values, which may be text; errors name their owner."""
@@ -249,7 +249,7 @@ def _refusal(name: str, value: Any, hint: Any, owner: str) -> ConfigurationError
         return ConfigurationError(said.headline, **near, expected=in_words(hint))
     of = f" of {owner!r}" if owner else ""
     headline = headlines[-1] if headlines else f"The option {name!r}{of} cannot have this value."
-    return ConfigurationError(headline, expected=in_words(hint), came=repr(value))
+    return ConfigurationError(headline, expected=in_words(hint), got=repr(value))
 
 
 def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:

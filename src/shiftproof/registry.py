@@ -43,7 +43,7 @@ def unknown(kind: str, name: object, known: Iterable[str], **facts: str) -> Conf
     """
     known = sorted(known)
     if not isinstance(name, str):  # an object where a name is needed
-        facts = {"expected": "a name", "came": f"a {type(name).__name__}", **facts}
+        facts = {"expected": "a name", "got": f"a {type(name).__name__}", **facts}
     near = get_close_matches(str(name).lower(), known, n=3, cutoff=0.6)
     answer = {"did you mean": ", ".join(near)} if near else {}
     listed = ", ".join(known) or "none"
@@ -163,11 +163,11 @@ class Registry(Mapping[str, T]):
             raise ConfigurationError(
                 f"The {self.kind} {name!r} cannot be registered.",
                 reason=reason,
-                instead="replace=True puts a new one in its place" if before == reason else "choose another name",
+                fix="replace=True puts a new one in its place" if before == reason else "choose another name",
             )
         if not self.is_one(thing):
             raise ConfigurationError(
-                f"The {self.kind} {name!r} cannot be registered.", expected=self.expected, came=repr(thing)
+                f"The {self.kind} {name!r} cannot be registered.", expected=self.expected, got=repr(thing)
             )
         self.here[name] = thing
 
@@ -183,7 +183,7 @@ class Registry(Mapping[str, T]):
             target=target,
             reason=reason,
             **facts,
-            instead=f"update the package, or remove it: pip uninstall {package}",
+            fix=f"update the package, or remove it: pip uninstall {package}",
         )
 
 

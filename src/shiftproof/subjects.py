@@ -74,7 +74,7 @@ class Subject:
         safe. `texts` says that a set of texts will do too.
         """
         if batch_size is not None and batch_size < 1:
-            raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
+            raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))
         where = choose_device(device, model)
         return cls(model, data, images, seed, where, batch_size, amp, texts, model_options or {}, data_options or {})
 
@@ -162,8 +162,8 @@ class Subject:
                 raise DataError(
                     f"A worker loads another {'model' if name == 'model' else 'set of inputs'} than the driver.",
                     expected=f"fingerprint {self.expected[name]}",
-                    came=f"fingerprint {found[name]} on {platform.node()}",
-                    instead="give all machines the same files under the same path",
+                    got=f"fingerprint {found[name]} on {platform.node()}",
+                    fix="give all machines the same files under the same path",
                 )
         return found
 

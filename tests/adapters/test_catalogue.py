@@ -128,7 +128,7 @@ def test_models_without_norm_layers() -> None:
     with pytest.raises(ModelError, match="no normalisation layers") as caught:
         adapt(plain, "tent")
     for name in ("source", "cotta", "memo", "lame", "t3a"):
-        assert name in caught.value.facts["instead"]
+        assert name in caught.value.facts["fix"]
     for name in ("source", "lame", "t3a"):
         assert adapt(plain, name)(stream(1)[0]).shape == (8, 5)
     cotta = adapt(plain, "cotta", views=2)

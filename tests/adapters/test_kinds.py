@@ -29,7 +29,7 @@ def test_every_method_on_every_kind_of_model(name: str, model: str) -> None:
     if name == "bn" and model in ("group", "instance", "transformer"):
         with pytest.raises(ModelError, match="does not apply: the model has no batch normalisation") as caught:
             small(name, net)
-        assert "tent" in caught.value.facts["instead"]
+        assert "tent" in caught.value.facts["fix"]
         return
     adapter = small(name, net)
     for batch in stream(2):

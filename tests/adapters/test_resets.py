@@ -42,7 +42,7 @@ def test_each_shift_goes_back_at_news_alone() -> None:
     counts = []
     for announced in (("fog",), ("fog",), ("fog", "snow", "fog"), ("snow", "snow"), (), ("fog",)):
         for shift in announced:
-            adapter.announce(shift)
+            adapter.on_plan(shift)
         adapter(batch)
         counts.append(adapter.resets)
     assert counts == [0, 0, 0, 1, 1, 2]
@@ -50,9 +50,9 @@ def test_each_shift_goes_back_at_news_alone() -> None:
 
 def test_an_announcement_survives_saving() -> None:
     first, (batch, *_) = tent("each_shift"), stream(1)
-    first.announce("fog")
+    first.on_plan("fog")
     first(batch)
-    first.announce("snow")
+    first.on_plan("snow")
     second = tent("each_shift")
     second.load_state_dict(first.state_dict())
     second(batch)

@@ -65,7 +65,7 @@ def test_files_are_whole_and_agree(reference):
 def test_a_second_call_measures_nothing_and_changes_nothing(reference):
     before = (reference.folder / "results.json").read_bytes()
     heard = []
-    shiftproof.audit("demo", "demo", out=reference.folder, watch=lambda *news: heard.append(news), **SMALL)
+    shiftproof.audit("demo", "demo", out=reference.folder, on_progress=lambda *news: heard.append(news), **SMALL)
     assert [(done == total, result) for done, total, result in heard] == [(True, None)]
     assert (reference.folder / "results.json").read_bytes() == before
 

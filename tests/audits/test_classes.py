@@ -73,12 +73,12 @@ def test_a_list_of_classes_gives_the_order(folders, tmp_path):
 def test_every_verb_refuses_names_that_the_model_does_not_know(verb, folders, tmp_path):
     with pytest.raises(DataError, match="not those of the model") as caught:
         verb(folders / "others", tmp_path)
-    assert "other 3" in caught.value.facts["came"]
+    assert "other 3" in caught.value.facts["got"]
     assert "airplane" in caught.value.facts["expected"]
 
 
 def test_certify_search_and_estimators_match_by_name(folders, tmp_path):
-    certified = shiftproof.certify("demo", folders / "names", sigma=0.03, n=200, take=12)
+    certified = shiftproof.certify("demo", folders / "names", sigma=0.03, n=200, images=12)
     assert set(certified.labels or ()) == {3, 5, 8}
     assert certified.accuracy(at=0.0).value > 0.5
     assert shiftproof.search("demo", folders / "names", images=30, searcher="random", budget=1).clean > 0.8

@@ -45,7 +45,9 @@ def test_a_second_run_measures_only_what_is_new(tmp_path):
     given = {"shifts": ["contrast@5"], "images": 16, "out": tmp_path}
     heard = []
     compare_methods(methods=["bn"], **given)
-    found = compare_methods(methods=["bn", "lame"], **given, watch=lambda done, total, result: heard.append(result))
+    found = compare_methods(
+        methods=["bn", "lame"], **given, on_progress=lambda done, total, result: heard.append(result)
+    )
     assert [result.task.parameters()["method"] for result in heard if result] == ["lame"]
     assert ("bn", "contrast@5") in found.accuracies
 

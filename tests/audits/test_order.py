@@ -67,7 +67,7 @@ def test_adaptation_helps_on_class_folders_as_it_does_on_an_array(folders: tuple
 
 
 def test_a_certificate_is_about_all_classes(folders: tuple[Path, Path]) -> None:
-    found = [certify("demo", folder, sigma=0.03, take=12, n=50, n0=10) for folder in folders]
+    found = [certify("demo", folder, sigma=0.03, images=12, n=50, n0=10) for folder in folders]
     assert len(set(found[0].labels or ())) > 4
     one, other = (dict(zip(each.keys, each.certificates, strict=True)) for each in found)
     assert one == other  # each in the order of its own files

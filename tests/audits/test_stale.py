@@ -143,7 +143,7 @@ def test_answers_that_changed_are_refused_and_rounding_is_not(verb: str, tmp_pat
         if verb == "audit":
             shiftproof.audit(model, "demo", out=tmp_path, images=20, sections=["clean"])
         elif verb == "certify":
-            shiftproof.certify(model, "demo", sigma=0.25, n=50, n0=10, take=4, out=tmp_path)
+            shiftproof.certify(model, "demo", sigma=0.25, n=50, n0=10, images=4, out=tmp_path)
         elif verb == "adapt":
             compare_methods(model, "demo", shifts=["contrast@5"], methods=["source"], images=20, out=tmp_path)
         else:

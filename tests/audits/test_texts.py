@@ -82,7 +82,7 @@ def test_a_second_call_measures_nothing_anew_and_gives_the_same_numbers(audited,
         str(place / "target.csv"),
         out=place / "audit",
         severities=[2, 5],
-        watch=lambda now, total, result: done.append(result),
+        on_progress=lambda now, total, result: done.append(result),
     )
     assert done == [None]
     assert again.numbers == audited.numbers

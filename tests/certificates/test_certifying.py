@@ -19,7 +19,7 @@ from shiftproof.certificates.certifying import CELL_SAMPLES
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.measures import average_radius, certified_curve, mean_average_radius
 
-SMALL: dict[str, Any] = {"sigma": 0.04, "n0": 20, "n": 120, "alpha": 0.01, "take": 9}
+SMALL: dict[str, Any] = {"sigma": 0.04, "n0": 20, "n": 120, "alpha": 0.01, "images": 9}
 
 
 @pytest.fixture(autouse=True)
@@ -98,11 +98,13 @@ def test_kill_and_resume_gives_the_same_certificates(reference, tmp_path):
     time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    resumed = certify("demo", "demo", out=tmp_path, watch=lambda done, total, _: heard.append((done, total)), **SMALL)
+    resumed = certify(
+        "demo", "demo", out=tmp_path, on_progress=lambda done, total, _: heard.append((done, total)), **SMALL
+    )
     assert resumed == reference
     assert heard[-1][0] == heard[-1][1] > 1
     again: list[object] = []
-    assert certify("demo", "demo", out=tmp_path, watch=lambda *news: again.append(news[2]), **SMALL) == reference
+    assert certify("demo", "demo", out=tmp_path, on_progress=lambda *news: again.append(news[2]), **SMALL) == reference
     assert again == [None]
 
 
@@ -110,7 +112,7 @@ def test_a_shift_is_applied_first(reference):
     found = certify("demo", "demo", shift="contrast@5", **SMALL)
     (batch,) = shiftproof.load_data("demo").take(9).batches(9)
     images = shifts.parse("contrast@5")(batch.images, batch.keys)
-    plain = certify("demo", (images, batch.labels), **{**SMALL, "take": None})
+    plain = certify("demo", (images, batch.labels), **{**SMALL, "images": None})
     assert found.terms.shift == "contrast@5"
     assert "under contrast@5" in found.guarantee()
     assert [each.guess for each in found.certificates] != [each.guess for each in reference.certificates]

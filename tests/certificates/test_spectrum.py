@@ -53,7 +53,7 @@ def test_the_map_shows_the_frequency_a_classifier_reacts_to(images, i, j):
 
 def test_the_map_of_certified_radii_shows_it_too(images):
     found = spectrum(
-        Detector(4, 2), images, measure="acr", sigma=0.1, n0=20, n=200, step=2, take=3, alphas=[], strengths=[]
+        Detector(4, 2), images, measure="acr", sigma=0.1, n0=20, n=200, step=2, images=3, alphas=[], strengths=[]
     )
     values = {(i % SIDE, j % SIDE): value for (i, j), value in found.waves.items()}
     reacting = values.pop((4, 2)) if (4, 2) in values else values.pop((-4 % SIDE, -2 % SIDE))
@@ -72,7 +72,7 @@ def test_waves_are_the_shifts_themselves():
     """Accuracy under a wave, by a loop of one's own over the demo."""
     import shiftproof
 
-    found = spectrum("demo", "demo", take=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
+    found = spectrum("demo", "demo", images=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
     (batch,) = shiftproof.load_data("demo").take(20).batches(20)
     assert batch.labels is not None
     shifted = shifts.parse("fourier_basis[i=0,j=16]")(batch.images, batch.keys)
@@ -116,7 +116,7 @@ def test_amplitudes_tell_where_a_corruption_acts():
 def test_corruptions_act_where_the_tables_say():
     """Noise is high, contrast loss low (Sun et al. 2022, appendix A)."""
     found = spectrum(
-        "demo", "demo", take=20, step=16, alphas=[], strengths=[], corruptions=["gaussian_noise", "contrast", "fog"]
+        "demo", "demo", images=20, step=16, alphas=[], strengths=[], corruptions=["gaussian_noise", "contrast", "fog"]
     )
     shares = found.shares()
     for name in ("gaussian_noise", "contrast", "fog"):
@@ -128,7 +128,7 @@ def test_it_resumes_and_is_written(images, tmp_path):
     options = {"step": 4, "alphas": [1.0], "strengths": [4.0], "corruptions": ["contrast"], "out": tmp_path}
     found = spectrum(Detector(4, 0), images, **options)
     heard: list[object] = []
-    again = spectrum(Detector(4, 0), images, watch=lambda *news: heard.append(news[2]), **options)
+    again = spectrum(Detector(4, 0), images, on_progress=lambda *news: heard.append(news[2]), **options)
     assert heard == [None]
     assert again == found
     content = json.loads((tmp_path / "spectrum.json").read_text())
@@ -137,7 +137,7 @@ def test_it_resumes_and_is_written(images, tmp_path):
 
 
 def test_what_has_no_spectrum_is_refused(images):
-    sizes = ({"step": 0}, {"take": 0}, {"eps": 0}, {"eps": math.inf})
+    sizes = ({"step": 0}, {"images": 0}, {"eps": 0}, {"eps": math.inf})
     for options in (*sizes, {"measure": "loss"}, {"measure": "acr", "sigma": 0}):
         with pytest.raises(ConfigurationError):
             spectrum(Detector(1, 1), images, **options)

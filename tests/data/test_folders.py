@@ -157,7 +157,7 @@ class TestClasses:
         picture(tmp_path / "ant" / "red" / "a.png")
         with pytest.raises(DataError, match="has one class") as caught:
             load_data(tmp_path)
-        assert str(tmp_path / "ant") in caught.value.facts["instead"]
+        assert str(tmp_path / "ant") in caught.value.facts["fix"]
 
     def test_parts_of_a_data_set(self, folder: Path, tmp_path: Path) -> None:
         shutil.copytree(folder, tmp_path / "set" / "train")
@@ -165,7 +165,7 @@ class TestClasses:
         shutil.copytree(folder / "bee", tmp_path / "set" / "val" / "bee")
         with pytest.raises(DataError, match="parts of a data set") as caught:
             load_data(tmp_path / "set")
-        assert "split='val'" in caught.value.facts["instead"]
+        assert "split='val'" in caught.value.facts["fix"]
         assert len(load_data(tmp_path / "set", split="val")) == 4
         with pytest.raises(DataError, match="no split 'test'"):
             load_data(tmp_path / "set", split="test")
@@ -252,8 +252,8 @@ class TestSizes:
         picture(folder / "bee" / "b.png", size=(10, 12))
         with pytest.raises(DataError, match="different sizes") as caught:
             load_data(folder)
-        assert caught.value.facts["came"] == "ant/a.png is 8 x 8, bee/b.png is 10 x 12 pixels"
-        assert "size=224" in caught.value.facts["instead"]
+        assert caught.value.facts["got"] == "ant/a.png is 8 x 8, bee/b.png is 10 x 12 pixels"
+        assert "size=224" in caught.value.facts["fix"]
 
     def test_are_brought_to_one(self, folder: Path) -> None:
         picture(folder / "bee" / "b.png", 9, size=(10, 12))
@@ -280,7 +280,7 @@ class TestSizes:
         Image.new("RGB", (8, 6)).save(tmp_path / "b" / "b.png", exif=exif)
         with pytest.raises(DataError, match="different sizes") as caught:
             list(load_data(tmp_path).batches(2))
-        assert caught.value.facts["came"] == "a/a.png is 8 x 6, b/b.png is 6 x 8 pixels"
+        assert caught.value.facts["got"] == "a/a.png is 8 x 6, b/b.png is 6 x 8 pixels"
 
 
 class TestBadFiles:
@@ -288,7 +288,7 @@ class TestBadFiles:
         (folder / "bee" / "b.png").write_text("hello")
         with pytest.raises(DataError, match=r"bee/b.png") as caught:
             load_data(folder)
-        assert "--on-bad-file skip" in caught.value.facts["instead"]
+        assert "--on-bad-file skip" in caught.value.facts["fix"]
 
     def test_what_is_no_image_is_skipped_and_listed(self, folder: Path) -> None:
         (folder / "bee" / "b.png").write_text("hello")

@@ -29,7 +29,7 @@ def test_whole_numbers_in_torchvisions_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "came"),
+    ("names", "got"),
     [
         (["1", "2", "x"], "'x' (c.png) beside '1'"),
         (["3", "5", "7", "unknown"], "'unknown'"),
@@ -40,10 +40,10 @@ def test_whole_numbers_in_torchvisions_order() -> None:
         (["1", "\u0662"], "'\u0662'"),
     ],
 )
-def test_numbers_that_are_no_indices_are_refused_and_not_sorted(names: list[str], came: str) -> None:
+def test_numbers_that_are_no_indices_are_refused_and_not_sorted(names: list[str], got: str) -> None:
     with pytest.raises(DataError, match="whole numbers") as caught:
         number_classes(names, places={"x": "c.png"})
-    assert came in caught.value.facts["came"]
+    assert got in caught.value.facts["got"]
     assert number_classes(names, "sorted").classes == tuple(sorted(names))  # who insists
 
 
@@ -54,20 +54,20 @@ def test_large_numbers_alone_are_names() -> None:
 def test_several_labels_in_one_are_refused_as_multi_label() -> None:
     with pytest.raises(DataError, match="Multi-label") as caught:
         number_classes(["cock", "cock|hen"], places={"cock|hen": "a.png"})
-    assert "a.png" in caught.value.facts["came"]
+    assert "a.png" in caught.value.facts["got"]
     assert number_classes(["cock|hen", "cock"], ["cock", "cock|hen"]).numbers["cock|hen"] == 1
 
 
 def test_rows_of_zeros_and_ones_are_one_hot_or_multi_label() -> None:
     with pytest.raises(DataError) as caught:
         check_labels([[1, 0], [0, 1]], 2)
-    assert "argmax" in caught.value.facts["instead"]
+    assert "argmax" in caught.value.facts["fix"]
     for labels in ([[1, 1], [0, 1]], [[0, 0], [0, 1]], [[1.0, 1.0], [0.0, 1.0]]):
         with pytest.raises(DataError, match="Multi-label"):
             check_labels(labels, 2)
     with pytest.raises(DataError, match="do not fit") as caught:
         check_labels([[0.3, 0.7], [0.5, 0.5]], 2)
-    assert "instead" not in caught.value.facts
+    assert "fix" not in caught.value.facts
 
 
 def test_a_given_order(tmp_path: Path) -> None:

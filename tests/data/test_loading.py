@@ -36,7 +36,7 @@ def test_one_file_is_no_set(name: str, fix: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(DataError, match="is not a set of images") as caught:
         load_data(tmp_path / name)
-    assert fix in caught.value.facts["instead"]
+    assert fix in caught.value.facts["fix"]
 
 
 @pytest.mark.parametrize("source", [None, 7, {"images": IMAGES}, (IMAGES, None, None)])

@@ -66,8 +66,8 @@ class TestNames:
         with pytest.raises(DataError, match="not those of the model") as caught:
             match(load_data(folder(tmp_path, *names)), CIFAR10, 10)
         assert "airplane, automobile" in caught.value.facts["expected"]
-        assert sorted(names)[-1] in caught.value.facts["came"]
-        assert "--classes" in caught.value.facts["instead"]
+        assert sorted(names)[-1] in caught.value.facts["got"]
+        assert "--classes" in caught.value.facts["fix"]
 
     def test_a_name_of_two_outputs_is_refused(self, tmp_path: Path) -> None:
         data = load_data(folder(tmp_path, "crane", "tench"))
@@ -95,7 +95,7 @@ class TestWithoutNames:
     def test_any_other_number_is_refused(self, names: tuple[str, ...], tmp_path: Path) -> None:
         with pytest.raises(DataError, match="do not fit") as caught:
             match(load_data(folder(tmp_path, *names)), None, 3)
-        assert names[0] in caught.value.facts["came"]
+        assert names[0] in caught.value.facts["got"]
 
     def test_names_of_another_number_of_outputs_are_none(self, tmp_path: Path) -> None:
         found = match(load_data(folder(tmp_path, "a", "b")), CIFAR10, 2)  # a body trained on ten, a head of two

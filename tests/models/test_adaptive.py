@@ -24,7 +24,7 @@ class LooksAdaptive(nn.Module):
     def reset(self):
         """Do nothing."""
 
-    def announce(self, shift):
+    def on_plan(self, shift):
         """Fail: nobody has asked to hear of shifts."""
         raise AssertionError("a plain module hears of no shifts")
 
@@ -50,7 +50,7 @@ class Counting(Adaptive):
     def updates(self):
         return int(self.seen)
 
-    def announce(self, shift):
+    def on_plan(self, shift):
         self.heard.append(shift)
 
     def forward(self, images):
@@ -86,13 +86,13 @@ def test_what_derives_from_the_marker_learns_is_resumed_and_not_certified(tmp_pa
     whole = evaluate(model, along())
     assert len(model.heard) == model.updates == 8
     with pytest.raises(KeyboardInterrupt):
-        evaluate(Counting(), along(), out=tmp_path, chunk=2, watch=stop)
+        evaluate(Counting(), along(), out=tmp_path, chunk=2, on_progress=stop)
     again = Counting()
     resumed = evaluate(again, along(), out=tmp_path, chunk=2)
     assert len(again.heard) < again.updates == 8
     assert resumed.right == whole.right
     with pytest.raises(ModelError, match="adapts"):
-        certify(Counting().eval(), "demo", sigma=0.05, n=100, n0=10, take=4)
+        certify(Counting().eval(), "demo", sigma=0.05, n=100, n0=10, images=4)
 
 
 def test_adapters_are_marked_and_told_apart_by_what_they_begin_with():

@@ -130,5 +130,5 @@ def test_builds_that_do_not_match_say_how_to(package: str, tmp_path: Path, monke
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModelError, match="not built for this torch") as caught:
         load_model(f"{package}:resnet50")
-    assert torch.__version__ in caught.value.facts["came"]
-    assert "torchvision 0.N+15" in caught.value.facts["instead"]
+    assert torch.__version__ in caught.value.facts["got"]
+    assert "torchvision 0.N+15" in caught.value.facts["fix"]

@@ -78,7 +78,7 @@ class TestReferenceNetworks:
     def test_need_weights(self) -> None:
         with pytest.raises(ModelError, match="needs weights") as caught:
             load_model("resnet110")
-        assert "build_network" in caught.value.facts["instead"]
+        assert "build_network" in caught.value.facts["fix"]
 
     def test_refuse_weights_of_another_network(self, network: nn.Module, tmp_path: Path) -> None:
         torch.save(network.state_dict(), tmp_path / "weights.pt")
@@ -130,7 +130,7 @@ class TestBadInput:
         torch.save(network.state_dict(), tmp_path / "weights.pt")
         with pytest.raises(ModelError, match="holds weights, not a model") as caught:
             load_model(tmp_path / "weights.pt")
-        assert "--weights" in caught.value.facts["instead"]
+        assert "--weights" in caught.value.facts["fix"]
 
     def test_a_pickled_module(self, network: nn.Module, tmp_path: Path) -> None:
         torch.save(network, tmp_path / "model.pt")

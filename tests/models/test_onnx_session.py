@@ -124,7 +124,7 @@ def test_images_of_another_size_name_the_fix(tmp_path: Path) -> None:
     model = load_model(save(tmp_path / "model.onnx"))
     with pytest.raises(ModelError, match="3 x 8 x 8") as caught:
         logits(model, torch.rand(1, 3, 16, 16))
-    assert "--size 8" in caught.value.facts["instead"]
+    assert "--size 8" in caught.value.facts["fix"]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_never_runs_code_in_a_file(new: bool, tmp_path: Path) -> None:
     torch.save({"weight": torch.ones(1), "hook": Hostile(target)}, path, _use_new_zipfile_serialization=new)
     with pytest.raises(ModelError, match="arbitrary code") as caught:
         read_weights(path)
-    assert "safetensors" in caught.value.facts["instead"]
+    assert "safetensors" in caught.value.facts["fix"]
     assert not target.exists()
 
 

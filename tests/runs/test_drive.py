@@ -105,7 +105,7 @@ def test_results_arrive_in_the_store_before_the_watcher_hears(tmp_path, marks):
     seen = []
     with Store(tmp_path / "run", SUBJECT) as store:
         plan = plan_of(1, 2)
-        drive(plan, store, Squares(marks), watch=lambda done, *_: seen.append((done, len(store.results(plan)))))
+        drive(plan, store, Squares(marks), on_progress=lambda done, *_: seen.append((done, len(store.results(plan)))))
     assert seen == [(0, 0), (1, 1), (2, 2)]
 
 
@@ -151,7 +151,7 @@ class Unready:
 
     def __call__(self) -> Squares:
         if self.foreseen:
-            raise ConfigurationError("This cannot be loaded.", came="nothing")
+            raise ConfigurationError("This cannot be loaded.", got="nothing")
         raise ZeroDivisionError("of all things")
 
 
@@ -281,7 +281,8 @@ def test_kill_9_loses_nothing_that_was_saved(tmp_path, marks):
 
         plan = Plan(tuple(Cell("slow", n=n) for n in range(100)), {})
         with Store(Path(sys.argv[1]), {"model": "m"}) as store:
-            drive(plan, store, Slow, watch=lambda done, total, result: result and print(result.task["n"], flush=True))
+            show = lambda done, total, result: result and print(result.task["n"], flush=True)
+            drive(plan, store, Slow, on_progress=show)
         """)
     )
     command = [sys.executable, str(script), str(tmp_path / "run")]

@@ -363,7 +363,7 @@ def test_processes_find_the_same(tmp_path):
     told: list[tuple[int, int]] = []
     inline = search("demo", "demo", **options)
     spread = search(
-        "demo", "demo", executor="processes:1", watch=lambda done, total, _: told.append((done, total)), **options
+        "demo", "demo", executor="processes:1", on_progress=lambda done, total, _: told.append((done, total)), **options
     )
     assert spread.trace == inline.trace
     assert told == sorted(told)

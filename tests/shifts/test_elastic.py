@@ -55,11 +55,11 @@ def test_affine_warp_is_scipy_s_with_mirrored_borders(height: int, width: int) -
     half = min(height, width) // 3
     centre = np.array([width // 2, height // 2])
     points = centre + np.array([[half, half], [half, -half], [-half, -half]])
-    for image, came, move in zip(images.numpy(), warped.numpy(), moves.double().numpy(), strict=True):
+    for image, got, move in zip(images.numpy(), warped.numpy(), moves.double().numpy(), strict=True):
         # The map from moved points back to the points, as (x, y, 1) @ solution.
         solution = np.linalg.solve(np.column_stack([points + move, np.ones(3)]), points)
         matrix, offset = solution[:2].T[::-1, ::-1], solution[2][::-1]
-        for plane, came_plane in zip(image, came, strict=True):
+        for plane, came_plane in zip(image, got, strict=True):
             expected = ndimage.affine_transform(plane.astype(float), matrix, offset, order=1, mode="mirror")
             np.testing.assert_allclose(came_plane, expected, atol=2e-4)
 
@@ -73,9 +73,9 @@ def test_equal_moves_are_a_translation() -> None:
 def test_displacing_is_scipy_s_with_reflected_borders() -> None:
     images = pictures(2, 3, 17, 24)
     displacement = Keyed(2, range(2)).uniform(-9.0, 9.0, (2, 17, 24))
-    came = elastic.displace(images, displacement).numpy()
+    got = elastic.displace(images, displacement).numpy()
     y, x = np.mgrid[:17, :24]
-    for image, (dx, dy), warped in zip(images.numpy(), displacement.numpy(), came, strict=True):
+    for image, (dx, dy), warped in zip(images.numpy(), displacement.numpy(), got, strict=True):
         for plane, warped_plane in zip(image, warped, strict=True):
             expected = ndimage.map_coordinates(plane.astype(float), [y + dy, x + dx], order=1, mode="reflect")
             np.testing.assert_allclose(warped_plane, expected, atol=2e-5)

@@ -40,11 +40,11 @@ def test_tensors_come_out_as_the_encoder_leaves_them(shape: tuple[int, ...], qua
 def test_the_encoder_path_is_pillow_image_by_image(channels: int) -> None:
     images = photographs(5, channels, 24, 33)
     compressed = jpeg.compress_pillow(images, 30)
-    for image, came in zip(images, compressed, strict=True):
+    for image, got in zip(images, compressed, strict=True):
         file = io.BytesIO()
         pixels = image.permute(1, 2, 0).squeeze(-1).numpy()
         Image.fromarray(pixels).save(file, format="JPEG", quality=30)
-        np.testing.assert_array_equal(came.permute(1, 2, 0).squeeze(-1).numpy(), np.asarray(Image.open(file)))
+        np.testing.assert_array_equal(got.permute(1, 2, 0).squeeze(-1).numpy(), np.asarray(Image.open(file)))
 
 
 @pytest.mark.parametrize("quality", [1, 10, 49, 50, 75, 100])

@@ -44,8 +44,8 @@ def test_maps_follow_the_definition(decay: float) -> None:
     unit = Keyed(0, range(4)).uniform(shape=(16 * 16,))
     maps = plasma(unit, decay)
     assert maps.shape == (4, 16, 16)
-    for numbers, came in zip(unit.double().numpy(), maps.numpy(), strict=True):
-        np.testing.assert_allclose(came, by_definition(numbers, 16, decay), atol=1e-5)
+    for numbers, got in zip(unit.double().numpy(), maps.numpy(), strict=True):
+        np.testing.assert_allclose(got, by_definition(numbers, 16, decay), atol=1e-5)
 
 
 def test_maps_fill_the_unit_interval_and_smoothness_grows_with_decay() -> None:

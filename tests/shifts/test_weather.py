@@ -90,8 +90,8 @@ class TestSnow:
     def test_zooming_is_scipy_s(self, height: int, width: int, zoom: float) -> None:
         kept = [int(np.ceil(side / zoom)) for side in (height, width)]
         field = torch.randn(2, 1, *kept, generator=torch.Generator().manual_seed(0))
-        came = _zoomed(field, height, width, zoom)
-        for plane, large in zip(field[:, 0].double().numpy(), came[:, 0].numpy(), strict=True):
+        got = _zoomed(field, height, width, zoom)
+        for plane, large in zip(field[:, 0].double().numpy(), got[:, 0].numpy(), strict=True):
             expected = ndimage.zoom(plane, zoom, order=1)
             top, left = (expected.shape[0] - height) // 2, (expected.shape[1] - width) // 2
             np.testing.assert_allclose(large, expected[top : top + height, left : left + width], atol=1e-5)

@@ -222,7 +222,9 @@ class TestArrays:
         else:
             array.write_text("something else")
         again: list[tuple[int, int]] = []
-        write_corrupted(arrays, tmp_path / "out", **options, watch=lambda done, total, _: again.append((done, total)))
+        write_corrupted(
+            arrays, tmp_path / "out", **options, on_progress=lambda done, total, _: again.append((done, total))
+        )
         assert tree(tmp_path / "out") == before
         blocks = 5 if suite else 1
         redone = 1 if damage == "one value" else blocks
@@ -288,7 +290,10 @@ class TestSecondRuns:
         before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.png")}
         heard: list[tuple[int, int]] = []
         again = write_corrupted(
-            folder, tmp_path / "out", shifts=["contrast@3"], watch=lambda done, total, _: heard.append((done, total))
+            folder,
+            tmp_path / "out",
+            shifts=["contrast@3"],
+            on_progress=lambda done, total, _: heard.append((done, total)),
         )
         assert heard == [(1, 1)]
         assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.png")} == before
@@ -303,11 +308,11 @@ class TestSecondRuns:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            write_corrupted(folder, tmp_path / "out", shifts=texts, watch=stop)
+            write_corrupted(folder, tmp_path / "out", shifts=texts, on_progress=stop)
         assert not (tmp_path / "out/manifest.json").exists()
         (tmp_path / "out/gaussian_noise/2/ant/.a.png.k3x_91ab").write_bytes(b"half")
         heard: list[int] = []
-        write_corrupted(folder, tmp_path / "out", shifts=texts, watch=lambda done, *_: heard.append(done))
+        write_corrupted(folder, tmp_path / "out", shifts=texts, on_progress=lambda done, *_: heard.append(done))
         assert heard == [2, 3, 4]
         assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
@@ -345,7 +350,9 @@ class TestSecondRuns:
             file.write_bytes({"cut": file.read_bytes()[:-9], "empty": b"", "overwritten": other}[damage])
         (tmp_path / "out/manifest.json").unlink()
         heard: list[int] = []
-        written = write_corrupted(folder, tmp_path / "out", shifts=texts, watch=lambda done, *_: heard.append(done))
+        written = write_corrupted(
+            folder, tmp_path / "out", shifts=texts, on_progress=lambda done, *_: heard.append(done)
+        )
         assert heard == [1, 2]  # one of the two cells is written again
         assert written.images == 4
         assert tree(tmp_path / "out") == before
@@ -361,7 +368,7 @@ class TestSecondRuns:
                 tmp_path / "out",
                 shifts=["contrast@3"],
                 on_bad_file="skip",
-                watch=lambda done, *_: heard.append(done),
+                on_progress=lambda done, *_: heard.append(done),
             )
         assert heard == [1]
 

@@ -68,14 +68,14 @@ def test_counts_are_those_of_the_model_on_framed_images(model, data, tmp_path):
 
 def test_it_resumes_and_a_longer_run_measures_only_what_is_missing(model, data, tmp_path):
     heard = []
-    watch = lambda done, total, result: heard.extend([result] if result else [])  # noqa: E731
-    first = calibrate(model, data, out=tmp_path, shifts=NAMES, watch=watch, **OPTIONS)
+    on_progress = lambda done, total, result: heard.extend([result] if result else [])  # noqa: E731
+    first = calibrate(model, data, out=tmp_path, shifts=NAMES, on_progress=on_progress, **OPTIONS)
     count = len(heard)
     assert count == len(first.measured)  # one look each: there are no more images
-    again = calibrate(model, data, out=tmp_path, shifts=NAMES, watch=watch, **OPTIONS)
+    again = calibrate(model, data, out=tmp_path, shifts=NAMES, on_progress=on_progress, **OPTIONS)
     assert again == first
     assert len(heard) == count
-    longer = calibrate(model, data, out=tmp_path, shifts=NAMES, watch=watch, **{**OPTIONS, "length": 300})
+    longer = calibrate(model, data, out=tmp_path, shifts=NAMES, on_progress=on_progress, **{**OPTIONS, "length": 300})
     assert longer.paths.items() >= first.paths.items()
     assert longer.measured.items() >= first.measured.items()
     assert len(heard) == len(longer.measured)

@@ -52,7 +52,7 @@ def test_an_adapter_learns_along_the_stream_and_hears_of_shifts(model):
     assert trace.resets == adapted.resets > 0
     again = adapt(model, "tent", preset="cifar", reset="each_shift")
     for batch in stream():
-        again.announce(batch.shift)
+        again.on_plan(batch.shift)
         again(batch.images)
     state = again.state_dict()
     assert all(
@@ -75,15 +75,15 @@ def test_an_interrupted_run_goes_on_bit_for_bit(model, tmp_path, method):
     def fresh():
         return adapt(model, method, preset="cifar", lr=0.01) if method != "bn" else adapt(model, method)
 
-    def watch(done, total, result):
+    def on_progress(done, total, result):
         if done == 2:
             raise KeyboardInterrupt
 
     whole = evaluate(fresh(), stream())
     with pytest.raises(KeyboardInterrupt):
-        evaluate(fresh(), stream(), out=tmp_path, chunk=2, watch=watch)
+        evaluate(fresh(), stream(), out=tmp_path, chunk=2, on_progress=on_progress)
     adapted, steps = fresh(), []
-    resumed = evaluate(adapted, stream(), out=tmp_path, chunk=2, watch=lambda *heard: steps.append(heard[0]))
+    resumed = evaluate(adapted, stream(), out=tmp_path, chunk=2, on_progress=lambda *heard: steps.append(heard[0]))
     assert steps[0] == 2
     assert (resumed.right, resumed.images, resumed.shifts) == (whole.right, whole.images, whole.shifts)
     assert adapted.steps == LENGTH // 16
@@ -103,12 +103,12 @@ def test_a_run_directory_of_another_model_options_or_stream_is_refused(model, tm
 
 
 def test_a_lost_state_is_told(model, tmp_path):
-    def watch(done, total, result):
+    def on_progress(done, total, result):
         if done == 1:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate(adapt(model, "bn"), stream(), out=tmp_path, chunk=2, watch=watch)
+        evaluate(adapt(model, "bn"), stream(), out=tmp_path, chunk=2, on_progress=on_progress)
     for state in tmp_path.glob("state-*.pt"):
         state.unlink()
     with pytest.raises(RunError, match="is gone"):

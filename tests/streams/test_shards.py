@@ -53,12 +53,12 @@ def test_one_and_two_workers_write_the_same_bytes(tmp_path):
 
 
 def test_writing_goes_on_where_it_stopped(tmp_path):
-    def watch(done, total, result):
+    def on_progress(done, total, result):
         if done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_shards(stream(), tmp_path / "part", shard_images=20, format="jpg", watch=watch)
+        write_shards(stream(), tmp_path / "part", shard_images=20, format="jpg", on_progress=on_progress)
     write_shards(stream(), tmp_path / "part", shard_images=20, format="jpg")
     write_shards(stream(), tmp_path / "whole", shard_images=20, format="jpg")
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")

@@ -60,11 +60,11 @@ def net(tmp_path):
 def stop_at(last):
     """Press Ctrl-C at a step."""
 
-    def watch(step, steps, row):
+    def on_progress(step, steps, row):
         if step == last:
             raise KeyboardInterrupt
 
-    return watch
+    return on_progress
 
 
 def values(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -101,10 +101,10 @@ def test_generators_of_the_caller_are_left_alone(net, data):
 def test_a_file_of_ones_own_resumes_and_is_read_again(net, data, tmp_path):
     whole = train(net, data, out=tmp_path / "whole", **SETTINGS)
     with pytest.raises(KeyboardInterrupt):
-        train(net, data, out=tmp_path / "parts", watch=stop_at(8), **SETTINGS)
+        train(net, data, out=tmp_path / "parts", on_progress=stop_at(8), **SETTINGS)
     assert [path.name for path in (tmp_path / "parts").glob("state-*")] == ["state-5.pt"]
     steps = list[int]()
-    resumed = train(net, data, out=tmp_path / "parts", watch=lambda step, *_: steps.append(step), **SETTINGS)
+    resumed = train(net, data, out=tmp_path / "parts", on_progress=lambda step, *_: steps.append(step), **SETTINGS)
     assert steps == [5, 6, 7, 8, 9, 10]
     assert same(resumed.model, whole.model)
     assert resumed.losses() == whole.losses()
@@ -183,4 +183,4 @@ def test_a_folder_says_what_it_has_and_what_was_asked(data, tmp_path):
     with pytest.raises(RunError, match="about other epochs") as caught:
         train(small(), data, out=tmp_path / "run", **{**SETTINGS, "epochs": 3})
     assert caught.value.facts["expected"] == "epochs 2, as in the folder"
-    assert caught.value.facts["came"] == "epochs 3"
+    assert caught.value.facts["got"] == "epochs 3"

@@ -32,7 +32,7 @@ def test_it_learns_and_is_the_same_for_the_same_seed():
 
 def test_training_ends_at_the_loss_asked_for():
     losses: list[tuple[int, float]] = []
-    train_text_cnn(data(), epochs=100, until=0.1, watch=lambda epoch, loss: losses.append((epoch, loss)), **SMALL)
+    train_text_cnn(data(), epochs=100, until=0.1, on_progress=lambda epoch, loss: losses.append((epoch, loss)), **SMALL)
     assert [epoch for epoch, _ in losses] == list(range(1, len(losses) + 1))
     assert losses[-1][1] < 0.1
     assert all(loss >= 0.1 for _, loss in losses[:-1])

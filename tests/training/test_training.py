@@ -76,7 +76,7 @@ def watch(step, steps, row):
     if step == 8:
         os.kill(os.getpid(), signal.SIGKILL)
 
-train(small(dropout=0.2), two_classes(), out={out!r}, watch=watch, **{settings!r})
+train(small(dropout=0.2), two_classes(), out={out!r}, on_progress=watch, **{settings!r})
 """
 
 
@@ -95,7 +95,7 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_nothing(data, tmp_path):
         small(dropout=0.2),
         data,
         out=tmp_path / "run",
-        watch=lambda step, steps, row: resumed_at.append(step),
+        on_progress=lambda step, steps, row: resumed_at.append(step),
         **settings,
     )
     assert resumed_at == [6, *range(7, 16)]  # the epochs have five steps each, the last checkpoint was at six

@@ -61,8 +61,8 @@ class Adapter(Adaptive):
             raise ModelError(
                 f"Method {method.name!r} finds nothing that could learn.",
                 expected="normalisation layers with a scale and a shift (affine)",
-                came=f"{type(model).__name__}, whose layers have none",
-                instead="bn, which needs statistics alone",
+                got=f"{type(model).__name__}, whose layers have none",
+                fix="bn, which needs statistics alone",
             )
         for parameter in self.trained.values():
             parameter.requires_grad_(True)
@@ -208,7 +208,7 @@ class Adapter(Adaptive):
         if optimizer:
             self._new_optimizer()
 
-    def announce(self, shift: str) -> None:
+    def on_plan(self, shift: str) -> None:
         """Say which shift the next images are under, for the reset policy `each_shift`."""
         self.shift = shift
 
@@ -266,7 +266,7 @@ class Adapter(Adaptive):
         for key, own in (("method", self.method.name), ("source", self._identity)):
             if state[key] != own:
                 what = "method" if key == "method" else "source model"
-                raise DataError(f"This state belongs to another {what}.", expected=own, came=str(state[key]))
+                raise DataError(f"This state belongs to another {what}.", expected=own, got=str(state[key]))
         device = next((tensor.device for tensor in self.model.parameters()), None)
         self.memory = {name: tensor.to(device) for name, tensor in state["memory"].items()}
         self._new_optimizer(state["optimizer"])

@@ -54,7 +54,7 @@ def method(name: str | Method) -> Method:
         raise ConfigurationError(
             "This is not a method of adaptation.",
             expected="a name such as 'rdumb', or a Method of your own",
-            came=f"a {type(name).__name__}",
+            got=f"a {type(name).__name__}",
         )
     return METHODS.load(name)
 

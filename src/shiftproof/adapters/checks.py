@@ -28,31 +28,31 @@ def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> None:
         raise ModelError(
             f"Method {chosen.name!r} needs a PyTorch module.",
             expected="an nn.Module with its layers",
-            came=type(model).__name__,
-            instead="load the PyTorch module: file.py:build",
+            got=type(model).__name__,
+            fix="load the PyTorch module: file.py:build",
         )
     if chosen.needs and is_program(model):
         raise ModelError(
             f"Method {chosen.name!r} cannot adapt a compiled program.",
             expected=f"an nn.Module with its layers: the method needs {', '.join(chosen.needs)}",
-            came="a scripted or exported program",
-            instead=f"the model as Python built it, or a method that needs only outputs: {outputs_alone}",
+            got="a scripted or exported program",
+            fix=f"the model as Python built it, or a method that needs only outputs: {outputs_alone}",
         )
     if chosen.needs_norm_layers and not any(isinstance(module, (*NORMS, _BatchNorm)) for module in model.modules()):
         without = ", ".join(each.name for each in others if not each.needs_norm_layers)
         raise ModelError(
             f"Method {chosen.name!r} finds no normalisation layers that can adapt.",
             expected="BatchNorm, GroupNorm, LayerNorm, RMSNorm or InstanceNorm modules",
-            came=f"{type(model).__name__} without any",
-            instead=f"methods that do without: {without}",
+            got=f"{type(model).__name__} without any",
+            fix=f"methods that do without: {without}",
         )
     if chosen.needs_batch_norm and not has_batch_norm(model):
         learning = ", ".join(each.name for each in others if each.needs_norm_layers and not each.needs_batch_norm)
         raise ModelError(
             f"Method {chosen.name!r} does not apply: the model has no batch normalisation, so nothing would adapt.",
             expected="BatchNorm layers, whose statistics the method replaces",
-            came=f"{type(model).__name__} with other normalisation layers",
-            instead=f"methods that learn the scale and shift of other normalisation layers: {learning}",
+            got=f"{type(model).__name__} with other normalisation layers",
+            fix=f"methods that learn the scale and shift of other normalisation layers: {learning}",
         )
     if chosen.needs_features:
         last_linear(model)
@@ -67,14 +67,14 @@ def is_program(model: nn.Module) -> bool:
 def check_images(images: Tensor, adapter: Adapter) -> None:
     """Refuse what is no batch of images like those before; warn of a single one where statistics need several."""
     if not isinstance(images, Tensor) or images.ndim < 2 or not images.is_floating_point() or not len(images):
-        came = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
-        raise DataError("This is not a batch of images.", expected="a float tensor, N x C x H x W, N > 0", came=came)
+        got = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+        raise DataError("This is not a batch of images.", expected="a float tensor, N x C x H x W, N > 0", got=got)
     if adapter.shape not in (None, tuple(images.shape[1:])):
         raise DataError(
             "The images changed their shape in mid-stream.",
             expected=f"images of shape {adapter.shape}, as before",
-            came=f"shape {tuple(images.shape[1:])}",
-            instead="use one adapter per stream",
+            got=f"shape {tuple(images.shape[1:])}",
+            fix="use one adapter per stream",
         )
     alone = len(images) == 1 and adapter.options.window < 2 and adapter.steps == 0
     if alone and adapter.norms and adapter.parts.norm == BatchStatistics():
@@ -88,11 +88,11 @@ def check_images(images: Tensor, adapter: Adapter) -> None:
 def check_logits(logits: Any, images: Tensor) -> Tensor:
     """Return logits [N, C] in at least float32; refuse other outputs."""
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
-        came = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
         raise ModelError(
             "The model does not return logits.",
             expected=f"a tensor of {len(images)} rows, one per image, with 2 classes or more",
-            came=came,
-            instead="wrap the model in a module that returns only the logits",
+            got=got,
+            fix="wrap the model in a module that returns only the logits",
         )
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits

@@ -35,7 +35,7 @@ def freeze(adapter: Adapter, images: Tensor) -> nn.Module:
             f"What {adapter.method.name!r} answers is not the adapted network's own output.",
             expected="a method that answers with the adapted network (bn, tent, eta, eata, rdumb, sar), or bn with "
             "prior='auto' after its first batch",
-            came=adapter.method.name,
+            got=adapter.method.name,
         )
     check_images(images, adapter)
     model = copy.deepcopy(adapter.model).requires_grad_(False)

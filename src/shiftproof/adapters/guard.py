@@ -86,7 +86,7 @@ class Guard(Reset):
             raise ConfigurationError(
                 "This guard cannot work.",
                 expected="interval and patience whole and 1 or more, smoothing in (0, 1], low no higher than high",
-                came=f"{self.interval}, {self.patience}, {self.smoothing:g}, {self.low:g}, {self.high:g}",
+                got=f"{self.interval}, {self.patience}, {self.smoothing:g}, {self.low:g}, {self.high:g}",
             )
 
     def due(self, adapter: Adapter) -> bool:

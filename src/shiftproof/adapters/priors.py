@@ -51,7 +51,7 @@ def choose_prior(
     `shifts_used` names other corruptions. Those that will be tested later must not be among them.
     """
     if data.labels is None:
-        raise DataError("A prior is chosen by accuracy, which needs labels.", expected="a labelled set", came=data.name)
+        raise DataError("A prior is chosen by accuracy, which needs labels.", expected="a labelled set", got=data.name)
     device = next((tensor.device for tensor in model.parameters()), "cpu")
     adapters = {prior: adapt(model, "bn", prior=prior) for prior in priors}
     hits, images = dict.fromkeys(priors, 0), 0

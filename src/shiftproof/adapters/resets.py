@@ -53,7 +53,7 @@ class Every(Reset):
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise ConfigurationError("A reset needs an interval.", expected="1 step or more", came=str(self.steps))
+            raise ConfigurationError("A reset needs an interval.", expected="1 step or more", got=str(self.steps))
 
     def due(self, adapter: Adapter) -> bool:
         """At every multiple of the interval; at step 0 there is nothing to go back from."""
@@ -97,8 +97,8 @@ def parse(reset: object) -> Reset:
             return Every(int(reset))
         case str():
             if reset not in words:
-                raise unknown("reset policy", reset, words, instead="a number of steps is a policy, too")
+                raise unknown("reset policy", reset, words, fix="a number of steps is a policy, too")
             return words[reset]
         case int() if not isinstance(reset, bool):
             return Every(reset)
-    raise ConfigurationError("This is no reset policy.", expected=POLICIES, came=repr(reset))
+    raise ConfigurationError("This is no reset policy.", expected=POLICIES, got=repr(reset))

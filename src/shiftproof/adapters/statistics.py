@@ -52,19 +52,19 @@ def _bn(o: BnOptions) -> Parts:
         raise ConfigurationError(
             "A target set is for its full statistics.",
             expected="statistics='full' with a target, or no target",
-            came=f"statistics={o.statistics!r}",
+            got=f"statistics={o.statistics!r}",
         )
     if o.window and o.statistics != "batch":
         raise ConfigurationError(
             "A window and running statistics are two ways to the same end.",
             expected="statistics='batch' with a window, or no window",
-            came=f"statistics={o.statistics!r} with window={o.window}",
+            got=f"statistics={o.statistics!r} with window={o.window}",
         )
     if chosen_later and o.statistics != "batch":
         raise ConfigurationError(
             "The best prior is known for the statistics of single batches.",
             expected="prior='auto' with statistics='batch', or a number",
-            came=f"prior='auto' with statistics={o.statistics!r}",
+            got=f"prior='auto' with statistics={o.statistics!r}",
         )
     if chosen_later:
         learn, predict = (partial(_with_best_prior, o=o, remember=remember) for remember in (True, False))
@@ -100,7 +100,7 @@ def _take_statistics(adapter: Adapter, *, o: BnOptions) -> None:
         raise ConfigurationError(
             "Statistics of the whole target set need its images.",
             expected="target=images, a tensor or a list of batches, with statistics='full'",
-            came="no target",
+            got="no target",
         )
     taken = collect_statistics(adapter.source, [target] if isinstance(target, Tensor) else target, exact=True)
     for layer in taken:

@@ -33,7 +33,7 @@ def parse(augment: str | Augment) -> Augment:
             raise ConfigurationError(
                 "Views are made by an augmentation.",
                 expected="jitter, a shift by its name, or what is called with images and keys",
-                came=repr(augment),
+                got=repr(augment),
             )
         return augment
     return jitter if augment == "jitter" else shifts.parse(augment)
@@ -91,10 +91,8 @@ def _moved(images: Tensor, rng: Keyed) -> Tensor:
 def _check(images: Tensor) -> None:
     expected = "images in [0, 1], N x C x H x W, with normalisation inside the model"
     if images.ndim != 4:
-        raise DataError("Views are made of images.", expected=expected, came=f"shape {tuple(images.shape)}")
+        raise DataError("Views are made of images.", expected=expected, got=f"shape {tuple(images.shape)}")
     low, high = torch.stack(torch.aminmax(images)).tolist()
     if low < 0.0 or high > 1.0:
         fix = "put shiftproof.models.Normalize before the model, and give it images in [0, 1]"
-        raise DataError(
-            "Image values leave [0, 1].", expected=expected, came=f"values {low:.4g} to {high:.4g}", instead=fix
-        )
+        raise DataError("Image values leave [0, 1].", expected=expected, got=f"values {low:.4g} to {high:.4g}", fix=fix)

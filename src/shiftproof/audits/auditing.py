@@ -23,7 +23,17 @@ from shiftproof.data import TextSet
 from shiftproof.models import BatchFitter
 from shiftproof.models.arithmetic import operations as operations_of
 from shiftproof.models.texts import pairing, truncation
-from shiftproof.runs import Executor, Inline, Plan, Processes, Store, Watch, choose_executor, drive, write_atomically
+from shiftproof.runs import (
+    Executor,
+    Inline,
+    OnProgress,
+    Plan,
+    Processes,
+    Store,
+    choose_executor,
+    drive,
+    write_atomically,
+)
 from shiftproof.runs.hosting import cores
 from shiftproof.subjects import Subject
 
@@ -57,8 +67,8 @@ def audit(
     require: Sequence[str] = (),
     junit: str | Path | None = None,
     command: str | None = None,
-    watch: Watch | None = None,
-    announce: Callable[[Forecast], None] | None = None,
+    on_progress: OnProgress | None = None,
+    on_plan: Callable[[Forecast], None] | None = None,
 ) -> Audit:
     """Audit a classifier under distribution shift and write `report.html`, `results.json` and `results.csv` to `out`.
 
@@ -71,8 +81,8 @@ def audit(
     `executor` is `inline`, `processes` or `ray`; the last two spread the work over `workers` processes, and the numbers
     are the same.
     `require` is what must hold of the numbers, such as "mce < 70": `checks` of the result says whether it does, and
-    `junit` names a file for that in JUnit's XML. `announce(forecast)` hears, before any long work, how long it should
-    take, and `watch(done, all, result)` of progress.
+    `junit` names a file for that in JUnit's XML. `on_plan(forecast)` hears, before any long work, how long it should
+    take, and `on_progress(done, all, result)` of progress.
 
     >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], sections=["clean", "corruptions"])
     >>> result.numbers["clean_accuracy"] > result.numbers["accuracy.contrast"]
@@ -136,8 +146,8 @@ def audit(
     with Store(Path(out), subject.identity) as store:
         subject.check_answers(store)
         store.note({"audit": json.dumps(about), TASKS: noted(tasks, fingerprints)})
-        missing = _announce(plan, store, subject, where, announce)
-        drive(plan, store, partial(Measurer, subject), executor=where, watch=watch)
+        missing = _tell_plan(plan, store, subject, where, on_plan)
+        drive(plan, store, partial(Measurer, subject), executor=where, on_progress=on_progress)
         if missing:
             note_memory(store, subject.device)
         with understood(out):
@@ -160,17 +170,17 @@ def reopen(out: str | Path, *, require: Sequence[str] = (), junit: str | Path | 
     return result
 
 
-def _announce(
+def _tell_plan(
     plan: Plan,
     store: Store,
     subject: Subject,
     executor: Executor,
-    announce: Callable[[Forecast], None] | None,
+    on_plan: Callable[[Forecast], None] | None,
 ) -> bool:
     """Tell how long what is missing should take, and note it, where somebody listens; return whether any is missing."""
     tasks = {identity: task for identity, task in plan.identities().items() if isinstance(task, Measurement)}
     done = store.done()
-    if not tasks.keys() - done or announce is None:
+    if not tasks.keys() - done or on_plan is None:
         return bool(tasks.keys() - done)
     at_a_time = _at_a_time(executor)
     threads = torch.get_num_threads()
@@ -182,7 +192,7 @@ def _announce(
     finally:
         torch.set_num_threads(threads)
     store.note({PLANNED: json.dumps(forecast.planned)})
-    announce(forecast)
+    on_plan(forecast)
     return True
 
 

@@ -31,14 +31,14 @@ def check_subject(subject: Subject) -> tuple[Caveat, ...]:
         raise DataError(
             "The texts have no labels.",
             expected="a column of labels, or one sub-folder per class",
-            instead="--label-column NAME names it; shiftproof estimate works without labels",
+            fix="--label-column NAME names it; shiftproof estimate works without labels",
         )
     if labels is not None and int(labels.min()) == int(labels.max()):
         raise DataError(
             f"All {_kind(subject)} have the same label.",
             expected="at least two classes: an audit measures how well they are told apart",
-            came=f"{len(labels)} {_kind(subject)} of one class",
-            instead="give the folder that holds one sub-folder per class",
+            got=f"{len(labels)} {_kind(subject)} of one class",
+            fix="give the folder that holds one sub-folder per class",
         )
     return try_model(subject)
 

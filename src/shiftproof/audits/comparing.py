@@ -114,7 +114,7 @@ def compare(*runs: str | Path, out: str | Path = OUT, command: str | None = None
     """
     if len(runs) < 2:
         raise ConfigurationError(
-            "A comparison needs two audits.", expected="two run directories or more", came=f"{len(runs)}"
+            "A comparison needs two audits.", expected="two run directories or more", got=f"{len(runs)}"
         )
     sides = [_read(label, Path(run)) for label, run in zip(_labels(runs), runs, strict=True)]
     for side in sides[1:]:
@@ -161,16 +161,16 @@ def _check_same_images(one: Side, other: Side) -> None:
         raise DataError(
             f"The audits {one.label!r} and {other.label!r} are of different data.",
             expected=f"{one.record.about['data']!r}, with fingerprint {data[0]}",
-            came=f"{other.record.about['data']!r}, with fingerprint {data[1]}",
-            instead="audit both models on the same data",
+            got=f"{other.record.about['data']!r}, with fingerprint {data[1]}",
+            fix="audit both models on the same data",
         )
     if sample[0] != sample[1]:
         images = [side.record.scope.images for side in (one, other)]
         raise DataError(
             f"The audits {one.label!r} and {other.label!r} are of different images of the same data.",
             expected=f"{images[0]:,} images, seed {one.record.scope.settings.seed}",
-            came=f"{images[1]:,} images, seed {other.record.scope.settings.seed}",
-            instead=f"audit both with --images {min(images)} and the same --seed",
+            got=f"{images[1]:,} images, seed {other.record.scope.settings.seed}",
+            fix=f"audit both with --images {min(images)} and the same --seed",
         )
 
 
@@ -187,7 +187,7 @@ def _shared(sides: Sequence[Side]) -> dict[str, set[AnyTask]]:
         raise ConfigurationError(
             "The audits have nothing in common.",
             expected="the same sections, shifts and severities, at least some of them",
-            came="; ".join(f"{side.label}: {', '.join(side.record.results)}" for side in sides),
+            got="; ".join(f"{side.label}: {', '.join(side.record.results)}" for side in sides),
         )
     return found
 

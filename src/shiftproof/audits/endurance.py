@@ -16,7 +16,7 @@ from shiftproof.audits.sections.measuring import preset_for
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import Model, choose_device
 from shiftproof.registry import unknown
-from shiftproof.runs import Json, Processes, Row, Task, Watch, write_atomically
+from shiftproof.runs import Json, OnProgress, Processes, Row, Task, write_atomically
 from shiftproof.streams import STREAMS, Calibration, Stream, Trace, calibrate, evaluate, make_stream
 from shiftproof.streams.calibrating import IMAGES, PRECISION
 from shiftproof.streams.course import LENGTH, SEED, SPEED
@@ -98,7 +98,7 @@ def endure(
     labels: str | Path | None = None,
     classes: str | Path | Sequence[str] = "auto",
     on_bad_file: Literal["fail", "skip"] = "fail",
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Endurance:
     """Send the same stream of `images` images through every method, and trace how often each is right.
 
@@ -120,10 +120,10 @@ def endure(
         raise ConfigurationError(
             "A run needs images, workers and a learning rate.",
             expected="more than 0 of each",
-            came=f"images {images}, workers {workers}, lr_scale {lr_scale:g}",
+            got=f"images {images}, workers {workers}, lr_scale {lr_scale:g}",
         )
     if stream == "mixed" and speed is not None:
-        raise ConfigurationError("A mixed stream has no steps.", expected="no speed", came=f"speed {speed}")
+        raise ConfigurationError("A mixed stream has no steps.", expected="no speed", got=f"speed {speed}")
     device, folder = choose_device(device, model), Path(out)
     target = None if target is None else read_target(target)
     data_options = {"size": size, "labels": labels, "classes": classes, "on_bad_file": on_bad_file}
@@ -145,7 +145,7 @@ def endure(
                 device=device,
                 model_options={"weights": weights},
                 data_options=data_options,
-                watch=watch,
+                on_progress=on_progress,
             )
     given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size, "speed": speed}
     given |= {"shifts": None if stream == "ccc" else shifts}
@@ -153,7 +153,7 @@ def endure(
         model, data, device=device, model_options={"weights": weights}, data_options=data_options, batch_size=batch_size
     )
     contest = _Contest(subject, folder, stream, given, made, target, preset, lr_scale)
-    traces, reasons = _run(contest, names, workers, watch)
+    traces, reasons = _run(contest, names, workers, on_progress)
     made_stream = contest.stream()
     result = Endurance(folder, traces, reasons, (*contest.notes(), *_said(traces)))
     run = {"length": len(made_stream), "seed": made_stream.seed, "speed": getattr(made_stream, "speed", None)}
@@ -219,18 +219,18 @@ class _Contest:
         calibration = getattr(stream, "calibration", None)
         return (*stream.notes, *(calibration.notes_for(self.subject.model_fingerprint) if calibration else ()))
 
-    def trace(self, method: str, watch: Watch | None = None) -> Trace:
+    def trace(self, method: str, on_progress: OnProgress | None = None) -> Trace:
         """Run one method, or what is left of its run."""
         stream = self.stream()
         preset = self.preset or preset_for(self.subject)
         adapter = make_adapter(self.subject.model, method, preset=preset, lr_scale=self.lr_scale)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
-            return evaluate(adapter, stream, out=self.folder / method, watch=watch)
+            return evaluate(adapter, stream, out=self.folder / method, on_progress=on_progress)
 
 
 def _run(
-    contest: _Contest, names: Sequence[str], workers: int, watch: Watch | None
+    contest: _Contest, names: Sequence[str], workers: int, on_progress: OnProgress | None
 ) -> tuple[dict[str, Trace], dict[str, str]]:
     """Run the methods, one after another or so many at a time; a method the model cannot have gives its reason."""
     contest.stream()  # what is wrong with it is told before any process starts
@@ -238,15 +238,15 @@ def _run(
         tasks = [MethodRun(name) for name in names]
         with Processes(min(workers, len(names)), contest.subject.device).open(contest) as crew:
             for number, _ in enumerate(crew.run(tasks), 1):
-                if watch is not None:
-                    watch(number, len(names), None)
-        watch = None
+                if on_progress is not None:
+                    on_progress(number, len(names), None)
+        on_progress = None
     # What is done is only read; what failed in its process fails here, in its own words, once the others are safe.
     traces: dict[str, Trace] = {}
     reasons: dict[str, str] = {}
     for number, name in enumerate(names):
         try:
-            traces[name] = contest.trace(name, _part(watch, number, len(names)))
+            traces[name] = contest.trace(name, _part(on_progress, number, len(names)))
         except ModelError as error:
             reasons[name] = error.headline
     return traces, reasons
@@ -263,11 +263,11 @@ def _said(traces: Mapping[str, Trace]) -> list[str]:
     return said
 
 
-def _part(watch: Watch | None, number: int, parts: int) -> Watch | None:
+def _part(on_progress: OnProgress | None, number: int, parts: int) -> OnProgress | None:
     """Return what hears of one part of a run and tells of the whole."""
-    if watch is None:
+    if on_progress is None:
         return None
-    return lambda done, total, result: watch(number * total + done, parts * total, result)
+    return lambda done, total, result: on_progress(number * total + done, parts * total, result)
 
 
 def show(result: Endurance, console: Console | None = None) -> None:

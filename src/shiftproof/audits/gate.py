@@ -60,8 +60,8 @@ class Check:
 
     def __str__(self) -> str:
         """Return what was required and what came."""
-        came = f"it is {self.value:.4g}" if self.value is not None else self.reason
-        return f"{self.requirement}: {came}"
+        got = f"it is {self.value:.4g}" if self.value is not None else self.reason
+        return f"{self.requirement}: {got}"
 
 
 def parse(text: str) -> Requirement:
@@ -97,7 +97,7 @@ def parse_all(texts: Sequence[str], sections: Sequence[str]) -> tuple[Requiremen
             raise ConfigurationError(
                 f"The requirement {str(one)!r} cannot be met.",
                 reason=f"{one.name} comes from the section {found[0].name}, which is not among those to run",
-                instead=f"add {found[0].name} to --sections, or leave the requirement out",
+                fix=f"add {found[0].name} to --sections, or leave the requirement out",
             )
     return requirements
 

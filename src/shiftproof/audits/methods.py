@@ -17,7 +17,7 @@ from shiftproof.audits.sections.advice import diagnoses
 from shiftproof.audits.sections.measuring import accuracy, preset_for
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
-from shiftproof.runs import Plan, Result, Row, Store, Watch, drive, write_atomically
+from shiftproof.runs import OnProgress, Plan, Result, Row, Store, drive, write_atomically
 from shiftproof.shifts import Shift, as_shift
 from shiftproof.subjects import Subject
 
@@ -88,7 +88,7 @@ def compare_methods(
     labels: str | Path | None = None,
     classes: str | Path | Sequence[str] = "auto",
     on_bad_file: Literal["fail", "skip"] = "fail",
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
 ) -> MethodComparison:
     """Let every method adapt to the same images under each shift, in batches, and measure how often it is right.
 
@@ -105,7 +105,7 @@ def compare_methods(
     tried = [find(name) for name in names]  # what is wrong with one is told now
     made = _labelled([as_shift(shift) for shift in shifts])
     if not made:
-        raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", came="none")
+        raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", got="none")
     subject = Subject.of(
         model,
         data,
@@ -128,7 +128,7 @@ def compare_methods(
     plan = Plan(tasks, subject.fingerprints)
     with Store(Path(out), subject.identity) as store:
         subject.check_answers(store)
-        results = drive(plan, store, partial(Measurer, subject), watch=watch)
+        results = drive(plan, store, partial(Measurer, subject), on_progress=on_progress)
     comparison = _compared(Path(out), tuple(made), names, results, fixed)
     about = {"fingerprints": plan.fingerprints, "preset": fixed, "options": given}
     write_atomically(
@@ -146,8 +146,8 @@ def _labelled(shifts: Sequence[Shift]) -> dict[str, Shift]:
             raise ConfigurationError(
                 "Two shifts have the same label.",
                 expected="labels that tell shifts apart",
-                came=f"{shift.label} twice, of different content",
-                instead="compare them in two calls, or let `label` say what is different",
+                got=f"{shift.label} twice, of different content",
+                fix="compare them in two calls, or let `label` say what is different",
             )
     return made
 

@@ -136,8 +136,8 @@ def understood(folder: str | Path) -> Iterator[None]:
         raise RunError(
             f"Cannot read the audit in {str(folder)!r}.",
             expected="a folder that `shiftproof audit` of this version wrote",
-            came=f"{type(error).__name__}: {error}",
-            instead="run the audit again into another folder; this one is left as it is",
+            got=f"{type(error).__name__}: {error}",
+            fix="run the audit again into another folder; this one is left as it is",
         ) from error
 
 

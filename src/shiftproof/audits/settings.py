@@ -99,7 +99,7 @@ def make_settings(
         if name not in SECTIONS:
             raise unknown("section", name, SECTIONS)
     if images is not None and images < 1:
-        raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", came=str(images))
+        raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", got=str(images))
     chosen: list[str] = []
     for name in shifts or (("everyday",) if inputs == "texts" else ("common",)):
         catalogue.check_name(name)
@@ -110,7 +110,7 @@ def make_settings(
         check_severity("of the audit", severity)
         if severity == 0:
             raise ConfigurationError(
-                "Severity 0 is the clean input.", instead="leave it out; the section `clean` measures it"
+                "Severity 0 is the clean input.", fix="leave it out; the section `clean` measures it"
             )
     for name in methods or ():
         if name not in METHODS:

@@ -39,7 +39,7 @@ class Progress:
         what = "measuring" if result is None else str(result.task.parameters().get("shift", result.task.kind))
         self.show(done, total, what)
 
-    def announce(self, forecast: Forecast) -> None:
+    def on_plan(self, forecast: Forecast) -> None:
         """Print how long each section should take, and all of them."""
         lines = [(name, duration(seconds / forecast.at_a_time)) for name, seconds in forecast.remaining.items()]
         for name, text in [*lines, ("all", duration(forecast.seconds))]:

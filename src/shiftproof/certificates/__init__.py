@@ -1,6 +1,6 @@
 """What is guaranteed: randomized smoothing, certified radii, and the spectral view.
 
-certified = certify("demo", "demo", sigma=0.03, rule="sequential", n=1000, take=20)
+certified = certify("demo", "demo", sigma=0.03, rule="sequential", n=1000, images=20)
 certified.acr.value, certified.accuracy(at=0.05)
 """
 

@@ -167,6 +167,6 @@ def load_certificate(path: str | Path) -> dict[str, Any]:
             f"{str(path)!r} is not a certificate.", expected="what `shiftproof certify` wrote", reason=str(error)
         ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        came = content.get("format", "no format") if isinstance(content, dict) else "something else"
-        raise DataError(f"{str(path)!r} is not a certificate of this version.", expected=FORMAT, came=str(came))
+        got = content.get("format", "no format") if isinstance(content, dict) else "something else"
+        raise DataError(f"{str(path)!r} is not a certificate of this version.", expected=FORMAT, got=str(got))
     return content

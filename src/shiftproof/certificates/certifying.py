@@ -18,7 +18,7 @@ from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
 from shiftproof.errors import RunError
 from shiftproof.models import BatchFitter, device_of
-from shiftproof.runs import Executor, Json, Result, Row, Task, Watch, choose_executor
+from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
 from shiftproof.shifts import Shift, as_shift
 from shiftproof.subjects import Subject
 
@@ -32,7 +32,7 @@ CELL_IMAGES = 256
 
 def certify(
     model: Any,
-    images: Any,
+    data: Any,
     labels: Any = None,
     *,
     sigma: float,
@@ -44,7 +44,7 @@ def certify(
     tolerance: float = TOLERANCE,
     futility: bool = True,
     shift: str | Shift | None = None,
-    take: int | None = None,
+    images: int | None = None,
     seed: int = 0,
     dtype: Precision = "float32",
     compile: bool = False,  # noqa: A002  (the option's name)
@@ -56,12 +56,12 @@ def certify(
     out: str | Path | None = None,
     executor: str | Executor = "inline",
     workers: int | None = None,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Certification:
     """Certify a model smoothed with Gaussian noise: L2 distances within which the smoothed class cannot change.
 
     What is certified is the smoothed model, which is served with noise and a vote (`Smoothed.predict`); of the model
-    itself nothing is said. `model` and `images` (with `labels`) are what `load_model` and `load_data` take; black boxes
+    itself nothing is said. `model` and `data` (with `labels`) are what `load_model` and `load_data` take; black boxes
     are welcome. `sigma` is the noise's standard deviation on the [0, 1] scale. `n0` samples choose a class, at most `n`
     fresh ones count it, and each certificate is wrong with probability at most `alpha`. Rules:
 
@@ -71,8 +71,8 @@ def certify(
       or 0, and their average is `radius` times the share certified.
 
     With labels, images whose first guess is wrong are skipped, since they count 0. `shift` certifies shifted images;
-    `take` uses so many of them. `dtype` and `compile` certify a copy of the model in that precision. The run directory
-    `out` resumes, and holds the certificate file when all is done; one on other terms is never overwritten.
+    `images` uses so many of them. `dtype` and `compile` certify a copy of the model in that precision. The run
+    directory `out` resumes, and holds the certificate file when all is done; one on other terms is never overwritten.
 
     >>> model, images = (lambda images: images.mean((2, 3))), torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
     >>> found = certify(model, images, [0, 1, 2], sigma=0.25, n=1000)
@@ -85,8 +85,8 @@ def certify(
     job = Job(
         subject=Subject.of(
             model,
-            images,
-            images=take,
+            data,
+            images=images,
             seed=seed,
             device=device,
             model_options={"weights": weights},
@@ -105,7 +105,7 @@ def certify(
     if path is not None and path.exists():
         check_same(path, job.terms())
     where = choose_executor(executor, workers, device=job.subject.device)
-    made = job.conclude(measure_all(job.subject, job.tasks(), job, out=out, executor=where, watch=watch))
+    made = job.conclude(measure_all(job.subject, job.tasks(), job, out=out, executor=where, on_progress=on_progress))
     if path is not None:
         made.save(path)
     return made
@@ -240,8 +240,8 @@ def check_same(path: Path, terms: Terms) -> None:
         raise RunError(
             f"There is a certificate on other terms in {str(path)!r}.",
             expected=", ".join(f"{name} {held.get(name, 'not given')}" for name in other),
-            came=", ".join(f"{name} {wanted.get(name, 'not given')}" for name in other),
-            instead="write this one to another folder with --out (out=); nothing was overwritten",
+            got=", ".join(f"{name} {wanted.get(name, 'not given')}" for name in other),
+            fix="write this one to another folder with --out (out=); nothing was overwritten",
         )
 
 

@@ -25,16 +25,16 @@ def check_fixed(model: object) -> None:
             raise ModelError(
                 "A model that adapts cannot be certified.",
                 expected="a model whose answer to an image is always the same",
-                came=f"{type(part).__name__}, whose answers change with the images it has seen",
+                got=f"{type(part).__name__}, whose answers change with the images it has seen",
                 reason=f"{_THEOREM}: one that changed while it was sampled is none of the functions it was.",
-                instead="freeze it first: shiftproof.adapters.freeze(adapted, images) is a plain copy with the weights "
+                fix="freeze it first: shiftproof.adapters.freeze(adapted, images) is a plain copy with the weights "
                 "and statistics it has reached; or certify its source",
             )
         if isinstance(part, nn.Module) and part.training and not is_program(part):
             raise ModelError(
                 "A model in training mode cannot be certified.",
                 expected="a model in evaluation mode: model.eval()",
-                came=f"a {type(part).__name__} in training mode",
+                got=f"a {type(part).__name__} in training mode",
                 reason=f"{_THEOREM}: dropout draws at random, and batch normalisation looks at the whole batch.",
             )
 
@@ -51,17 +51,17 @@ def check_function(model: Callable[[Tensor], Any], images: Tensor, dtype: torch.
         raise ModelError(
             "A stochastic model cannot be certified.",
             expected="the same scores when the same images come again",
-            came=f"scores that differ by up to {found.repeated:.3g}",
+            got=f"scores that differ by up to {found.repeated:.3g}",
             reason=f"{_THEOREM}: a model that draws at random, or learns from what it sees, is none.",
-            instead="switch off dropout (model.eval()), sampling, and adaptation",
+            fix="switch off dropout (model.eval()), sampling, and adaptation",
         )
     if found.of_batch:
         raise ModelError(
             "A model whose answers depend on the rest of the batch cannot be certified.",
             expected="the same scores for an image whatever images come with it",
-            came=f"scores that differ by up to {found.company:.3g}",
+            got=f"scores that differ by up to {found.company:.3g}",
             reason=f"{_THEOREM}; batch statistics make it one of many images.",
-            instead="normalise with fixed statistics: model.eval()",
+            fix="normalise with fixed statistics: model.eval()",
         )
     return int(found.scores.shape[1])
 
@@ -72,5 +72,5 @@ def check_sizes(n0: int, n: int) -> None:
         raise ConfigurationError(
             "The class is chosen with fewer samples than it is counted with.",
             expected="n0 from 1 to n, such as n0=100 and n=100,000",
-            came=f"n0={n0}, n={n}",
+            got=f"n0={n0}, n={n}",
         )

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from shiftproof.certificates.checks import check_fixed, check_function
 from shiftproof.errors import DataError
-from shiftproof.runs import AnyTask, Executor, Plan, Result, Setup, Store, Watch, drive
+from shiftproof.runs import AnyTask, Executor, OnProgress, Plan, Result, Setup, Store, drive
 from shiftproof.subjects import Subject
 
 
@@ -22,7 +22,7 @@ def check_subject(subject: Subject) -> None:
         raise DataError(
             "Labels and model outputs do not fit.",
             expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
-            came=f"labels from {int(labels.min())} to {int(labels.max())}",
+            got=f"labels from {int(labels.min())} to {int(labels.max())}",
         )
 
 
@@ -33,7 +33,7 @@ def measure_all(
     *,
     out: str | Path | None,
     executor: Executor,
-    watch: Watch | None,
+    on_progress: OnProgress | None,
 ) -> list[Result]:
     """Measure the tasks that the run directory lacks, or all of them without one.
 
@@ -44,4 +44,4 @@ def measure_all(
         store = stack.enter_context(Store(folder, subject.fingerprints))
         subject.check_answers(store)
         plan = Plan(tasks, subject.fingerprints)
-        return drive(plan, store, setup, executor=executor, watch=watch, essential="A measurement")
+        return drive(plan, store, setup, executor=executor, on_progress=on_progress, essential="A measurement")

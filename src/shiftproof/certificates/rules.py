@@ -125,7 +125,7 @@ class Sequential(Rule):
             raise ConfigurationError(
                 "The tolerance must not be negative.",
                 expected="0 or more, in units of sigma",
-                came=f"{self.tolerance:g}",
+                got=f"{self.tolerance:g}",
             )
 
     @cached_property
@@ -172,13 +172,13 @@ class AtLeast(Rule):
         super().__post_init__()
         if not 0 < self.asked < np.inf:
             raise ConfigurationError(
-                "The radius asked for must be positive.", expected="radius= a distance above 0", came=f"{self.asked:g}"
+                "The radius asked for must be positive.", expected="radius= a distance above 0", got=f"{self.asked:g}"
             )
         if self.p >= 1 or log_evidence(self.n, self.n, self.p) < -np.log(self.alpha):
             raise ConfigurationError(
                 f"A radius of {self.asked:g} cannot be shown with {self.n:,} samples, even if all agree.",
                 expected=f"a radius of at most {self._largest():g} at sigma {self.sigma:g}",
-                instead="ask for a smaller radius, or take more samples or a larger sigma",
+                fix="ask for a smaller radius, or take more samples or a larger sigma",
             )
 
     @cached_property
@@ -226,8 +226,8 @@ def make_rule(
     if (radius is not None) != (name == "radius") and name in RULES:
         raise ConfigurationError(
             "A radius goes with the rule radius, which asks whether it is reached.",
-            came=f"rule={name!r} {'without a radius' if radius is None else f'and radius={radius:g}'}",
-            instead="rule='radius', radius=0.25; the other rules find how large the radius is",
+            got=f"rule={name!r} {'without a radius' if radius is None else f'and radius={radius:g}'}",
+            fix="rule='radius', radius=0.25; the other rules find how large the radius is",
         )
     match name:
         case "fixed":
@@ -257,14 +257,14 @@ def check_sigma(sigma: float) -> None:
     """Refuse noise that smooths nothing, or leaves nothing of an image."""
     if not 0 < sigma < np.inf:
         raise ConfigurationError(
-            "Smoothing needs noise.", expected="sigma above 0, on the [0, 1] scale of images", came=f"sigma={sigma:g}"
+            "Smoothing needs noise.", expected="sigma above 0, on the [0, 1] scale of images", got=f"sigma={sigma:g}"
         )
     if sigma > LARGEST_SIGMA:
         raise ConfigurationError(
             f"Noise of {sigma:g} leaves nothing of images in [0, 1].",
             expected=f"sigma up to {LARGEST_SIGMA:g}, on the [0, 1] scale; certified training uses 0.12 to 1",
-            came=f"sigma={sigma:g}",
-            instead=f"if that is on the scale of 0 to 255, sigma={sigma / 255:.3g}",
+            got=f"sigma={sigma:g}",
+            fix=f"if that is on the scale of 0 to 255, sigma={sigma / 255:.3g}",
         )
 
 
@@ -274,12 +274,12 @@ def check_numbers(n: int, alpha: float) -> None:
         raise ConfigurationError(
             "The error probability must be between 0 and 1.",
             expected="alpha in (0, 1), such as 0.001: one certificate in a thousand may be wrong",
-            came=f"alpha={alpha:g}",
+            got=f"alpha={alpha:g}",
         )
     if n < 1 or not alpha ** (1 / n) > 0.5:
         least = int(np.ceil(np.log(alpha) / np.log(0.5))) + 1
         raise ConfigurationError(
             f"{n} samples certify nothing at alpha={alpha:g}, even if all agree.",
             expected=f"n of at least {least}; 100,000 is usual",
-            came=f"n={n}",
+            got=f"n={n}",
         )

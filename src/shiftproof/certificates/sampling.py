@@ -86,8 +86,8 @@ class Sampler:
             raise ModelError(
                 "The model returns scores that are not finite numbers.",
                 expected="finite scores for images with Gaussian noise, whose values leave [0, 1]",
-                came="NaN or infinity for at least one noisy image",
-                instead="check what the model does with values below 0 or above 1, and its precision",
+                got="NaN or infinity for at least one noisy image",
+                fix="check what the model does with values below 0 or above 1, and its precision",
             )
         chosen = torch.as_tensor(images, dtype=torch.int64, device=self.device)
         taken = self._counts[chosen].cpu().numpy()
@@ -144,21 +144,21 @@ class Sampler:
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 "The model ran out of memory.",
-                came=f"a batch of {self.batch_size} images",
-                instead="use smaller batches: batch_size=, --batch-size",
+                got=f"a batch of {self.batch_size} images",
+                fix="use smaller batches: batch_size=, --batch-size",
             ) from error
         except BaseException as error:  # whatever a user's model raises is told in one paragraph
             raise ModelError(
                 "The model failed on a batch of noisy images.",
                 expected="a model that takes float tensors N x C x H x W, also with values outside [0, 1]",
-                came=f"{type(error).__name__} on shape {tuple(noisy.shape)}: {error}".splitlines()[0],
+                got=f"{type(error).__name__} on shape {tuple(noisy.shape)}: {error}".splitlines()[0],
             ) from error
         if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(noisy) or scores.shape[1] < 2:
-            came = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
+            got = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else f"a {type(scores).__name__}"
             raise ModelError(
                 "The model returns the wrong shape.",
                 expected=f"one row of at least 2 scores for each of {len(noisy)} images",
-                came=came,
+                got=got,
             )
         return scores.to(self.device)
 

@@ -75,7 +75,7 @@ class Smoothed:
     ) -> None:
         check_sigma(sigma)
         if batch_size is not None and batch_size < 1:
-            raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
+            raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))
         check_fixed(model)
         self.sigma, self.seed, self.batch_size = float(sigma), seed, batch_size
         self._plain, self.dtype = prepared(model, dtype, compile)
@@ -103,7 +103,7 @@ class Smoothed:
         chosen = make_rule(rule, sigma=self.sigma, n=n, alpha=alpha, **options) if isinstance(rule, str) else rule
         if chosen.sigma != self.sigma:
             raise ConfigurationError(
-                "The rule is for other noise.", expected=f"sigma={self.sigma:g}", came=f"sigma={chosen.sigma:g}"
+                "The rule is for other noise.", expected=f"sigma={self.sigma:g}", got=f"sigma={chosen.sigma:g}"
             )
         check_sizes(n0, chosen.n)
         sampler = self._sampler(images, keys, self.seed)
@@ -143,11 +143,11 @@ class Smoothed:
     def _sampler(self, images: Tensor, keys: Tensor | Sequence[int] | None, seed: int) -> Sampler:
         """Return what draws samples of these images, after a look at whether the model is one that can be certified."""
         if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
-            came = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images)
-            raise DataError("This is not a batch of images.", expected="a float tensor N x C x H x W", came=str(came))
+            got = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images)
+            raise DataError("This is not a batch of images.", expected="a float tensor N x C x H x W", got=str(got))
         named = content_keys(images) if keys is None else torch.as_tensor(keys, dtype=torch.int64)
         if len(named) != len(images):
-            raise DataError("Every image needs a key.", expected=f"{len(images)} keys", came=f"{len(named)}")
+            raise DataError("Every image needs a key.", expected=f"{len(images)} keys", got=f"{len(named)}")
         shape = tuple(images.shape[1:])
         size = self.batch_size or batch_size_for(self.device, math.prod(shape))
         if len(images) and shape not in self._known:
@@ -222,8 +222,8 @@ def prepared(model: Callable[[Tensor], Any], dtype: str, compiled: bool) -> tupl
     if not isinstance(model, nn.Module):
         raise ConfigurationError(
             "The precision of a black box is its own.",
-            came=f"{type(model).__name__} with dtype={dtype!r}, compile={compiled}",
-            instead="leave both options out, or give the PyTorch module",
+            got=f"{type(model).__name__} with dtype={dtype!r}, compile={compiled}",
+            fix="leave both options out, or give the PyTorch module",
         )
     kind: torch.dtype = getattr(torch, dtype)
     return copy.deepcopy(model).to(kind).to(memory_format=torch.channels_last), kind  # type: ignore[call-overload]
@@ -245,5 +245,5 @@ def batch_size_for(device: torch.device, values: int) -> int:
 def _labels(labels: Tensor | Sequence[int], images: int) -> NDArray[np.int64]:
     wanted = torch.as_tensor(labels, dtype=torch.int64).cpu().numpy()
     if wanted.shape != (images,):
-        raise DataError("Every image needs a label.", expected=f"{images} labels", came=f"shape {wanted.shape}")
+        raise DataError("Every image needs a label.", expected=f"{images} labels", got=f"shape {wanted.shape}")
     return wanted

@@ -27,7 +27,7 @@ from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BatchFitter, device_of, logits
-from shiftproof.runs import Executor, Json, Result, Row, Task, Watch, choose_executor, write_atomically
+from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor, write_atomically
 from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
 from shiftproof.subjects import Subject
@@ -116,11 +116,11 @@ class Spectrum:
 
 def spectrum(
     model: Any,
-    images: Any,
+    data: Any,
     labels: Any = None,
     *,
     measure: Measure = "accuracy",
-    take: int = 200,
+    images: int = 200,
     eps: float = 4.0,
     step: int = 1,
     alphas: Sequence[float] = ALPHAS,
@@ -140,27 +140,27 @@ def spectrum(
     out: str | Path | None = None,
     executor: str | Executor = "inline",
     workers: int | None = None,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Spectrum:
-    """Measure a model frequency by frequency, on `take` labelled images.
+    """Measure a model frequency by frequency, on `images` labelled images.
 
     `eps` is the L2 norm of a wave in each channel, `step` leaves out frequencies between its multiples. The sets have
     noise of every power (`alphas`) and strength around every centre (1, 1 + `step`, ...). `corruptions` are those
     whose amplitudes are told, at a `severity`; None is the fifteen common ones. `measure="acr"` certifies by the rule
     `sequential`, with noise `sigma`, `n0` samples to choose a class and at most `n` to count it. `out` resumes.
 
-    >>> found = spectrum("demo", "demo", take=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
+    >>> found = spectrum("demo", "demo", images=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
     >>> sorted(found.waves), found.amplitudes.keys() >= {"clean", "fog"}
     ([(0, 0), (0, 16), (16, 0), (16, 16)], True)
     """
     check_fixed(model)
     if measure not in ("accuracy", "acr"):
         raise ConfigurationError(f"There is no measure {measure!r}.", expected="accuracy or acr")
-    if step < 1 or take < 1 or not 0 < eps < math.inf:
+    if step < 1 or images < 1 or not 0 < eps < math.inf:
         raise ConfigurationError(
             "These sizes make no spectrum.",
             expected="a step and a number of images of 1 or more, and a finite eps above 0",
-            came=f"step={step}, take={take}, eps={eps:g}",
+            got=f"step={step}, images={images}, eps={eps:g}",
         )
     rule = None
     if measure == "acr":
@@ -168,8 +168,8 @@ def spectrum(
         check_sizes(n0, n)
     subject = Subject.of(
         model,
-        images,
-        images=take,
+        data,
+        images=images,
         seed=seed,
         device=device,
         model_options={"weights": weights},
@@ -182,7 +182,7 @@ def spectrum(
     plan = Waves(eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity)
     tasks = plan.tasks(subject.data.shape, job.terms())
     where = choose_executor(executor, workers, device=subject.device)
-    results = measure_all(subject, tasks, job, out=out, executor=where, watch=watch)
+    results = measure_all(subject, tasks, job, out=out, executor=where, on_progress=on_progress)
     made = _conclude(results, subject, measure, step, {**job.terms(), "eps": eps, "images": len(subject.data)})
     if out is not None:
         made.save(Path(out) / "spectrum.json")

@@ -113,7 +113,7 @@ def adapt(
                 calibration_images=calibration_images,
                 workers=workers,
                 out=out or "shiftproof-stream",
-                watch=progress.heard,
+                on_progress=progress.heard,
                 **given,
             )
         else:
@@ -127,7 +127,7 @@ def adapt(
                 seed=seed or 0,
                 options={} if prior is None else {"prior": _prior(prior)},
                 out=out or "shiftproof-adapt",
-                watch=progress.heard,
+                on_progress=progress.heard,
                 **given,
             )
     if stream is not None:
@@ -160,8 +160,8 @@ def _show(found: MethodComparison) -> None:
     ran = {name: found.total(name) for name in found.methods if name not in found.reasons}
     learning = {name: counts for name, counts in ran.items() if method(name).needs_gradients}
 
-    def add(title: str, cells: Mapping[str, str], instead: str = "") -> None:
-        table.add_row(title, *(cells.get(name, instead) for name in found.methods))
+    def add(title: str, cells: Mapping[str, str], fix: str = "") -> None:
+        table.add_row(title, *(cells.get(name, fix) for name in found.methods))
 
     for shift in found.shifts:
         add(shift, {name: f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran}, "-")

@@ -91,8 +91,8 @@ def audit(
             require=require or (),
             junit=junit,
             command=shlex.join(["shiftproof", *sys.argv[1:]]),
-            watch=progress.heard,
-            announce=progress.announce,
+            on_progress=progress.heard,
+            on_plan=progress.on_plan,
             **chosen,
         )
     summary(result)

@@ -72,7 +72,7 @@ def certify(
                     n=n,
                     alpha=alpha,
                     shift=changed,
-                    take=images,
+                    images=images,
                     seed=seed,
                     device=device,
                     batch_size=batch_size,
@@ -81,7 +81,7 @@ def certify(
                     classes=classes,
                     out=out,
                     executor=options.where(executor, workers, device, address, gpus_per_worker),
-                    watch=progress.heard,
+                    on_progress=progress.heard,
                     **chosen,
                 )
             )
@@ -134,7 +134,7 @@ def spectrum(
         found = run(
             model,
             data,
-            take=images,
+            images=images,
             eps=eps,
             step=step,
             alphas=numbers("--alphas", alphas) or (),
@@ -153,7 +153,7 @@ def spectrum(
             classes=classes,
             out=out,
             executor=options.where(executor, workers, device, address, gpus_per_worker),
-            watch=progress.heard,
+            on_progress=progress.heard,
             **chosen,
         )
     typer.echo(spectrum_table(found))

@@ -67,6 +67,6 @@ def _word(key: str, value: object) -> str:
         raise ConfigurationError(
             f"The option {key!r} cannot have this value.",
             expected='a text, a number, or a list of them: shifts = ["fog", "contrast"]',
-            came=repr(value),
+            got=repr(value),
         )
     return str(value)

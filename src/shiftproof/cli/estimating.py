@@ -79,7 +79,7 @@ def estimate(
             classes=classes,
             text_column=text_column,
             label_column=label_column,
-            watch=lambda done, total: progress.show(done, total, "calibrating"),
+            on_progress=lambda done, total: progress.show(done, total, "calibrating"),
         )
     _show(result)
     if out is not None:

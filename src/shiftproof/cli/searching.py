@@ -98,7 +98,7 @@ def search(
             labels=labels,
             classes=classes,
             executor=options.where(executor, workers, device, address, gpus_per_worker),
-            watch=progress.heard,
+            on_progress=progress.heard,
             **chosen,
         )
     _summary(found, out)

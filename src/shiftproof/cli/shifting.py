@@ -61,7 +61,7 @@ def corrupt(
             workers=workers,
             text_column=text_column,
             label_column=label_column,
-            watch=progress.heard,
+            on_progress=progress.heard,
             **chosen,
         )
     kind = "texts" if is_text_source(source) else "images"

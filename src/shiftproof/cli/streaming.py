@@ -91,7 +91,7 @@ def calibrate(
             executor=options.where(executor, workers, device, address, gpus_per_worker),
             model_options={"weights": weights},
             data_options={"size": size, "classes": classes},
-            watch=progress.heard,
+            on_progress=progress.heard,
             **chosen,
         )
     mean = sum(map(found.accuracy, found.paths)) / len(found.paths)
@@ -152,7 +152,7 @@ def write(
     with Progress() as progress:
         made = _stream(kind, data, images, speed, seed, shifts, calibration, size, choose_device(device))
         manifest = write_shards(
-            made, out, quality=quality, shard_images=shard_images, workers=workers, watch=progress.heard, **chosen
+            made, out, quality=quality, shard_images=shard_images, workers=workers, on_progress=progress.heard, **chosen
         )
     typer.echo(f"images    {len(made):,}")
     for note in made.notes:

@@ -102,7 +102,7 @@ def train(
             classes=classes,
             split=split,
             workers=workers,
-            watch=lambda step, steps, row: progress.show(step, steps, _told(row)),
+            on_progress=lambda step, steps, row: progress.show(step, steps, _told(row)),
             **settings,
         )
     if quiet:

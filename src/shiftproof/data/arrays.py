@@ -85,7 +85,7 @@ def from_arrays(
     array, channels_last = _checked(images)
     channels = array.shape[3 if channels_last else 1]
     if color == "grey" and channels == 3:
-        raise DataError("The images have colours.", expected="one channel, as color='grey' says", came="3 channels")
+        raise DataError("The images have colours.", expected="one channel, as color='grey' says", got="3 channels")
     decoder = Decoder(color or ("rgb" if channels == 3 else "grey"), size)
     numbers = None if labels is None else check_labels(labels, len(array))
     return ImageSet(
@@ -115,7 +115,7 @@ def load_array_file(
         images, found = _read_archive(path, split)
     elif split is not None:
         raise ConfigurationError(
-            f"{str(path)!r} has no parts.", came=f"split={split!r}", instead="leave split out, or give an .npz file"
+            f"{str(path)!r} has no parts.", got=f"split={split!r}", fix="leave split out, or give an .npz file"
         )
     else:
         images = read_array(path)
@@ -155,39 +155,39 @@ def _read_archive(path: Path, split: str | None) -> tuple[NDArray[Any], NDArray[
         raise DataError(
             f"There are no images in {str(path)!r}.",
             expected=f"an array named {' or '.join(image_names)}",
-            came=", ".join(held) or "an empty archive",
+            got=", ".join(held) or "an empty archive",
         )
     return images, labels
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
     expected = "numbers that numpy saved; files with pickled objects are not read"
-    return DataError(f"Cannot read the arrays of {str(path)!r}.", expected=expected, came=describe(error))
+    return DataError(f"Cannot read the arrays of {str(path)!r}.", expected=expected, got=describe(error))
 
 
 def _checked(images: ArrayLike | Tensor) -> tuple[NDArray[Any], bool]:
     """Return images as an array of four dimensions and whether channels come last, or refuse them."""
     tensor = isinstance(images, Tensor)
     array = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
-    came = f"{array.dtype} array of shape {array.shape}"
+    got = f"{array.dtype} array of shape {array.shape}"
     if array.ndim == 3:
         array, tensor = array[..., None], False
     if array.ndim != 4 or not array.size:
-        raise DataError("This is not a set of images.", expected=_EXPECTED, came=came)
+        raise DataError("This is not a set of images.", expected=_EXPECTED, got=got)
     last, first = array.shape[3] in (1, 3), array.shape[1] in (1, 3)
     if not last and not first:
         fix = "drop an alpha channel with images[..., :3]"
-        raise DataError("Images need 1 or 3 channels.", expected=_EXPECTED, came=came, instead=fix)
+        raise DataError("Images need 1 or 3 channels.", expected=_EXPECTED, got=got, fix=fix)
     if array.dtype.kind == "f":
         low = np.min([part.min() for part in _parts(array)])
         high = np.max([part.max() for part in _parts(array)])
         if not (low >= 0 and high <= 1):  # also catches NaN
             fix = "values of 0..255 go in as uint8; undo a normalisation, which belongs into the model"
             raise DataError(
-                "Image values leave [0, 1].", expected=_EXPECTED, came=f"values {low:.4g} to {high:.4g}", instead=fix
+                "Image values leave [0, 1].", expected=_EXPECTED, got=f"values {low:.4g} to {high:.4g}", fix=fix
             )
     elif array.dtype != np.uint8:
-        raise DataError("Images need another type of number.", expected=_EXPECTED, came=came)
+        raise DataError("Images need another type of number.", expected=_EXPECTED, got=got)
     return array, last and not (tensor and first)
 
 

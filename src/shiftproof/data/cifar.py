@@ -85,7 +85,7 @@ def load_cifar(
             raise DataError(
                 f"{layout.name} is not complete: {file} is missing from {str(folder)!r}.",
                 expected=", ".join(layout.files[split]),
-                instead="unpack the published archive anew",
+                fix="unpack the published archive anew",
             )
         parts.append(_binary(folder / file, layout) if layout.label_bytes else _pickled(folder / file, layout))
     images = np.concatenate([part for part, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
@@ -108,7 +108,7 @@ def _binary(path: Path, layout: Layout) -> tuple[NDArray[np.uint8], NDArray[np.i
         raise DataError(
             f"{str(path)!r} is not in {layout.name}'s binary layout.",
             expected=f"rows of {row} bytes",
-            came=f"{content.size} bytes",
+            got=f"{content.size} bytes",
         )
     rows = content.reshape(-1, row)
     return rows[:, layout.label_bytes :], rows[:, layout.label_bytes - 1].astype(np.int64)
@@ -214,10 +214,10 @@ def _as_bytes(value: Any) -> Any:
     return value
 
 
-def _not_the_layout(path: Path, came: str) -> DataError:
+def _not_the_layout(path: Path, got: str) -> DataError:
     return DataError(
         f"{str(path)!r} is not a published CIFAR file.",
         expected="a pickle of arrays and lists, as published",
-        came=came,
-        instead="unpack the published archive anew",
+        got=got,
+        fix="unpack the published archive anew",
     )

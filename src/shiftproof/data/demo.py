@@ -30,7 +30,7 @@ def load_demo(name: str, *, classes: str | Path | Sequence[str] = "auto", **opti
         encoded = (folder / f"{part}.webp").read_bytes()
     except OSError as error:
         raise DataError(
-            "The embedded demo is missing from this installation.", came=str(error), instead="install shiftproof again"
+            "The embedded demo is missing from this installation.", got=str(error), fix="install shiftproof again"
         ) from error
     with Image.open(io.BytesIO(encoded)) as image:
         sprite = np.asarray(image.convert("RGB"))

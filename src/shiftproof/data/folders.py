@@ -96,7 +96,7 @@ def load_folder(
         raise DataError(
             f"None of the {len(headers)} images in {str(root)!r} can be read.",
             expected="image files that Pillow reads",
-            came=f"{bad[0].file}: {bad[0].reason}",
+            got=f"{bad[0].file}: {bad[0].reason}",
         )
     files = [listing.files[index] for index in good]
     names = None if listing.names is None else [listing.names[index] for index in good]
@@ -116,7 +116,7 @@ def _list(root: Path, labels: str | Path | None) -> _Listing:
     """Find the images of a folder and their class names."""
     if labels is not None and not isinstance(labels, str | Path):
         fix = "write a CSV with the columns file,label"
-        raise ConfigurationError("The labels of a folder come from a table.", came=type(labels).__name__, instead=fix)
+        raise ConfigurationError("The labels of a folder come from a table.", got=type(labels).__name__, fix=fix)
     if labels is not None or (root / "labels.csv").is_file():
         return _by_table(root, root / "labels.csv" if labels is None else Path(labels))
     inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
@@ -131,8 +131,8 @@ def _list(root: Path, labels: str | Path | None) -> _Listing:
     raise DataError(
         f"There are no images in the folder {str(root)!r}.",
         expected="one sub-folder of images per class, or images with a labels.csv beside them",
-        came=f"{len(folders)} sub-folders, {len(inside) - len(folders)} other files" if inside else "an empty folder",
-        instead=f"image files end in {' '.join(sorted(IMAGE_SUFFIXES))}",
+        got=f"{len(folders)} sub-folders, {len(inside) - len(folders)} other files" if inside else "an empty folder",
+        fix=f"image files end in {' '.join(sorted(IMAGE_SUFFIXES))}",
     )
 
 
@@ -141,8 +141,8 @@ def _by_class(root: Path, found: dict[str, list[str]], flat: int) -> _Listing:
         raise DataError(
             f"The folder {str(root)!r} holds parts of a data set, not classes.",
             expected="one sub-folder of images per class",
-            came=", ".join(found),
-            instead=f"split={max(found)!r}, or the folder {str(root / max(found))!r}",
+            got=", ".join(found),
+            fix=f"split={max(found)!r}, or the folder {str(root / max(found))!r}",
         )
     if len(found) < 2:
         (only,) = found
@@ -150,8 +150,8 @@ def _by_class(root: Path, found: dict[str, list[str]], flat: int) -> _Listing:
         raise DataError(
             f"The folder {str(root)!r} has one class.",
             expected="one sub-folder of images for each of at least two classes",
-            came=f"only {only!r}",
-            instead=f"are the classes inside it? Then give {str(root / only)!r}" if nested else "add the other classes",
+            got=f"only {only!r}",
+            fix=f"are the classes inside it? Then give {str(root / only)!r}" if nested else "add the other classes",
         )
     notes = []
     if empty := [folder for folder, files in found.items() if not files]:
@@ -169,13 +169,13 @@ def _by_table(root: Path, path: Path) -> _Listing:
         raise DataError(
             f"{len(missing)} of {len(table)} files in {str(path)!r} do not exist.",
             expected=f"paths within {str(root)!r}",
-            came=", ".join(missing[:3]) + (", ..." if len(missing) > 3 else ""),
+            got=", ".join(missing[:3]) + (", ..." if len(missing) > 3 else ""),
         )
     files = sorted(table)
     names = [table[file] for file in files]
     if len(set(names)) < 2:
         raise DataError(
-            f"The labels in {str(path)!r} are all of one class.", expected="at least two classes", came=names[0]
+            f"The labels in {str(path)!r} are all of one class.", expected="at least two classes", got=names[0]
         )
     others = len(set(images_under(root)) - table.keys())
     notes = [f"{others} images that {path.name} does not name were left out."] if others else []

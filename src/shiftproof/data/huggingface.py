@@ -40,8 +40,8 @@ def load_saved(folder: Path, **options: Any) -> ImageSet:
     except (ImportError, RuntimeError) as error:
         raise DataError(
             f"Reading the saved data set {str(folder)!r} needs the package datasets.",
-            came=f"{type(error).__name__}: {error}",
-            instead="pip install 'shiftproof[huggingface]'",
+            got=f"{type(error).__name__}: {error}",
+            fix="pip install 'shiftproof[huggingface]'",
         ) from error
     try:
         dataset = datasets.load_from_disk(str(folder))
@@ -49,7 +49,7 @@ def load_saved(folder: Path, **options: Any) -> ImageSet:
         raise DataError(
             f"Cannot read the saved data set {str(folder)!r}.",
             expected="a folder that save_to_disk wrote",
-            came=describe(error),
+            got=describe(error),
         ) from error
     return from_huggingface(dataset, name=folder.resolve().name, **options)
 
@@ -75,7 +75,7 @@ def from_huggingface(
         raise DataError(
             "The data set has no column of images.",
             expected="a column with the feature datasets.Image",
-            came=", ".join(f"{key}: {type(feature).__name__}" for key, feature in dataset.features.items()),
+            got=", ".join(f"{key}: {type(feature).__name__}" for key, feature in dataset.features.items()),
         )
     source = DatasetSource(dataset, column, Decoder(color or "rgb", size))
     label = _column(dataset, "ClassLabel") or ("label" if "label" in dataset.features else None)
@@ -103,7 +103,7 @@ class DatasetSource(DecodedSource):
         try:
             height, width, channels = self.decode(0).shape
         except IndexError:
-            raise DataError("The data set is empty.", expected="one image or more", came="no rows") from None
+            raise DataError("The data set is empty.", expected="one image or more", got="no rows") from None
         except Exception as error:  # the decoders of damaged files fail in any way there is
             raise unreadable(self.name(0), describe(error)) from error
         self.shape = (channels, height, width)

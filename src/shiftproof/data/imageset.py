@@ -155,7 +155,7 @@ class ImageSet:
         """
         if size < 1 or workers < 0:
             raise ConfigurationError(
-                "Batches cannot be made.", expected="a size of 1 or more, 0 or more workers", came=f"{size}, {workers}"
+                "Batches cannot be made.", expected="a size of 1 or more, 0 or more workers", got=f"{size}, {workers}"
             )
         return self._batches(size, workers, torch.device(device))
 
@@ -200,7 +200,7 @@ class ImageSet:
     def draw(self, n: int | None = None, *, seed: int = 0) -> Tensor:
         """Return the places of the images that `take` takes, in its order."""
         if n is not None and n < 1:
-            raise ConfigurationError("There must be images to take.", expected="1 or more", came=str(n))
+            raise ConfigurationError("There must be images to take.", expected="1 or more", got=str(n))
         mixed = self.order(seed, "order")
         if n is None or n >= len(self):
             return mixed
@@ -253,8 +253,8 @@ def unreadable(file: str, reason: str) -> DataError:
     """Return the error for a file that cannot be decoded."""
     return DataError(
         f"Cannot read the image {file!r}.",
-        came=reason,
-        instead="repair or remove the file; --on-bad-file skip leaves such files out and lists them",
+        got=reason,
+        fix="repair or remove the file; --on-bad-file skip leaves such files out and lists them",
     )
 
 

@@ -66,8 +66,8 @@ def number_classes(
             raise DataError(
                 "Two class names stand for one number.",
                 expected="one folder for each number",
-                came=", ".join(found[:10]),
-                instead="rename one of them, or number the names in sorted order with classes='sorted'",
+                got=", ".join(found[:10]),
+                fix="rename one of them, or number the names in sorted order with classes='sorted'",
             )
         note = "Class names are whole numbers and were taken as the model's output indices"
         fix = " (classes='sorted' numbers them in sorted order, as torchvision does)."
@@ -80,7 +80,7 @@ def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
     """Return one whole number of at least 0 per image as int64 [N], or refuse the labels."""
     array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     expected = f"{images} whole numbers from 0, one per image"
-    came = f"{array.dtype} array of shape {array.shape}"
+    got = f"{array.dtype} array of shape {array.shape}"
     if array.ndim == 2 and array.shape == (images, 1):
         array = array[:, 0]
     if array.shape != (images,) or array.dtype.kind not in "iub":
@@ -90,17 +90,17 @@ def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
             raise DataError(
                 "The labels do not fit the images.",
                 expected=expected,
-                came=came,
-                instead="one-hot labels: pass labels.argmax(1)",
+                got=got,
+                fix="one-hot labels: pass labels.argmax(1)",
             )
-        raise DataError("The labels do not fit the images.", expected=expected, came=came)
+        raise DataError("The labels do not fit the images.", expected=expected, got=got)
     if len(array) and array.min() < 0:
-        raise DataError("There are negative labels.", expected=expected, came=f"{array.min()}")
+        raise DataError("There are negative labels.", expected=expected, got=f"{array.min()}")
     if len(array) and array.max() > LARGEST_INDEX:
         raise DataError(
             "There are labels beyond any model's classes.",
             expected=f"whole numbers from 0 to {LARGEST_INDEX:,}",
-            came=f"{array.max()}",
+            got=f"{array.max()}",
         )
     return torch.from_numpy(array.astype(np.int64))
 
@@ -124,8 +124,8 @@ def _check_no_numbers(found: Sequence[str], places: Mapping[str, str]) -> None:
     raise DataError(
         f"Labels are {'neither all class names nor all whole numbers' if others else 'not whole numbers from 0'}.",
         expected=f"class names, or the model's output indices: whole numbers from 0 to {LARGEST_INDEX:,}",
-        came=f"{first!r}{f' ({places[first]})' if first in places else ''}" + (f" beside {rest!r}" if rest else ""),
-        instead="write whole numbers without a decimal point and remove rows without a label; where these are names, "
+        got=f"{first!r}{f' ({places[first]})' if first in places else ''}" + (f" beside {rest!r}" if rest else ""),
+        fix="write whole numbers without a decimal point and remove rows without a label; where these are names, "
         "--classes FILE lists them, one a line, in the order of the model's outputs",
     )
 
@@ -137,12 +137,12 @@ def _check_single(found: Sequence[str], places: Mapping[str, str]) -> None:
             raise _several(f"{name!r}{f' ({places[name]})' if name in places else ''}")
 
 
-def _several(came: str) -> DataError:
+def _several(got: str) -> DataError:
     return DataError(
         "Multi-label classification is not supported.",
         expected="one class for each input",
-        came=came,
-        instead="keep the inputs with one label, or measure one class against the others as two classes",
+        got=got,
+        fix="keep the inputs with one label, or measure one class against the others as two classes",
     )
 
 
@@ -156,7 +156,7 @@ def name_classes(labels: Tensor | None, classes: str | Path | Sequence[str]) -> 
         return tuple(map(str, range(largest + 1)))
     if largest >= len(listed):
         raise DataError(
-            "There are more classes than class names.", expected=f"{largest + 1} names", came=f"{len(listed)} names"
+            "There are more classes than class names.", expected=f"{largest + 1} names", got=f"{len(listed)} names"
         )
     return tuple(listed)
 
@@ -177,15 +177,15 @@ def read_table(path: str | Path) -> dict[str, str]:
                 raise DataError(
                     f"Cannot read the table of labels {str(path)!r}.",
                     expected="the columns file,label in its first line, separated by a comma",
-                    came=",".join(columns)[:200] or "an empty file",
+                    got=",".join(columns)[:200] or "an empty file",
                 )
             rows = [(number, row["file"], row["label"]) for number, row in enumerate(reader, start=2)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(
             f"Cannot read the table of labels {str(path)!r}.",
             expected="a CSV file in UTF-8",
-            came=str(error),
-            instead=f"iconv -f latin1 -t utf-8 {path.name} > utf8.csv",
+            got=str(error),
+            fix=f"iconv -f latin1 -t utf-8 {path.name} > utf8.csv",
         ) from error
     table: dict[str, str] = {}
     for number, name, label in rows:
@@ -193,14 +193,14 @@ def read_table(path: str | Path) -> dict[str, str]:
         if not name or not label or place.as_posix() in table:
             problem = "names a file twice" if name and label else "lacks a file or a label"
             raise DataError(
-                f"Line {number} of {str(path)!r} {problem}.", expected=_COLUMNS, came=f"{name or ''},{label or ''}"
+                f"Line {number} of {str(path)!r} {problem}.", expected=_COLUMNS, got=f"{name or ''},{label or ''}"
             )
         if place.is_absolute() or ".." in place.parts:
-            raise DataError(f"Line {number} of {str(path)!r} points outside the folder.", expected=_COLUMNS, came=name)
+            raise DataError(f"Line {number} of {str(path)!r} points outside the folder.", expected=_COLUMNS, got=name)
         table[place.as_posix()] = label.strip()
     if not table:
         raise DataError(
-            f"The table of labels {str(path)!r} has no rows.", expected=_COLUMNS, came="its first line alone"
+            f"The table of labels {str(path)!r} has no rows.", expected=_COLUMNS, got="its first line alone"
         )
     return table
 
@@ -215,7 +215,7 @@ def _listed(classes: str | Path | Sequence[str]) -> list[str] | None:
         raise ConfigurationError(
             "A class name occurs twice.",
             expected="different names, in the order of the model's outputs",
-            came=repr(twice),
+            got=repr(twice),
         )
     return names
 
@@ -230,7 +230,7 @@ def _read_names(path: Path) -> list[str]:
         return [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise ConfigurationError(
-            f"The file of class names {str(path)!r} is not UTF-8.", expected="a text file in UTF-8", came=str(error)
+            f"The file of class names {str(path)!r} is not UTF-8.", expected="a text file in UTF-8", got=str(error)
         ) from error
 
 

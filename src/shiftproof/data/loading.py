@@ -96,13 +96,13 @@ def load_data(
     if isinstance(source, np.ndarray | Tensor):
         if isinstance(labels, str | Path):
             raise ConfigurationError(
-                "The labels of an array are an array.", expected="labels= one whole number per image", came=repr(labels)
+                "The labels of an array are an array.", expected="labels= one whole number per image", got=repr(labels)
             )
         return from_arrays(source, labels, **pixels)
     raise DataError(
         "This is not a set of images.",
         expected=f"a path or name ({'; '.join(FORMS)}), images, (images, labels), or a Hugging Face data set",
-        came=f"a {type(source).__name__}",
+        got=f"a {type(source).__name__}",
     )
 
 
@@ -130,11 +130,11 @@ def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadF
             return load_array_file(path, labels=labels, split=split, **pixels)
     except OSError as error:  # it may not be read, or its name is one that no file can have
         raise DataError(
-            f"Cannot read the data at {spec[:200]!r}.", expected="; ".join(FORMS), came=error.strerror or str(error)
+            f"Cannot read the data at {spec[:200]!r}.", expected="; ".join(FORMS), got=error.strerror or str(error)
         ) from error
     packed = "unpack it, and give the folder" if path.suffix in _ARCHIVES else "give the folder it is in"
-    came = "one file" if path.is_file() else "not a regular file"
-    raise DataError(f"{spec!r} is not a set of images.", expected="; ".join(FORMS), came=came, instead=packed)
+    got = "one file" if path.is_file() else "not a regular file"
+    raise DataError(f"{spec!r} is not a set of images.", expected="; ".join(FORMS), got=got, fix=packed)
 
 
 def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> ImageSet:
@@ -155,7 +155,7 @@ def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnB
             raise DataError(
                 f"There is no split {split!r} in {str(path.parent)!r}.",
                 expected="one of its sub-folders",
-                came=", ".join(inside[:20]) or "no sub-folders",
+                got=", ".join(inside[:20]) or "no sub-folders",
             )
     return load_folder(path, labels=labels, on_bad_file=on_bad_file, **pixels)
 
@@ -187,4 +187,4 @@ def _load_texts(
 def _refuse(what: str, **options: object) -> None:
     for name, option in options.items():
         if option is not None:
-            raise ConfigurationError(f"{name}= does not go with {what}.", instead=f"leave {name} out")
+            raise ConfigurationError(f"{name}= does not go with {what}.", fix=f"leave {name} out")

@@ -72,8 +72,8 @@ def match(data: ImageSet, names: Sequence[str] | None, outputs: int) -> ImageSet
     raise DataError(
         "Labels and model outputs do not fit.",
         expected=f"{outputs} classes, as many as the model has outputs, whose names it does not say",
-        came=f"{len(data.classes)} class names: {shortened(data.classes)}",
-        instead=_FIX,
+        got=f"{len(data.classes)} class names: {shortened(data.classes)}",
+        fix=_FIX,
     )
 
 
@@ -93,16 +93,16 @@ def _by_name(data: ImageSet, labels: Tensor, known: Sequence[str]) -> ImageSet:
             if vague and len(vague) == len(strange)
             else "The class names of the data are not those of the model.",
             expected=f"names among the model's: {shortened(known)}",
-            came=f"{shortened(strange)}" + (f" among {len(present)} classes" if len(strange) < len(present) else ""),
-            instead=_FIX,
+            got=f"{shortened(strange)}" + (f" among {len(present)} classes" if len(strange) < len(present) else ""),
+            fix=_FIX,
         )
     numbers = {name: places[name][0] for name in present}
     if len(set(numbers.values())) < len(numbers):
         raise DataError(
             "Two classes of the data stand for one output of the model.",
             expected=f"one class for each of {shortened(known)}",
-            came=shortened([name for name in present if list(numbers.values()).count(numbers[name]) > 1]),
-            instead=_FIX,
+            got=shortened([name for name in present if list(numbers.values()).count(numbers[name]) > 1]),
+            fix=_FIX,
         )
     table = torch.zeros(len(data.classes), dtype=torch.int64)
     table[[data.classes.index(name) for name in present]] = torch.tensor(list(numbers.values()))
@@ -133,15 +133,15 @@ def _given(data: ImageSet, labels: Tensor, known: Sequence[str] | None, outputs:
         raise DataError(
             "The list of classes is not of the model's outputs.",
             expected=f"{outputs} class names, one for each output of the model, in their order",
-            came=f"{len(listed)}: {shortened(listed)}",
+            got=f"{len(listed)}: {shortened(listed)}",
         )
     places = [] if known is None else _places(listed, known)
     if places and all(len(some) == 1 for some in places) and [some[0] for some in places] != list(range(outputs)):
         raise DataError(
             "The list of classes is in another order than the model's.",
             expected=shortened(known or ()),
-            came=shortened(listed),
-            instead="leave the list out: the names are the model's, and are matched",
+            got=shortened(listed),
+            fix="leave the list out: the names are the model's, and are matched",
         )
     return data.renumbered(labels, listed)
 

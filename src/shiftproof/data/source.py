@@ -189,6 +189,6 @@ def sizes_differ(one: tuple[str, Sequence[int]], other: tuple[str, Sequence[int]
     return DataError(
         "The images have different sizes.",
         expected="images of one size, or a size to bring them to",
-        came=f"{first} is {width} x {height}, {second} is {other_width} x {other_height} pixels",
-        instead="--size 224 (size=224) resizes the short side to 224 and crops the centre",
+        got=f"{first} is {width} x {height}, {second} is {other_width} x {other_height} pixels",
+        fix="--size 224 (size=224) resizes the short side to 224 and crops the centre",
     )

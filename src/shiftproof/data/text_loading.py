@@ -125,7 +125,7 @@ def load_text_folder(
         except DataError as error:
             if on_bad_file == "fail":
                 raise
-            bad.append(BadFile(name, error.facts.get("came", "not UTF-8")))
+            bad.append(BadFile(name, error.facts.get("got", "not UTF-8")))
             continue
         if text:
             texts.append(text)
@@ -179,7 +179,7 @@ def _numbered(
         return None, Naming({}, (), numbering="index")
     if isinstance(labels, list | tuple) and any(isinstance(label, str) for label in labels):
         if len(labels) != count:
-            raise DataError("The labels do not fit the texts.", expected=f"{count} labels", came=f"{len(labels)}")
+            raise DataError("The labels do not fit the texts.", expected=f"{count} labels", got=f"{len(labels)}")
         given = [str(label) for label in labels]
         naming = number_classes(given, classes)
         return torch.tensor([naming.numbers[label] for label in given]), naming
@@ -200,14 +200,14 @@ def _columns(path: Path, table: Rows, texts: Sequence[str], label: str | None) -
             raise DataError(
                 f"There is no column {name!r} in {str(path)!r}.",
                 expected=f"one of its columns, or {_NO_HEADER}",
-                came=", ".join(table.columns) or "no columns",
-                instead="--text-column and --label-column name columns",
+                got=", ".join(table.columns) or "no columns",
+                fix="--text-column and --label-column name columns",
             )
     if len(texts) > 2:
         raise DataError(
             "A text is one column, or a pair of them.",
             expected="--text-column NAME or ONE,OTHER",
-            came=", ".join(texts),
+            got=", ".join(texts),
         )
     if not texts:
         pairs = [pair for pair in PAIR_COLUMNS if all(name in spelt for name in pair)]
@@ -217,8 +217,8 @@ def _columns(path: Path, table: Rows, texts: Sequence[str], label: str | None) -
             raise DataError(
                 f"Cannot tell which column of {str(path)!r} holds the texts.",
                 expected=f"a column named {', '.join(TEXT_COLUMNS[:-1])}, or a pair such as premise and hypothesis",
-                came=", ".join(table.columns[:20]) or "no columns",
-                instead="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header",
+                got=", ".join(table.columns[:20]) or "no columns",
+                fix="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header",
             )
         texts = found[0]
     label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), None)
@@ -234,12 +234,12 @@ def _check_rows(path: Path, kept: int, bad: Sequence[BadFile], on_bad_file: OnBa
         place, problem = bad[0]
         raise _empty(f"{place} of {str(path)!r}", problem)
     if not kept:
-        raise DataError(f"There are no texts in {str(path)!r}.", expected="one text or more", came="none")
+        raise DataError(f"There are no texts in {str(path)!r}.", expected="one text or more", got="none")
 
 
 def _empty(where: str, problem: str = "no text") -> DataError:
     return DataError(
         "A text is empty." if problem == "no text" else "A text has no label.",
-        came=f"{problem} in {where}",
-        instead="remove the row; --on-bad-file skip leaves such rows out and lists them",
+        got=f"{problem} in {where}",
+        fix="remove the row; --on-bad-file skip leaves such rows out and lists them",
     )

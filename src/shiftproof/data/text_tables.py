@@ -41,7 +41,7 @@ def _delimited(path: Path, content: str, header: bool) -> Rows:
         raise DataError(
             f"Cannot read the table {str(path)!r}.",
             expected="fields separated by commas (tabs in .tsv), with quotes around those that hold one",
-            came=f"line {reader.line_num}: {error}",
+            got=f"line {reader.line_num}: {error}",
         ) from error
     if not lines:
         raise DataError(
@@ -67,14 +67,14 @@ def _json_rows(path: Path, content: str) -> Iterator[tuple[str, Mapping[str, Any
                 raise DataError(
                     f"Cannot read {str(path)!r}.",
                     expected="one JSON object per row, with a text and a label",
-                    came=f"a {type(value).__name__} in {place}",
+                    got=f"a {type(value).__name__} in {place}",
                 )
             yield place, value
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(
             f"{str(path)!r} is not valid JSON.",
             expected="an array of objects" if path.suffix == ".json" else "an object in each line",
-            came=str(error),
+            got=str(error),
         ) from error
 
 
@@ -88,6 +88,6 @@ def decode(path: Path) -> str:
         raise DataError(
             f"{str(path)!r} is not UTF-8.",
             expected="a text file in UTF-8",
-            came=f"the byte 0x{data[error.start]:02x} in line {line}",
-            instead=f"iconv -f latin1 -t utf-8 {path.name} > utf8{path.suffix}",
+            got=f"the byte 0x{data[error.start]:02x} in line {line}",
+            fix=f"iconv -f latin1 -t utf-8 {path.name} > utf8{path.suffix}",
         ) from error

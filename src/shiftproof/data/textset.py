@@ -105,6 +105,6 @@ def not_images() -> DataError:
     return DataError(
         "These are texts, and this works on images.",
         expected="a set of images",
-        came="a set of texts",
-        instead="audit, estimate and corrupt take texts",
+        got="a set of texts",
+        fix="audit, estimate and corrupt take texts",
     )

@@ -236,7 +236,7 @@ class Calibration:
             raise ConfigurationError(
                 f"The method {method!r} cannot be calibrated.",
                 expected=f"shifted copies of {FEWEST_KINDS} kinds or more, each with {', '.join(needs(method))}",
-                came=f"{len(self.copies)} copies that have {', '.join(self.methods()) or 'no statistics'}",
+                got=f"{len(self.copies)} copies that have {', '.join(self.methods()) or 'no statistics'}",
             )
         rows = np.array([_row(method, copy.statistics) for copy in self.copies])
         return rows, np.array([copy.accuracy for copy in self.copies])

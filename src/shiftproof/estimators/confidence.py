@@ -86,7 +86,7 @@ def difference_of_confidences(
     source, target = _scores(source_scores, "confidence"), _scores(target_scores, "confidence")
     correct = np.asarray(source_correct, bool)
     if correct.shape != source.shape:
-        raise DataError("Every source score needs to be right or wrong.", came=f"{correct.shape} for {source.shape}")
+        raise DataError("Every source score needs to be right or wrong.", got=f"{correct.shape} for {source.shape}")
     gap = correct - source
     value = float(np.clip(gap.mean() + target.mean(), 0, 1))
     warnings = few(len(target), "inputs") + few(len(source), "source inputs")
@@ -109,7 +109,7 @@ def agreement(logits: ArrayLike, other_logits: ArrayLike, *, seed: int = 0) -> E
         raise DataError(
             "The models do not answer alike.",
             expected="logits N x K of two models on the same inputs",
-            came=f"shapes {one.shape} and {other.shape}",
+            got=f"shapes {one.shape} and {other.shape}",
         )
     same = (one.argmax(1) == other.argmax(1)).astype(np.float64)
     low, high = percentile_interval(bootstrap_means(same, draws=DRAWS, seed=seed))
@@ -142,6 +142,6 @@ def _scores(values: ArrayLike, kind: Score) -> Array:
     if given.ndim == 2:
         given = score(given, kind)
     if given.size == 0 or np.isnan(given).any():
-        came = "none" if given.size == 0 else f"NaN for {int(np.isnan(given).sum())} of {len(given)}"
-        raise DataError("These scores cannot be used.", expected="one number per input", came=came)
+        got = "none" if given.size == 0 else f"NaN for {int(np.isnan(given).sum())} of {len(given)}"
+        raise DataError("These scores cannot be used.", expected="one number per input", got=got)
     return given

@@ -87,13 +87,13 @@ class Estimator:
         methods: Sequence[str] = (),
         seed: int = 0,
         batch_size: int = BATCH_SIZE,
-        watch: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> Estimator:
         """Learn what outputs say of accuracy from shifted copies of labelled images.
 
         A copy has up to `images` of the source. `temperature` divides the logits; None fits it to the labels. Without a
         `neighborhood`, it is RandAugment for images and EDA for texts. `methods` names those of others that shall
-        answer beside ours. `watch(done, all)` hears of progress.
+        answer beside ours. `on_progress(done, all)` hears of progress.
         """
         for name in methods:
             check_method(name)
@@ -123,8 +123,8 @@ class Estimator:
                 drift=True,
             )
             copies.append(Copy.of("clean" if shift is None else shift.label, found, reference, others))
-            if watch is not None:
-                watch(number + 1, len(chosen) + 1)
+            if on_progress is not None:
+                on_progress(number + 1, len(chosen) + 1)
         return cls(model, clean, Calibration(reference, tuple(copies), neighborhood, n, others), seed, batch_size)
 
     def __call__(
@@ -200,7 +200,7 @@ def estimate(
     classes: str | Path | Sequence[str] = "auto",
     text_column: str | None = None,
     label_column: str | None = None,
-    watch: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> Estimate:
     """Return the accuracy to expect of a model on images or texts without labels, and what speaks against it.
 
@@ -235,7 +235,7 @@ def estimate(
         methods=[] if method == "auto" else [method],
         seed=seed,
         batch_size=batch_size,
-        watch=watch,
+        on_progress=on_progress,
     )
     chosen = target.take(images, seed=seed)
     return estimator(chosen, method=method, other=None if other is None else load_model(other, device=device))
@@ -268,13 +268,13 @@ def check_source(source: ImageSet) -> None:
             "The source has no labels.",
             expected="labelled images like those the model was made for: a folder with one sub-folder per class, a CSV "
             "of labels, or an .npz with labels",
-            instead="without any labels, neighborhood_invariance still ranks models and finds strange inputs",
+            fix="without any labels, neighborhood_invariance still ranks models and finds strange inputs",
         )
     if int(source.labels.min()) == int(source.labels.max()):
         raise DataError(
             "All source images have the same label.",
             expected="two classes or more",
-            came=f"{len(source.labels)} images of one class",
+            got=f"{len(source.labels)} images of one class",
         )
 
 
@@ -285,13 +285,13 @@ def check_outputs(source: Evidence) -> NDArray[np.int64]:
         raise DataError(
             "Labels and model outputs do not fit.",
             expected=f"labels from 0 to {out.shape[1] - 1}: the model has {out.shape[1]} outputs",
-            came="none" if labels is None else f"labels from {labels.min()} to {labels.max()}",
+            got="none" if labels is None else f"labels from {labels.min()} to {labels.max()}",
         )
     if are_probabilities(torch.from_numpy(out)):
         raise ModelError(
             "The model returns probabilities, not logits.",
             expected="scores before the softmax: confidences are computed from them",
-            came="rows that are positive and sum to 1",
-            instead="remove the last softmax, or return its logarithm",
+            got="rows that are positive and sum to 1",
+            fix="remove the last softmax, or return its logarithm",
         )
     return labels

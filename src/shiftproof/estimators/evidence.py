@@ -49,7 +49,7 @@ class Evidence:
     def correct(self) -> NDArray[np.bool_]:
         """Who was right, [N]."""
         if self.labels is None:
-            raise DataError("Nobody knows who was right.", expected="a labelled set", came="a set without labels")
+            raise DataError("Nobody knows who was right.", expected="a labelled set", got="a set without labels")
         right: NDArray[np.bool_] = self.logits.argmax(1) == self.labels
         return right
 
@@ -84,7 +84,7 @@ def observe(
     any.
     """
     if n < 1 or batch_size < 1:
-        raise ConfigurationError("There must be views.", expected="n and a batch size of 1 or more", came=f"{n}")
+        raise ConfigurationError("There must be views.", expected="n and a batch size of 1 or more", got=f"{n}")
     tap = _tap(model) if drift else None
     outputs, labels, viewed, shares, entropies = [], [], [], [], []
     seen = 0
@@ -102,7 +102,7 @@ def observe(
             viewed.append(chosen.cpu().numpy() + seen)
         seen += len(batch)
     if not outputs:
-        raise DataError("There are no inputs to estimate from.", expected="one input or more", came="none")
+        raise DataError("There are no inputs to estimate from.", expected="one input or more", got="none")
     found = torch.cat(outputs).numpy()
     return Evidence(
         logits=found,
@@ -140,10 +140,10 @@ def as_batches(
         raise DataError(
             "These are not inputs of a model.",
             expected="an ImageSet, a tensor N x C x H x W with values in [0, 1], or a list of texts",
-            came=f"a {type(inputs).__name__}",
+            got=f"a {type(inputs).__name__}",
         )
     if keys is not None and len(keys) != len(inputs):
-        raise DataError("Every input needs a key.", expected=f"{len(inputs)} keys", came=f"{len(keys)} keys")
+        raise DataError("Every input needs a key.", expected=f"{len(inputs)} keys", got=f"{len(keys)} keys")
     for start in range(0, len(inputs), batch_size):
         some = inputs[start : start + batch_size]
         named = input_keys(some) if keys is None else keys[start : start + batch_size]
@@ -182,7 +182,7 @@ def _answers(
             raise ConfigurationError(
                 "The neighbourhood gives the wrong number of views.",
                 expected=f"{n} views of each of {len(some)} inputs, view by view",
-                came=f"{len(views)} views",
+                got=f"{len(views)} views",
             )
         out = _outputs(model, views, batch_size, None)
         votes.append(out.argmax(1).view(n, len(some)).T)

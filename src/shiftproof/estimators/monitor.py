@@ -77,7 +77,7 @@ class Monitor:
                 "This monitor cannot work.",
                 expected=f"a window of {FEW} or more, a share in [0, 1], a drop above 0; drift_every and patience of 1 "
                 "or more",
-                came=f"window={window}, share={share:g}, drop={drop:g}, {drift_every=}, {patience=}",
+                got=f"window={window}, share={share:g}, drop={drop:g}, {drift_every=}, {patience=}",
             )
         self.model = model
         self.calibration = calibration
@@ -146,7 +146,7 @@ class Monitor:
     def _observe(self, inputs: Inputs, answers: NDArray[np.float32]) -> None:
         classes = len(self._values["class"][0]) if "class" in self._values else answers.shape[1]
         if answers.shape[1] != classes:
-            raise DataError("The number of classes has changed.", expected=f"{classes}", came=f"{answers.shape[1]}")
+            raise DataError("The number of classes has changed.", expected=f"{classes}", got=f"{answers.shape[1]}")
         self._note(values_of(_outputs_only(answers), self.calibration.source))
         predicted = np.eye(classes, dtype=np.float64)[answers.argmax(1)]
         self._note({"class": predicted, "entropy": -negative_entropy(answers)})
@@ -228,7 +228,7 @@ class Monitor:
             raise DataError(
                 f"There is no state of a monitor in {str(path)!r}.",
                 expected="a file that `save` wrote",
-                came=f"{type(error).__name__}: {error}",
+                got=f"{type(error).__name__}: {error}",
             ) from error
 
     def _note(self, values: Mapping[str, Array]) -> None:

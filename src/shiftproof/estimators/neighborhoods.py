@@ -158,5 +158,5 @@ def neighborhood(spec: NeighborhoodLike) -> Neighborhood:
     raise ConfigurationError(
         "This is not a neighbourhood.",
         expected="a name, a shift, or a function (inputs, keys, n, seed) -> views",
-        came=f"a {type(spec).__name__}",
+        got=f"a {type(spec).__name__}",
     )

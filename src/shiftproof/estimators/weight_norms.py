@@ -30,6 +30,6 @@ def _weights(model: nn.Module) -> list[Tensor]:
         raise ModelError(
             "The model has no weights to take norms of.",
             expected="a PyTorch module with linear or convolutional layers",
-            came=f"a {type(model).__name__}",
+            got=f"a {type(model).__name__}",
         )
     return [layer.weight.detach().double().flatten(1) for layer in layers]

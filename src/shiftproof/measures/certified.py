@@ -53,11 +53,11 @@ def mean_average_radius(radii: Mapping[str, ArrayLike], confidence: float = 0.95
     0.75
     """
     if not radii:
-        raise DataError("There are no radii.", expected="radii by shift", came="no shift at all")
+        raise DataError("There are no radii.", expected="radii by shift", got="no shift at all")
     columns = [_checked(each) for each in radii.values()]
     if len({len(column) for column in columns}) > 1:
         counts = ", ".join(f"{name}: {len(column)}" for name, column in zip(radii, columns, strict=True))
-        raise DataError("A mean over shifts needs the same images under each.", came=counts)
+        raise DataError("A mean over shifts needs the same images under each.", got=counts)
     return average_radius(np.mean(columns, axis=0), confidence)
 
 
@@ -83,6 +83,6 @@ def _checked(radii: ArrayLike) -> NDArray[np.float64]:
         raise DataError(
             "These are not certified radii.",
             expected="one finite number of 0 or more per image, 0 where nothing right is certified",
-            came=f"an array of shape {values.shape}",
+            got=f"an array of shape {values.shape}",
         )
     return values

@@ -75,7 +75,7 @@ def relative_mce(
             raise ConfigurationError(
                 "A relative corruption error needs the baseline's clean error.",
                 expected="baseline_clean= the baseline's error on images as they are",
-                came="a baseline other than AlexNet without it",
+                got="a baseline other than AlexNet without it",
             )
         baseline_clean = ALEXNET_CLEAN
     means, of_baseline = _means(errors), _baseline_means(errors, baseline)
@@ -102,7 +102,7 @@ def category_means(errors: Errors, categories: Mapping[str, str]) -> dict[str, f
 def _means(errors: Errors) -> dict[str, float]:
     """Return the mean error over severities by corruption."""
     if not errors:
-        raise ConfigurationError("There are no errors.", expected="errors by corruption", came="no corruption at all")
+        raise ConfigurationError("There are no errors.", expected="errors by corruption", got="no corruption at all")
     return {name: _mean(name, found) for name, found in errors.items()}
 
 
@@ -115,7 +115,7 @@ def _baseline_means(errors: Errors, baseline: Errors) -> dict[str, float]:
             raise ConfigurationError(
                 f"The baseline of {name!r} has other severities.",
                 expected=f"{severities[0]} errors, one per severity, as in what is compared with it",
-                came=f"{others[0]} errors",
+                got=f"{others[0]} errors",
             )
     return {name: _mean(name, baseline[name]) for name in errors}
 
@@ -131,7 +131,7 @@ def _check_known(errors: Errors, known: Mapping[str, object], headline: str) -> 
     missing = sorted(set(errors) - set(known))
     if missing:
         expected = f"some of: {', '.join(sorted(known))}"
-        raise ConfigurationError(headline, expected=expected, came=f"also {', '.join(missing)}")
+        raise ConfigurationError(headline, expected=expected, got=f"also {', '.join(missing)}")
 
 
 def _divisor(name: str, value: float) -> float:
@@ -140,7 +140,7 @@ def _divisor(name: str, value: float) -> float:
         raise ConfigurationError(
             f"The baseline loses nothing to {name!r}, so no ratio to it can be told.",
             expected="a baseline with more errors under every corruption than none, or than clean for a relative mCE",
-            came=f"{value:g}",
-            instead=f"leave {name!r} out, or take another baseline",
+            got=f"{value:g}",
+            fix=f"leave {name!r} out, or take another baseline",
         )
     return value

@@ -35,7 +35,7 @@ class ErrorLine:
             raise DataError(
                 "No line can be fitted to these distances and errors.",
                 expected="as many finite errors as distances, of two different distances at least",
-                came=f"{x.size} distances and {y.size} errors",
+                got=f"{x.size} distances and {y.size} errors",
             )
         around = x - x.mean()
         slope = float(around @ y / (around @ around))

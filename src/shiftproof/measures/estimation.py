@@ -87,7 +87,7 @@ def atc_threshold(source_scores: ArrayLike, source_correct: ArrayLike) -> float:
         raise DataError(
             "Every source score needs to be right or wrong.",
             expected=f"{len(scores)} truth values",
-            came=f"shape {correct.shape}",
+            got=f"shape {correct.shape}",
         )
     errors = int((~correct).sum())
     if errors == 0:
@@ -206,7 +206,7 @@ def _log_probabilities(logits: ArrayLike, temperature: float) -> Array:
         raise DataError(
             "These are not logits.",
             expected="finite scores of two or more classes, N x K",
-            came=f"shape {values.shape}" if np.isfinite(values).all() else "NaN or infinity",
+            got=f"shape {values.shape}" if np.isfinite(values).all() else "NaN or infinity",
         )
     log: Array = log_softmax(values / temperature, axis=1)
     return log
@@ -216,11 +216,11 @@ def _checked(what: str, values: ArrayLike) -> Array:
     """Return scores as numbers; refuse none at all, and NaN."""
     scores = np.asarray(values, np.float64)
     if scores.ndim != 1 or scores.size == 0:
-        raise DataError(f"There are no {what}.", expected="one score per input", came=f"shape {scores.shape}")
+        raise DataError(f"There are no {what}.", expected="one score per input", got=f"shape {scores.shape}")
     if np.isnan(scores).any():
         raise DataError(
             f"Some {what} are not numbers.",
             expected="one score per input",
-            came=f"NaN for {int(np.isnan(scores).sum())} of {len(scores)}",
+            got=f"NaN for {int(np.isnan(scores).sum())} of {len(scores)}",
         )
     return scores

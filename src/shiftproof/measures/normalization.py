@@ -43,7 +43,7 @@ class LayerStatistics:
             raise DataError(
                 f"The statistics of layer {self.name!r} cannot be used.",
                 expected="a finite mean and a variance of 0 or more for each channel",
-                came=f"means of shape {self.mean.shape}, variances of shape {self.var.shape}, or values out of range",
+                got=f"means of shape {self.mean.shape}, variances of shape {self.var.shape}, or values out of range",
             )
 
 
@@ -109,7 +109,7 @@ def pairs(source: Statistics, target: Statistics) -> list[tuple[LayerStatistics,
         raise DataError(
             "These are not statistics of one network.",
             expected="a layer or more, all of them in the source too, with as many channels",
-            came=", ".join(strange) or "no layer",
+            got=", ".join(strange) or "no layer",
         )
     return [(by_name[layer.name], layer) for layer in target]
 
@@ -127,6 +127,6 @@ def positive_variances(layer: LayerStatistics, eps: float) -> Array:
         raise DataError(
             f"Layer {layer.name!r} has channels without variance.",
             expected="eps above 0 where a variance is 0",
-            came=f"{int((var == 0).sum())} channels of variance 0 and eps={eps:g}",
+            got=f"{int((var == 0).sum())} channels of variance 0 and eps={eps:g}",
         )
     return var

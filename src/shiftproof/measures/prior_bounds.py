@@ -63,7 +63,7 @@ def optimal_prior(
     images of the target suffice, `collect_statistics(model, [batch])`; exact ones ask for larger priors.
     """
     if not targets:
-        raise ConfigurationError("A prior needs a target.", expected="statistics of one shift or more", came="none")
+        raise ConfigurationError("A prior needs a target.", expected="statistics of one shift or more", got="none")
     _check_samples(0, n, confidence)
     met = [pair for target in targets for pair in pairs(source, target)]
     weights = [1 / positive_variances(one, eps) if normalized else np.ones_like(one.var) for one, _ in met]
@@ -122,5 +122,5 @@ def _check_samples(prior: float, n: float, confidence: float) -> None:
         raise ConfigurationError(
             "These numbers of samples have no bounds.",
             expected="a prior of 0 or more, n of 1 or more, a confidence between 0 and 1",
-            came=f"prior={prior:g}, n={n:g}, confidence={confidence:g}",
+            got=f"prior={prior:g}, n={n:g}, confidence={confidence:g}",
         )

@@ -32,7 +32,7 @@ def shift_map(
     normalised distance between two shifts is in units of the source's standard deviations.
     """
     if not shifts:
-        raise DataError("There are no shifts to map.", expected="statistics by shift", came="none")
+        raise DataError("There are no shifts to map.", expected="statistics by shift", got="none")
     everything = [source, *shifts.values()]
     if distance == "normalized_wasserstein":
         distance = "wasserstein"

@@ -66,11 +66,11 @@ def _answers(model: Callable[[Any], Any], data: Any) -> Tensor | None:
     return values[:, :: max(1, values.shape[1] // VALUES)]
 
 
-def _other(store: Store, expected: str, came: str) -> RunError:
+def _other(store: Store, expected: str, got: str) -> RunError:
     return RunError(
         f"The run in {str(store.folder)!r} is about another model, which answers otherwise.",
         expected=expected,
-        came=came,
-        instead="choose another folder; a model whose answers depend on chance, or on anything but the input, cannot "
+        got=got,
+        fix="choose another folder; a model whose answers depend on chance, or on anything but the input, cannot "
         "be gone on with",
     )

@@ -48,7 +48,7 @@ def kind_of(path: Path) -> Kind:
     raise ModelError(
         f"{str(path)!r} is not a model file.",
         expected="ONNX, TorchScript, a torch.export program, safetensors, a state dict, or file.py:build",
-        came=f"{path.stat().st_size} bytes of something else",
+        got=f"{path.stat().st_size} bytes of something else",
     )
 
 
@@ -97,7 +97,7 @@ def _check_batch(path: Path, program: torch.export.ExportedProgram) -> None:
         raise ModelError(
             f"{str(path)!r} was exported for batches of exactly {shapes[0][0]}.",
             expected="a program for batches of any size",
-            instead="torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim('batch')},))",
+            fix="torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim('batch')},))",
         )
 
 
@@ -106,5 +106,5 @@ def _unreadable(path: Path, kind: str, error: Exception) -> ModelError:
     return ModelError(
         f"Cannot load the {kind} file {str(path)!r}.",
         expected="a whole model file, as PyTorch saved it",
-        came=f"{type(error).__name__}: {lines[0]}",
+        got=f"{type(error).__name__}: {lines[0]}",
     )

@@ -52,7 +52,7 @@ def _import(package: str) -> ModuleType:
         return import_module(package)
     except ImportError as error:
         raise ModelError(
-            f"{package} is not installed.", came=str(error), instead="pip install 'shiftproof[vision]'"
+            f"{package} is not installed.", got=str(error), fix="pip install 'shiftproof[vision]'"
         ) from error
     except RuntimeError as error:
         # torchvision registers operators with torch when imported; a build for another torch fails there.
@@ -60,8 +60,8 @@ def _import(package: str) -> ModuleType:
 
         raise ModelError(
             f"{package} cannot be imported: torchvision was not built for this torch.",
-            came=f"torch {torch.__version__}; {type(error).__name__}: {error}",
-            instead="install both from one index, as builds of one release for the same CPU or CUDA: torchvision 0.N+15"
+            got=f"torch {torch.__version__}; {type(error).__name__}: {error}",
+            fix="install both from one index, as builds of one release for the same CPU or CUDA: torchvision 0.N+15"
             " goes with torch 2.N (0.28 with 2.13)",
         ) from error
 
@@ -73,7 +73,7 @@ def _fetch(spec: str, make: Any) -> nn.Module:
         lines = str(error).strip().splitlines() or ["no message"]
         raise ModelError(
             f"Cannot get the pretrained weights of {spec}.",
-            came=f"{type(error).__name__}: {lines[0]}",
-            instead="check the network connection, or load a file: --model file.py:build",
+            got=f"{type(error).__name__}: {lines[0]}",
+            fix="check the network connection, or load a file: --model file.py:build",
         ) from error
     return network

@@ -36,7 +36,7 @@ class HuggingFaceClassifier(nn.Module):
     def forward(self, texts: Sequence[Text]) -> Tensor:
         """Return logits [N, classes] of N texts, or pairs of them."""
         if isinstance(texts, Tensor):
-            raise DataError("The model reads texts, and these are images.", expected="a list of texts", came="images")
+            raise DataError("The model reads texts, and these are images.", expected="a list of texts", got="images")
         encoded = self.tokenizer(
             *_sides(texts), padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
         )
@@ -74,13 +74,13 @@ def load_huggingface(folder: Path) -> HuggingFaceClassifier:
         raise ModelError(
             f"Cannot read the configuration in {str(folder)!r}.",
             expected="a folder that save_pretrained wrote",
-            came=str(error),
+            got=str(error),
         ) from error
     if kinds and not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
         raise ModelError(
             f"The model in {str(folder)!r} does not classify texts.",
             expected="a sequence classifier, such as BertForSequenceClassification",
-            came=", ".join(map(str, kinds)),
+            got=", ".join(map(str, kinds)),
         )
     network = load_network(transformers.AutoModelForSequenceClassification, folder)
     return HuggingFaceClassifier(network, load_tokenizer(folder))
@@ -94,8 +94,8 @@ def load_network(kind: Any, folder: str | Path, what: str = "model") -> Any:
         raise ModelError(
             f"Weights of the {what} in {str(folder)!r} are missing.",
             expected=f"all weights of a {type(network).__name__}",
-            came=f"none for {', '.join(missing[:3])}" + (f" and {len(missing) - 3} more" if len(missing) > 3 else ""),
-            instead="save the model after it was trained for the task",
+            got=f"none for {', '.join(missing[:3])}" + (f" and {len(missing) - 3} more" if len(missing) > 3 else ""),
+            fix="save the model after it was trained for the task",
         )
     return network.eval()
 
@@ -116,7 +116,7 @@ def _load(kind: Any, folder: str | Path, what: str, **options: Any) -> Any:
         raise ModelError(
             f"Cannot load the {what} in {str(folder)!r}.",
             expected="a folder that save_pretrained wrote, with the model and its tokenizer",
-            came=lines[0],
+            got=lines[0],
         ) from error
 
 
@@ -151,7 +151,7 @@ def import_transformers() -> Any:
     except (ImportError, RuntimeError) as error:
         raise ModelError(
             "Hugging Face models need the package transformers.",
-            instead="pip install 'shiftproof[text]'",
+            fix="pip install 'shiftproof[text]'",
             reason=str(error).splitlines()[0],
         ) from error
     return transformers

@@ -77,7 +77,7 @@ def load_model(
         raise ConfigurationError(
             "A normalisation needs both mean and std.",
             expected="one number per channel for each, such as mean=[0.5, 0.5, 0.5]",
-            came=f"mean={mean}, std={std}",
+            got=f"mean={mean}, std={std}",
         )
     device = None if device is None else choose_device(device, spec)
     normalize = None if mean is None or std is None else Normalize(mean, std)
@@ -91,7 +91,7 @@ def load_model(
     if is_named(text):
         if normalize is not None:
             raise ConfigurationError(
-                f"Model {text!r} has its own normalisation.", instead="leave out mean and std: they are inside it"
+                f"Model {text!r} has its own normalisation.", fix="leave out mean and std: they are inside it"
             )
         return _finished(_pretrained(text, weights), device)
     if is_prefixed(LOADERS, text):
@@ -143,7 +143,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
         there = path.exists()
     except OSError as error:  # a name that no file can have
         raise ModelError(
-            f"Cannot look for the model file {spec[:80]!r}.", expected="; ".join(FORMS), came=str(error.strerror)
+            f"Cannot look for the model file {spec[:80]!r}.", expected="; ".join(FORMS), got=str(error.strerror)
         ) from error
     if not there:
         if path.suffix or "/" in str(spec) or "\\" in str(spec):
@@ -160,7 +160,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
         kind = kind_of(path)
     except OSError as error:
         raise ModelError(
-            f"Cannot read the model file {spec!r}.", expected="a file that may be read", came=str(error)
+            f"Cannot read the model file {spec!r}.", expected="a file that may be read", got=str(error)
         ) from error
     match kind:
         case "onnx":
@@ -176,7 +176,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
             raise ModelError(
                 f"{spec!r} holds weights, not a model.",
                 expected="a model, or weights together with their architecture",
-                instead=f"--model resnet20 --weights {spec}, or your own architecture: --model file.py:build --weights"
+                fix=f"--model resnet20 --weights {spec}, or your own architecture: --model file.py:build --weights"
                 f" {spec}",
             )
 
@@ -191,12 +191,12 @@ def _trained(folder: Path, device: torch.device | str) -> Model:
         raise ModelError(
             f"Cannot read how the network in {str(folder)!r} was built.",
             expected=f"{TRAINED}, as `shiftproof train` wrote it",
-            came=f"{type(error).__name__}: {error}",
+            got=f"{type(error).__name__}: {error}",
         ) from error
     if not isinstance(spec, str):
         raise ModelError(
             f"The network in {str(folder)!r} was given to training as an object, or as a file that is no Python.",
-            instead=f"build it again and call shiftproof.models.load_weights(network, {str(weights)!r})",
+            fix=f"build it again and call shiftproof.models.load_weights(network, {str(weights)!r})",
         )
     if spec == TEXT_CNN:
         return TextCNN.load(folder)
@@ -206,8 +206,8 @@ def _trained(folder: Path, device: torch.device | str) -> Model:
         raise ModelError(
             f"The network in {str(folder)!r} is said to be built from a file or folder, which was not opened.",
             expected=f"in {TRAINED}, a named network, or the whole path of a Python file of your own",
-            came=repr(spec),
-            instead=f"if you trust it: load_weights(load_model({spec!r}), {str(weights)!r}) of shiftproof.models",
+            got=repr(spec),
+            fix=f"if you trust it: load_weights(load_model({spec!r}), {str(weights)!r}) of shiftproof.models",
         )
     if spec in NETWORKS or is_python_file(spec):
         return with_class_names(load_model(spec, device=device, weights=weights), names)
@@ -228,8 +228,8 @@ def _check_own(folder: Path, spec: str) -> None:
         raise ModelError(
             f"The network in {str(folder)!r} is built by a Python file that comes with it; it was not run.",
             expected="the whole path of a file of your own, as training notes it",
-            came=repr(spec),
-            instead=f"if you trust the file: --model {spec} --weights {weights}",
+            got=repr(spec),
+            fix=f"if you trust the file: --model {spec} --weights {weights}",
         )
 
 
@@ -239,7 +239,7 @@ def _reference(name: str, weights: str | Path | None, normalize: Normalize | Non
         raise ModelError(
             f"The reference network {name!r} needs weights.",
             expected="weights= a safetensors file or a state dict",
-            instead="'demo' is a trained resnet20; shiftproof.models.build_network returns an untrained one",
+            fix="'demo' is a trained resnet20; shiftproof.models.build_network returns an untrained one",
         )
     stored = read_weights(weights)
     mean, std = stored.constants("mean"), stored.constants("std")
@@ -247,15 +247,15 @@ def _reference(name: str, weights: str | Path | None, normalize: Normalize | Non
         if mean is not None or std is not None:
             raise ConfigurationError(
                 f"The weights {str(weights)!r} have their own normalisation.",
-                came=f"mean {mean}, std {std} in the file",
-                instead="leave out mean and std",
+                got=f"mean {mean}, std {std} in the file",
+                fix="leave out mean and std",
             )
         mean, std = normalize.mean.flatten().tolist(), normalize.std.flatten().tolist()
     if mean is None or std is None:
         raise ModelError(
             f"The weights {str(weights)!r} do not say how their images were normalised.",
             expected="normalize.mean and normalize.std among the tensors, or mean and std in a safetensors header",
-            instead="pass mean and std, on the [0, 1] scale, as the network was trained",
+            fix="pass mean and std, on the [0, 1] scale, as the network was trained",
         )
     head = stored.tensors.get("linear.bias", torch.empty(10))  # where it is absent, the weights do not fit anyhow
     network = build_network(name, classes=len(head), channels=len(mean), mean=mean, std=std)
@@ -266,9 +266,7 @@ def _reference(name: str, weights: str | Path | None, normalize: Normalize | Non
 def _demo() -> nn.Module:
     stored = files("shiftproof.models") / "demo.safetensors"
     if not stored.is_file():
-        raise ModelError(
-            "The embedded demo model is missing from this installation.", instead="install shiftproof again"
-        )
+        raise ModelError("The embedded demo model is missing from this installation.", fix="install shiftproof again")
     network = build_network("resnet20")
     with as_file(stored) as path:
         load_weights(network, path)
@@ -281,9 +279,9 @@ def _checked(made: object) -> Model:
         return made
     if callable(made) and not isinstance(made, type):
         return BlackBox(made)
-    came = f"the class {made.__name__}, not an instance of it" if isinstance(made, type) else f"a {type(made).__name__}"
+    got = f"the class {made.__name__}, not an instance of it" if isinstance(made, type) else f"a {type(made).__name__}"
     raise ModelError(
-        "This is not a model.", expected="an nn.Module, or a function from images, or texts, to logits", came=came
+        "This is not a model.", expected="an nn.Module, or a function from images, or texts, to logits", got=got
     )
 
 
@@ -318,5 +316,5 @@ def _no_weights(what: str) -> ConfigurationError:
     return ConfigurationError(
         f"weights= does not go with {what}.",
         expected=f"weights with a reference network ({', '.join(NETWORKS)}) or with file.py:build",
-        instead=CONVERT,
+        fix=CONVERT,
     )

@@ -31,7 +31,7 @@ class Normalize(nn.Module):
             raise ModelError(
                 "The mean and std of a normalisation do not fit.",
                 expected="one mean and one positive std per channel, on the [0, 1] scale",
-                came=f"mean {tuple(mean)}, std {tuple(std)}",
+                got=f"mean {tuple(mean)}, std {tuple(std)}",
             )
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std, dtype=torch.float64).view(1, -1, 1, 1))

@@ -39,13 +39,13 @@ class OnnxSession:
     def __call__(self, images: Tensor) -> NDArray[np.floating[Any]]:
         """Return the scores of a batch."""
         wanted = self._input.shape[1:]
-        came = tuple(images.shape[1:])
-        if any(isinstance(size, int) and size != have for size, have in zip(wanted, came, strict=True)):
+        got = tuple(images.shape[1:])
+        if any(isinstance(size, int) and size != have for size, have in zip(wanted, got, strict=True)):
             raise ModelError(
                 f"The images do not fit the ONNX model {self.path.name!r}.",
                 expected=f"{' x '.join(map(str, wanted))} (channels, height, width)",
-                came=" x ".join(map(str, came)),
-                instead="resize and crop the images with size=: --size " + str(wanted[-1]),
+                got=" x ".join(map(str, got)),
+                fix="resize and crop the images with size=: --size " + str(wanted[-1]),
             )
         array = images.numpy().astype(self._precision, copy=False)
         if self._batch is None:
@@ -68,8 +68,8 @@ class OnnxSession:
         raise ModelError(
             f"The ONNX model {self.path.name!r} does not take a batch of images.",
             expected="one float input N x C x H x W, for images in [0, 1]",
-            came=_listed(inputs),
-            instead="export it with that input, or call it from your own function in file.py:build",
+            got=_listed(inputs),
+            fix="export it with that input, or call it from your own function in file.py:build",
         )
 
     def _the_output(self) -> str:
@@ -80,8 +80,8 @@ class OnnxSession:
         raise ModelError(
             f"The ONNX model {self.path.name!r} does not say which output is the logits.",
             expected="one float output N x K",
-            came=_listed(outputs),
-            instead="export it with that output, or call it from your own function in file.py:build",
+            got=_listed(outputs),
+            fix="export it with that output, or call it from your own function in file.py:build",
         )
 
 
@@ -95,7 +95,7 @@ def load_onnx(path: str | Path, *, device: torch.device | str = "cpu") -> BlackB
         raise ModelError(
             f"Cannot read the ONNX model {str(path)!r}.",
             expected="a whole ONNX file, with its external data beside it where it has any",
-            came=str(error),
+            got=str(error),
         ) from error
     return BlackBox(session, name=path.name, fingerprint=content)
 
@@ -106,8 +106,8 @@ def _open(path: Path, device: torch.device) -> Any:
     except (ImportError, RuntimeError) as error:
         raise ModelError(
             f"Reading {path.name!r} needs onnxruntime.",
-            came=f"{type(error).__name__}: {error}",
-            instead="pip install 'shiftproof[onnx]'",
+            got=f"{type(error).__name__}: {error}",
+            fix="pip install 'shiftproof[onnx]'",
         ) from error
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
@@ -122,7 +122,7 @@ def _open(path: Path, device: torch.device) -> Any:
         raise ModelError(
             f"Cannot open the ONNX model {str(path)!r}.",
             expected="a whole ONNX file, with its external data beside it where it has any",
-            came=f"{type(error).__name__}: {lines[0]}",
+            got=f"{type(error).__name__}: {lines[0]}",
         ) from error
 
 

@@ -39,7 +39,7 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
         raise
     except torch.OutOfMemoryError as error:
         raise ModelError(
-            "The model ran out of memory.", came=f"a batch of {len(inputs)} inputs", instead="use smaller batches"
+            "The model ran out of memory.", got=f"a batch of {len(inputs)} inputs", fix="use smaller batches"
         ) from error
     except BaseException as error:  # whatever a user's model raises is told in one paragraph
         raise _failed(inputs, error) from error
@@ -50,7 +50,7 @@ def check_logits(out: object, images: int) -> Tensor:
     """Return what a model put out as float32 on the CPU, or refuse what is not logits for that many images."""
     if not isinstance(out, Tensor):
         kind = f"a {type(out).__name__}"
-        raise ModelError("The model does not return a tensor.", expected=_EXPECTED, came=kind, instead=_WRAP)
+        raise ModelError("The model does not return a tensor.", expected=_EXPECTED, got=kind, fix=_WRAP)
     shape = tuple(out.shape)
     if out.ndim != 2 or shape[0] != images or shape[1] < 2:
         fix = _WRAP
@@ -59,12 +59,12 @@ def check_logits(out: object, images: int) -> Tensor:
         raise ModelError(
             "The model returns the wrong shape.",
             expected=_EXPECTED,
-            came=f"shape {shape} for {images} images",
-            instead=fix,
+            got=f"shape {shape} for {images} images",
+            fix=fix,
         )
     if not out.is_floating_point():
         kind = f"a tensor of {str(out.dtype).removeprefix('torch.')}"
-        raise ModelError("The model does not return scores.", expected=_EXPECTED, came=kind, instead=_WRAP)
+        raise ModelError("The model does not return scores.", expected=_EXPECTED, got=kind, fix=_WRAP)
     scores = out.detach().to("cpu", torch.float32)
     finite = scores.isfinite().all(dim=1)
     if not bool(finite.all()):
@@ -72,8 +72,8 @@ def check_logits(out: object, images: int) -> Tensor:
         raise ModelError(
             f"The model returns {found}.",
             expected=_EXPECTED,
-            came=f"{found} for {int((~finite).sum())} of {images} images",
-            instead="check its weights, and that its normalisation fits images in [0, 1]",
+            got=f"{found} for {int((~finite).sum())} of {images} images",
+            fix="check its weights, and that its normalisation fits images in [0, 1]",
         )
     return scores
 
@@ -89,14 +89,14 @@ def _failed(inputs: Tensor | list[Any], error: BaseException) -> ModelError:
         return ModelError(
             f"The model failed on a batch of {kind}.",
             expected="a model that takes a list of texts, or of pairs of them, and returns logits",
-            came=f"{type(error).__name__} on {len(inputs)} {kind}: {_first_line(error)}",
-            instead="a text model is a folder of transformers, a saved text network, or file.py:build",
+            got=f"{type(error).__name__} on {len(inputs)} {kind}: {_first_line(error)}",
+            fix="a text model is a folder of transformers, a saved text network, or file.py:build",
         )
     return ModelError(
         "The model failed on a batch of images.",
         expected="a model that takes float tensors N x C x H x W in [0, 1]",
-        came=f"{type(error).__name__} on shape {tuple(inputs.shape)}: {_first_line(error)}",
-        instead="check the number of channels and the image size (--size) the model was made for",
+        got=f"{type(error).__name__} on shape {tuple(inputs.shape)}: {_first_line(error)}",
+        fix="check the number of channels and the image size (--size) the model was made for",
     )
 
 

@@ -37,7 +37,7 @@ def reduced(model: object) -> Reduced:
         raise ModelError(
             "Only a PyTorch module can run in reduced precision.",
             expected="an nn.Module",
-            came=type(model).__name__,
-            instead="leave --amp out; what runs the model (ONNX, a service) has settings of its own",
+            got=type(model).__name__,
+            fix="leave --amp out; what runs the model (ONNX, a service) has settings of its own",
         )
     return Reduced(model)

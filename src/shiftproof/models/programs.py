@@ -176,6 +176,6 @@ def _is_code(path: Path, text: object) -> ModelError:
     return ModelError(
         f"{str(path)!r} needs arbitrary code to load.",
         expected="a program of PyTorch's tensor operations, as torch.export.save writes it",
-        came=f"{str(text)[:80]!r}, which PyTorch would take for Python or look up outside of them; it was not run",
-        instead="export the network again from its source, with torch.export.export",
+        got=f"{str(text)[:80]!r}, which PyTorch would take for Python or look up outside of them; it was not run",
+        fix="export the network again from its source, with torch.export.export",
     )

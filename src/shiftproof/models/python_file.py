@@ -55,7 +55,7 @@ def load_python_file(spec: str) -> Callable[..., Any]:
         raise ModelError(
             f"{str(path)!r} has no function {function!r}.",
             expected="a function without arguments that returns the model",
-            came=str(unknown("function", function, known)).replace("\n", ";"),
+            got=str(unknown("function", function, known)).replace("\n", ";"),
         )
     target = getattr(module, function)
     if isinstance(target, nn.Module):
@@ -66,7 +66,7 @@ def load_python_file(spec: str) -> Callable[..., Any]:
         raise ModelError(
             f"{function}() in {str(path)!r} does not return a model.",
             expected="an nn.Module, or a function from images to logits",
-            came=f"a {type(built).__name__}",
+            got=f"a {type(built).__name__}",
         )
     return _marked(built, read)
 
@@ -129,6 +129,6 @@ def _told(path: Path, doing: str) -> Iterator[None]:
         lines = str(error).strip().splitlines() or ["no message"]
         raise ModelError(
             f"The model file {str(path)!r} failed.",
-            came=f"{type(error).__name__} while {doing}: {lines[0]}",
-            instead="run the file on its own to see where; --debug shows the traceback",
+            got=f"{type(error).__name__} while {doing}: {lines[0]}",
+            fix="run the file on its own to see where; --debug shows the traceback",
         ) from error

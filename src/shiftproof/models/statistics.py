@@ -141,7 +141,7 @@ def _layer_by_layer(
         raise ConfigurationError(
             "Exact statistics need to read the batches several times.",
             expected="a list of batches, or a loader that can be read again",
-            came=f"a {type(batches).__name__}, which can be read once",
+            got=f"a {type(batches).__name__}, which can be read once",
         )
     uses: Counter[str] = Counter()
     _run(model, norms, (batch[:1] for batch in islice(batches, 1)), lambda name, _: uses.update([name]))
@@ -173,7 +173,7 @@ def _run(
             raise DataError(
                 "This is not a batch of images.",
                 expected="tensors N x C x H x W, without labels",
-                came=f"a {type(batch).__name__}",
+                got=f"a {type(batch).__name__}",
             )
         if len(batch):
             with suppress(_Arrived):
@@ -182,7 +182,7 @@ def _run(
     for each in hooks:
         each.remove()
     if images == 0:
-        raise DataError("There are no images to take statistics of.", expected="one image or more", came="none")
+        raise DataError("There are no images to take statistics of.", expected="one image or more", got="none")
     return images
 
 
@@ -198,7 +198,7 @@ def _batch_norms(model: nn.Module) -> dict[str, _BatchNorm]:
         raise ModelError(
             "The model has no statistics of batch normalisation.",
             expected="a PyTorch module, not scripted, with BatchNorm layers that keep running statistics",
-            came=f"a {type(model).__name__} without any",
+            got=f"a {type(model).__name__} without any",
         )
     return found
 

@@ -38,7 +38,7 @@ class Weights(NamedTuple):
             return [float(value) for value in json.loads(written)]
         except (ValueError, TypeError, RecursionError) as error:
             expected = "a list of numbers, one per channel, such as [0.5, 0.5, 0.5]"
-            raise ModelError(f"Cannot read the {name} of the weights.", expected=expected, came=written) from error
+            raise ModelError(f"Cannot read the {name} of the weights.", expected=expected, got=written) from error
 
 
 def is_safetensors(path: Path) -> bool:
@@ -88,7 +88,7 @@ def _unreadable(path: Path, error: Exception) -> ModelError:
     return ModelError(
         f"Cannot read the weights {str(path)!r}.",
         expected="a safetensors file or a state dict",
-        came=f"{type(error).__name__}: {lines[0]}",
+        got=f"{type(error).__name__}: {lines[0]}",
     )
 
 
@@ -97,8 +97,8 @@ def needs_code(path: Path) -> ModelError:
     return ModelError(
         f"{str(path)!r} needs arbitrary code to load.",
         expected="tensors only: safetensors, or a state dict that torch.load(weights_only=True) reads",
-        came="a pickle with other objects in it, such as a whole model or a training checkpoint; it was not run",
-        instead=CONVERT,
+        got="a pickle with other objects in it, such as a whole model or a training checkpoint; it was not run",
+        fix=CONVERT,
     )
 
 
@@ -129,7 +129,7 @@ def load_weights(network: nn.Module, weights: str | Path | Weights) -> None:
     facts = {problem: _some(names) for problem, names in problems.items() if names}
     if facts:
         fix = "choose the architecture these weights were made for; its own code goes into file.py:build"
-        raise ModelError(f"The weights do not fit the network {type(network).__name__}.", **facts, instead=fix)
+        raise ModelError(f"The weights do not fit the network {type(network).__name__}.", **facts, fix=fix)
     network.load_state_dict(weights.tensors, strict=False)
 
 
@@ -144,8 +144,8 @@ def _state_dict(path: Path, stored: object) -> dict[str, Tensor]:
         raise ModelError(
             f"{str(path)!r} holds no state dict.",
             expected="tensors by name, as model.state_dict() gives them",
-            came=f"a {type(stored).__name__}",
-            instead=CONVERT,
+            got=f"a {type(stored).__name__}",
+            fix=CONVERT,
         )
     parallel = all(str(name).startswith("module.") for name in stored)
     return {str(name).removeprefix("module.") if parallel else str(name): part for name, part in stored.items()}

@@ -2,7 +2,7 @@
 
 from shiftproof.runs.cell import Cell
 from shiftproof.runs.choosing import EXECUTORS, choose_executor
-from shiftproof.runs.drive import Watch, drive, stop_at_failure
+from shiftproof.runs.drive import OnProgress, drive, stop_at_failure
 from shiftproof.runs.executors import Crew, Executor, Inline, Processes
 from shiftproof.runs.files import write_atomically
 from shiftproof.runs.hosting import Setup, Worker
@@ -18,6 +18,7 @@ __all__ = [
     "Executor",
     "Inline",
     "Json",
+    "OnProgress",
     "Plan",
     "Processes",
     "Result",
@@ -25,7 +26,6 @@ __all__ = [
     "Setup",
     "Store",
     "Task",
-    "Watch",
     "Worker",
     "choose_executor",
     "drive",

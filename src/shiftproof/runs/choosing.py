@@ -35,12 +35,12 @@ def choose_executor(
             raise ConfigurationError(
                 f"This is no executor: {executor!r}.",
                 expected="inline, processes, ray, or one of the last two with a number of workers, as in processes:4",
-                came=executor if workers is None else f"{executor} and {workers} workers",
+                got=executor if workers is None else f"{executor} and {workers} workers",
             )
         workers = int(text)
     if name != "ray" and (address is not None or gpus_per_worker is not None):
         raise ConfigurationError(
-            "An address and a share of a GPU are for the ray executor.", came=f"the {name} executor", instead="ray"
+            "An address and a share of a GPU are for the ray executor.", got=f"the {name} executor", fix="ray"
         )
     if name == "inline":
         return Inline()

@@ -13,8 +13,8 @@ from shiftproof.runs.plan import Plan, Result
 from shiftproof.runs.store import Store
 from shiftproof.runs.task import AnyTask
 
-Watch: TypeAlias = Callable[[int, int, Result | None], None]
-"""Hears how far a run is: `watch(done, all, result)`, at the start without a result, then after each one."""
+OnProgress: TypeAlias = Callable[[int, int, Result | None], None]
+"""Hears how far a run is: `on_progress(done, all, result)`, at the start without a result, then after each one."""
 
 
 def drive(
@@ -23,21 +23,21 @@ def drive(
     setup: Setup | Crew,
     *,
     executor: Executor | None = None,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
     essential: str | None = None,
 ) -> list[Result]:
     """Run the tasks of a plan that the store lacks and return the results of all of them, in the plan's order.
 
     `setup` makes the workers, on an executor, and is not called when nothing is missing; a crew that is open already
-    serves many plans. `watch` hears of each new result after it is in the store. Failed tasks are kept with their error
-    and run again next time; the others go on, unless the work is `essential`, such as "Training": then the first
-    failure ends it, because a gap would make the rest wrong.
+    serves many plans. `on_progress` hears of each new result after it is in the store. Failed tasks are kept with
+    their error and run again next time; the others go on, unless the work is `essential`, such as "Training": then the
+    first failure ends it, because a gap would make the rest wrong.
     """
     identities = plan.identities()
     done = store.done() & identities.keys()
     missing: dict[AnyTask, str] = {task: identity for identity, task in identities.items() if identity not in done}
-    if watch is not None:
-        watch(len(done), len(identities), None)
+    if on_progress is not None:
+        on_progress(len(done), len(identities), None)
     if missing:
         with (
             nullcontext(setup) if isinstance(setup, Crew) else (executor or Inline()).open(setup) as crew,
@@ -47,8 +47,8 @@ def drive(
                 store.save(missing[result.task], result)
                 if essential is not None:
                     stop_at_failure(result, essential)
-                if watch is not None:
-                    watch(count, len(identities), result)
+                if on_progress is not None:
+                    on_progress(count, len(identities), result)
     return list(store.find(identities))
 
 

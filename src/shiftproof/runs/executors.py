@@ -92,7 +92,7 @@ class Processes:
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 1:
             raise ConfigurationError(
-                "The number of worker processes must be positive.", expected="1 or more", came=str(self.count)
+                "The number of worker processes must be positive.", expected="1 or more", got=str(self.count)
             )
 
     def open(self, setup: Setup) -> Crew:

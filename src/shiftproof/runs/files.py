@@ -70,6 +70,6 @@ def cannot_write(path: Path, error: Exception) -> RunError:
     return RunError(
         f"Cannot write {str(path)!r}.",
         reason=str(error),
-        instead="free some space or choose another folder; what was computed is kept, and the same "
+        fix="free some space or choose another folder; what was computed is kept, and the same "
         "command goes on from there",
     )

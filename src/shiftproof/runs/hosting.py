@@ -61,7 +61,7 @@ def pack(setup: Setup, dumps: Callable[[Any], bytes] = pickle.dumps) -> Packed:
         raise ConfigurationError(
             "The model or data cannot be sent to worker processes.",
             reason=str(error),
-            instead="give them as text (a path or a name), which each process loads, or use the inline executor",
+            fix="give them as text (a path or a name), which each process loads, or use the inline executor",
         ) from error
 
 
@@ -104,8 +104,8 @@ def _unpack(packed: Packed, threads: int) -> Setup:
         raise ConfigurationError(
             "A worker has another version of shiftproof than the driver.",
             expected=packed.version,
-            came=__version__,
-            instead="install the same version on every node",
+            got=__version__,
+            fix="install the same version on every node",
         )
     os.environ["OMP_NUM_THREADS"] = str(threads)  # what is loaded from here on, torch among them, goes by it
     if "torch" in sys.modules:

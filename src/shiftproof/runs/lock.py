@@ -41,8 +41,8 @@ class Lock:
             file.close()
             raise RunError(
                 f"Another process is working in {str(folder)!r}.",
-                came=f"a lock held by {owner or 'another process'}",
-                instead="wait for it to end, stop it, or choose another folder",
+                got=f"a lock held by {owner or 'another process'}",
+                fix="wait for it to end, stop it, or choose another folder",
             )
         with suppress(OSError):  # a full disk; who holds it is for the other's message only
             os.truncate(file.fileno(), 0)
@@ -61,12 +61,12 @@ def _unusable(folder: Path, error: OSError) -> RunError:
         return RunError(
             f"The file system of the run directory {str(folder)!r} has no locks.",
             reason=str(error),
-            instead="choose a folder on a disk of this machine",
+            fix="choose a folder on a disk of this machine",
         )
     return RunError(
         f"Cannot write in the run directory {str(folder)!r}.",
         reason=str(error),
-        instead="free some space, or choose another folder",
+        fix="free some space, or choose another folder",
     )
 
 

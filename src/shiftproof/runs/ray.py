@@ -46,7 +46,7 @@ class Ray:
             raise ConfigurationError(
                 "This is no crew of workers.",
                 expected="1 worker or more, each with a share of a processor, and of a GPU if it needs one",
-                came=f"workers {self.workers}, GPUs {self.gpus_per_worker:g}, processors {self.cpus_per_worker:g}",
+                got=f"workers {self.workers}, GPUs {self.gpus_per_worker:g}, processors {self.cpus_per_worker:g}",
             )
 
     def open(self, setup: Setup) -> Crew:
@@ -150,7 +150,7 @@ class _Actors(Crew):
                 raise RunError(
                     "Workers of the cluster die before they are ready.",
                     reason=str(error).splitlines()[0],
-                    instead="see Ray's logs; memory for the model and the data may be short: try fewer workers a node",
+                    fix="see Ray's logs; memory for the model and the data may be short: try fewer workers a node",
                 )
 
     def _join(self) -> None:
@@ -190,8 +190,8 @@ def _room(resources: dict[str, float], terms: Ray) -> int:
         raise ConfigurationError(
             "The Ray cluster has no room for a worker.",
             expected=f"{terms.cpus_per_worker:g} processors and {terms.gpus_per_worker:g} GPUs for each",
-            came=f"{resources.get('CPU', 0):g} processors and {resources.get('GPU', 0):g} GPUs in all",
-            instead="give a smaller share, or a number of workers, which then wait for the cluster to grow",
+            got=f"{resources.get('CPU', 0):g} processors and {resources.get('GPU', 0):g} GPUs in all",
+            fix="give a smaller share, or a number of workers, which then wait for the cluster to grow",
         )
     return fitting
 
@@ -211,11 +211,11 @@ def _import() -> Any:
     return ray
 
 
-def _missing(came: str) -> ConfigurationError:
+def _missing(got: str) -> ConfigurationError:
     return ConfigurationError(
         "The ray executor needs Ray.",
-        came=came,
-        instead="pip install 'shiftproof[ray]', or use the processes executor",
+        got=got,
+        fix="pip install 'shiftproof[ray]', or use the processes executor",
     )
 
 
@@ -228,9 +228,9 @@ def _connect(ray: Any, address: str | None) -> None:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise ConfigurationError(
             "The Ray cluster cannot be reached.",
-            came=address or "no address",
+            got=address or "no address",
             reason=(str(error).splitlines() or [type(error).__name__])[0],
-            instead="start one with `ray start --head`, and give its address or auto",
+            fix="start one with `ray start --head`, and give its address or auto",
         ) from error
     finally:
         if main:

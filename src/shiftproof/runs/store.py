@@ -44,7 +44,7 @@ class Store:
             raise RunError(
                 f"There is no run in {str(folder)!r}.",
                 expected=f"a run directory, which holds {FILE}",
-                instead="give the folder that a command such as `shiftproof audit` wrote",
+                fix="give the folder that a command such as `shiftproof audit` wrote",
             )
         if subject is not None:
             with self._errors():
@@ -75,8 +75,8 @@ class Store:
             raise RunError(
                 f"The run in {str(self.folder)!r} was written by another version.",
                 expected=f"store schema {SCHEMA} or older",
-                came=f"schema {about['schema']}",
-                instead="choose another folder, or use the version that wrote it",
+                got=f"schema {about['schema']}",
+                fix="choose another folder, or use the version that wrote it",
             )
         if subject is not None:
             self._check_subject(about, subject)
@@ -109,8 +109,8 @@ class Store:
                 raise RunError(
                     f"The run in {str(self.folder)!r} is about {another} {name}.",
                     expected=f"{name} {about[name]}, as in the folder",
-                    came=f"{name} {value}",
-                    instead="choose another folder; the results in this one are left as they are",
+                    got=f"{name} {value}",
+                    fix="choose another folder; the results in this one are left as they are",
                 )
         self.note(subject)
 
@@ -220,7 +220,7 @@ class Store:
             raise RunError(
                 f"Cannot use the run directory {str(self.folder)!r}.",
                 reason=str(error),
-                instead="free some space, or choose another folder; what was saved is kept, and the same "
+                fix="free some space, or choose another folder; what was saved is kept, and the same "
                 "command goes on from there",
             ) from error
 

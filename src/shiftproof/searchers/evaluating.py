@@ -13,7 +13,7 @@ from torch import Tensor
 from shiftproof.data import ImageSet
 from shiftproof.errors import DataError, RunError
 from shiftproof.models import BatchFitter
-from shiftproof.runs import Crew, Inline, Plan, Result, Row, Store, Task, Watch, drive
+from shiftproof.runs import Crew, Inline, OnProgress, Plan, Result, Row, Store, Task, drive
 from shiftproof.searchers.applying import MEMORY, Applier
 from shiftproof.searchers.constraint import Constraint
 from shiftproof.searchers.fitness import Fitness
@@ -156,10 +156,10 @@ class Evaluation:
         store: Store,
         fingerprints: Mapping[str, str],
         crew: Crew | None = None,
-        watch: Watch | None = None,
+        on_progress: OnProgress | None = None,
     ) -> None:
         self.evaluator, self.store = evaluator, store
-        self.fingerprints, self.watch = dict(fingerprints), watch
+        self.fingerprints, self.on_progress = dict(fingerprints), on_progress
         self.crew = crew or Inline().open(evaluator)
         self._ends: dict[Genes, list[int]] = {}
 
@@ -170,7 +170,7 @@ class Evaluation:
         ranges = {genes: self._ranges(genes, count) for genes in sorted(set(tuples))}  # shared first steps side by side
         tasks = {genes: [self.evaluator.task(genes, *one) for one in some] for genes, some in ranges.items()}
         plan = Plan(tuple(task for some in tasks.values() for task in some), self.fingerprints)
-        found = drive(plan, self.store, self.crew, watch=self._after(before))
+        found = drive(plan, self.store, self.crew, on_progress=self._after(before))
         results = {result.task: result for result in found}
         scores = {genes: self._score([results[task] for task in some], count) for genes, some in tasks.items()}
         errors = [score.error for score in scores.values() if score.error is not None]
@@ -178,14 +178,18 @@ class Evaluation:
             raise RunError(
                 f"None of {len(scores)} tuples could be evaluated.",
                 reason=errors[0],
-                instead="repair what failed and run the same search again: what was evaluated before is kept",
+                fix="repair what failed and run the same search again: what was evaluated before is kept",
             )
         return [scores[genes] for genes in tuples]
 
-    def _after(self, before: int) -> Watch | None:
+    def _after(self, before: int) -> OnProgress | None:
         """Return what hears of one batch of tuples and tells of all that were tried."""
-        watch = self.watch
-        return None if watch is None else lambda done, total, result: watch(before + done, before + total, result)
+        on_progress = self.on_progress
+        return (
+            None
+            if on_progress is None
+            else lambda done, total, result: on_progress(before + done, before + total, result)
+        )
 
     def _ranges(self, genes: Genes, count: int) -> list[tuple[int, int]]:
         """Cut the first `count` images where this tuple's evaluations ended so far, and at the most a cell may hold."""

@@ -143,19 +143,19 @@ def cross(first: Population, second: Population, cuts: NDArray[np.int64]) -> Pop
 def _check(budget: int, population: int, mutation: float, variant: str) -> None:
     if population < 2 or population % 2:
         raise ConfigurationError(
-            "A population pairs off.", expected="an even number of tuples, 2 or more", came=str(population)
+            "A population pairs off.", expected="an even number of tuples, 2 or more", got=str(population)
         )
     if budget < population:
         raise ConfigurationError(
             "The budget does not hold one generation.",
             expected=f"{population} evaluations or more, the size of the population",
-            came=str(budget),
+            got=str(budget),
         )
     if not 0.0 <= mutation <= 1.0:
-        raise ConfigurationError("The mutation rate is a probability.", expected="0 to 1", came=f"{mutation:g}")
+        raise ConfigurationError("The mutation rate is a probability.", expected="0 to 1", got=f"{mutation:g}")
     if variant not in get_args(Variant):
         raise ConfigurationError(
-            f"There is no variant {variant!r} of evolution.", expected=", ".join(get_args(Variant)), came=variant
+            f"There is no variant {variant!r} of evolution.", expected=", ".join(get_args(Variant)), got=variant
         )
 
 

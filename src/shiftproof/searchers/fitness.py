@@ -96,7 +96,7 @@ class Segmentation(Fitness):
             raise ModelError(
                 "The model's label maps have the wrong shape.",
                 expected=f"{truth.shape}, or scores for each class [N, K, H, W]",
-                came=str(predicted.shape),
+                got=str(predicted.shape),
             )
         counted = np.ones(truth.shape, bool) if self.ignore is None else truth != self.ignore
         known = np.where((predicted >= 0) & (predicted < self.classes), predicted, self.classes)
@@ -159,7 +159,7 @@ class Scored(Fitness):
             raise ConfigurationError(
                 f"The fitness {self.name!r} returns the wrong shape.",
                 expected=f"one number, or one per image: {len(images)}",
-                came=f"shape {scores.shape}",
+                got=f"shape {scores.shape}",
             )
         return np.array([float(scores.mean()) * len(images), len(images)]), None
 
@@ -200,7 +200,7 @@ def make_fitness(
         raise DataError(
             f"The fitness {fitness!r} has nothing to compare with.",
             expected=f"{wanted}, for {images} images",
-            came="no labels" if labels is None else f"labels of shape {tuple(labels.shape)}",
+            got="no labels" if labels is None else f"labels of shape {tuple(labels.shape)}",
         )
     if fitness == "accuracy":
         return Classification(model, labels)
@@ -225,7 +225,7 @@ def answers(model: Subject, images: Tensor) -> Any:
     except BaseException as error:
         raise ModelError(
             "The model failed on a batch of images.",
-            came=f"{type(error).__name__} on shape {tuple(images.shape)}: {error}",
+            got=f"{type(error).__name__} on shape {tuple(images.shape)}: {error}",
         ) from error
     return out["out"] if isinstance(out, Mapping) and "out" in out else out
 
@@ -242,7 +242,7 @@ def classes(model: Subject, images: Tensor) -> NDArray[np.int64]:
         raise ModelError(
             f"The black box {model.name!r} does not answer with labels.",
             expected="a whole number for each image, or a row of scores",
-            came=f"{given.dtype} of shape {given.shape}",
+            got=f"{given.dtype} of shape {given.shape}",
         )
     return given.astype(np.int64)
 

@@ -33,7 +33,7 @@ def racing(
     """
     if keep < 2 or rounds < 1:
         raise ConfigurationError(
-            "A race needs rounds.", expected="1 round or more, keeping one in 2 or more", came=f"{rounds}, {keep}"
+            "A race needs rounds.", expected="1 round or more, keeping one in 2 or more", got=f"{rounds}, {keep}"
         )
     trace = Trace(space, length, "racing", seed)
     running = draw_tuples(space, length, range(budget), seed=seed, draw=draw)

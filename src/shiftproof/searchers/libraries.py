@@ -39,7 +39,7 @@ def optuna_search(
     `batch` at a time.
     """
     if sampler not in SAMPLERS:
-        raise ConfigurationError(f"There is no sampler {sampler!r}.", expected=", ".join(SAMPLERS), came=str(sampler))
+        raise ConfigurationError(f"There is no sampler {sampler!r}.", expected=", ".join(SAMPLERS), got=str(sampler))
     optuna = _needed("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     maker = getattr(optuna.samplers, SAMPLERS[sampler])
@@ -103,5 +103,5 @@ def _needed(package: str) -> Any:
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"The searcher needs the package {package}.",
-            instead=f"{_INSTALL}, or one of the searchers random, evolution, racing",
+            fix=f"{_INSTALL}, or one of the searchers random, evolution, racing",
         ) from error

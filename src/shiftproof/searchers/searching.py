@@ -17,7 +17,7 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, choose_device, load_model
 from shiftproof.models.answers import check_behaviour
 from shiftproof.models.sources import SOURCE
-from shiftproof.runs import Executor, Store, Watch, choose_executor
+from shiftproof.runs import Executor, OnProgress, Store, choose_executor
 from shiftproof.searchers.applying import MEMORY
 from shiftproof.searchers.catalogue import searcher as find_searcher
 from shiftproof.searchers.constraint import Constraint
@@ -57,7 +57,7 @@ def search(
     classes: str | Path | Sequence[str] = "auto",
     executor: str | Executor = "inline",
     workers: int | None = None,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
     **options: Any,
 ) -> Search:
     """Search a space of transformation tuples for the one that lowers a model's fitness most (Volpi & Murino 2019).
@@ -79,7 +79,8 @@ def search(
     `out` is a run directory: every evaluation is kept there, the same call goes on where it stopped, and `search.json`
     and `worst.png` are written at the end. The trace depends on the seed alone, not on `batch_size` or `memory`, which
     bounds the bytes of images kept after first steps that tuples share. `executor` is `inline`, `processes` or `ray`,
-    over which the tuples that a searcher asks for at a time are spread. `watch(done, all, result)` hears of progress.
+    over which the tuples that a searcher asks for at a time are spread. `on_progress(done, all, result)` hears of
+    progress.
 
     >>> found = search("demo", "demo", images=20, length=2, searcher="random", budget=4)
     >>> len(found.trace), found.worst <= found.clean
@@ -96,7 +97,7 @@ def search(
         truth = whole.labels
     size_of_batch = batch_size or BATCH_SIZES.get(device.partition(":")[0], 64)
     if size_of_batch < 1:
-        raise ConfigurationError("The batch size must be positive.", expected="1 or more", came=str(batch_size))
+        raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))
     measured = make_fitness(fitness, subject, truth, images=len(whole), ignore=ignore)
     reference = None if reference is None else _subject(reference, device, None)
     constraint = Constraint(similarity, agreement, reference)
@@ -113,7 +114,7 @@ def search(
     ):
         if not isinstance(subject, Service):  # whose calls may be counted
             check_behaviour(store, subject, whole)
-        evaluation = Evaluation(evaluator, store, fingerprints, crew, _within(watch, budget))
+        evaluation = Evaluation(evaluator, store, fingerprints, crew, _within(on_progress, budget))
         (clean,) = evaluation([()])
         trace = run(chosen, evaluation, length=length, budget=budget, seed=seed)
         found = Search(trace, clean.objective, len(whole), measured.name, constraint, _name(model, subject), whole.name)
@@ -125,7 +126,7 @@ def search(
 def check_budget(budget: int) -> None:
     """Refuse a search that may try nothing."""
     if budget < 1:
-        raise ConfigurationError("A search needs a budget.", expected="1 evaluation or more", came=str(budget))
+        raise ConfigurationError("A search needs a budget.", expected="1 evaluation or more", got=str(budget))
 
 
 def _data(
@@ -135,7 +136,7 @@ def _data(
     whole = load_images(data, **options)
     truth = None if targets is None else torch.as_tensor(np.array(targets))
     if truth is not None and len(truth) != len(whole):
-        raise DataError("Every image needs a target.", expected=f"{len(whole)} targets", came=f"{len(truth)}")
+        raise DataError("Every image needs a target.", expected=f"{len(whole)} targets", got=f"{len(truth)}")
     rows = whole.draw(images, seed=seed)
     taken = whole.subset(rows).in_memory()
     return taken, taken.labels if truth is None else truth[rows]
@@ -156,9 +157,9 @@ def _subject(model: Any, device: str, weights: str | Path | None) -> Subject:
     return inside
 
 
-def _within(watch: Watch | None, budget: int) -> Watch | None:
+def _within(on_progress: OnProgress | None, budget: int) -> OnProgress | None:
     """Return what hears of the tuples tried so far and tells of them as a part of the budget."""
-    return None if watch is None else lambda done, _, result: watch(min(done, budget), budget, result)
+    return None if on_progress is None else lambda done, _, result: on_progress(min(done, budget), budget, result)
 
 
 def _name(given: Any, subject: Subject) -> str:

@@ -62,7 +62,7 @@ class Service:
             raise ConfigurationError(
                 "A service cannot be called like this.",
                 expected="batch_size of 1 or more, retries and wait of 0 or more, timeout and rate above 0 or None",
-                came=f"batch_size={batch_size}, retries={retries}, wait={wait}, timeout={timeout}, rate={rate}",
+                got=f"batch_size={batch_size}, retries={retries}, wait={wait}, timeout={timeout}, rate={rate}",
             )
         self.function = function
         self.batch_size, self.retries, self.timeout, self.rate, self.wait = batch_size, retries, timeout, rate, wait
@@ -104,7 +104,7 @@ class Service:
             raise ModelError(
                 f"The black box {self.name!r} does not answer every image.",
                 expected=f"one answer per image: {len(images)}",
-                came=f"{len(answers)} answers",
+                got=f"{len(answers)} answers",
             )
         return answers
 

@@ -55,7 +55,7 @@ class Space:
             raise ConfigurationError(
                 "The space has no operations.",
                 expected="operations with levels, such as [('contrast', [0.8, 1.2]), 'grayscale']",
-                instead=f"one of the spaces that come with it: {', '.join(spaces())}",
+                fix=f"one of the spaces that come with it: {', '.join(spaces())}",
             )
         _ = self.steps  # what cannot be read is told now
 
@@ -149,7 +149,7 @@ def make_space(space: SpaceLike) -> Space:
 def check_length(length: int) -> None:
     """Refuse tuples without steps."""
     if length < 1:
-        raise ConfigurationError("A tuple needs at least one step.", expected="a length of 1 or more", came=str(length))
+        raise ConfigurationError("A tuple needs at least one step.", expected="a length of 1 or more", got=str(length))
 
 
 def _named(name: str) -> Space:
@@ -162,7 +162,7 @@ def _named(name: str) -> Space:
         return Space(name, tuple((f"{each}@", SEVERITIES) for each in names("common")))
     if name.endswith(".json"):
         return _read(expand(name))
-    raise unknown("space", name, spaces(), instead="a JSON file of your own, written by Space.save")
+    raise unknown("space", name, spaces(), fix="a JSON file of your own, written by Space.save")
 
 
 def _read(path: Path) -> Space:
@@ -185,7 +185,7 @@ def _pairs(operations: Iterable[str | tuple[str, Sequence[float]]]) -> tuple[tup
             raise ConfigurationError(
                 "A space is a list of operations with their levels.",
                 expected="pairs of a name and levels, such as ('contrast', [0.8, 1.2]), or names alone",
-                came=repr(pair),
+                got=repr(pair),
             )
     return tuple((name.strip(), tuple(float(level) for level in levels)) for name, levels in pairs)
 

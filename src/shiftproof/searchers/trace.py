@@ -173,8 +173,8 @@ def check_fitness(value: float | None) -> None:
         raise ConfigurationError(
             "The fitness leaves [0, 1].",
             expected="a number from 0 (the model fails on every image) to 1 (it fails on none)",
-            came=f"{value}",
-            instead="scale it, such as by dividing by its largest value",
+            got=f"{value}",
+            fix="scale it, such as by dividing by its largest value",
         )
 
 

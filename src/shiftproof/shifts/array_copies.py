@@ -112,8 +112,8 @@ class ArrayCopies(Copies):
         if batch is None or len(batch) < len(rows):
             raise DataError(
                 "Some files cannot be read, and the rows of an array leave none out.",
-                came=", ".join(bad.file for bad in data.bad_files),
-                instead="repair the files, or take them out of the data",
+                got=", ".join(bad.file for bad in data.bad_files),
+                fix="repair the files, or take them out of the data",
             )
         return batch
 

@@ -195,7 +195,7 @@ def check_severity(name: str, severity: float) -> None:
         raise ConfigurationError(
             f"Shift {name!r} has no severity {severity:g}.",
             expected="a number from 0 (the input unchanged) to 5 (strongest); fractions are allowed",
-            came=f"{severity:g}",
+            got=f"{severity:g}",
         )
 
 
@@ -206,7 +206,7 @@ def check_keys(keys: Tensor | Sequence[int], images: Tensor) -> Tensor:
         raise DataError(
             "Every image needs a key.",
             expected=f"{len(images)} keys, one per image",
-            came=f"keys of shape {tuple(keys.shape)}",
+            got=f"keys of shape {tuple(keys.shape)}",
         )
     return keys
 
@@ -215,19 +215,19 @@ def check_layout(images: Tensor, dtype: torch.dtype = torch.float32) -> None:
     """Refuse what is not a batch of images of a dtype with 1 or 3 channels and sides of at least 8 pixels."""
     expected = _IMAGES if dtype == torch.float32 else "a uint8 tensor N x C x H x W, C = 1 or 3"
     if not isinstance(images, Tensor):
-        raise DataError("Shifts act on tensors.", expected=expected, came=type(images).__name__)
-    came = f"{str(images.dtype).removeprefix('torch.')} tensor of shape {tuple(images.shape)}"
+        raise DataError("Shifts act on tensors.", expected=expected, got=type(images).__name__)
+    got = f"{str(images.dtype).removeprefix('torch.')} tensor of shape {tuple(images.shape)}"
     if images.dtype == torch.uint8 != dtype:
         fix = "divide by 255: images.float() / 255, or use shiftproof.corrupt, which takes uint8"
-        raise DataError("Images are 0..255 instead of 0..1.", expected=expected, came=came, instead=fix)
+        raise DataError("Images are 0..255 instead of 0..1.", expected=expected, got=got, fix=fix)
     if images.ndim != 4 or images.dtype != dtype:
-        raise DataError("This is not a batch of images.", expected=expected, came=came)
+        raise DataError("This is not a batch of images.", expected=expected, got=got)
     if images.shape[1] not in (1, 3):
         fix = "drop an alpha channel with images[:, :3]; N x H x W x C arrays need images.permute(0, 3, 1, 2)"
-        raise DataError("Images need 1 or 3 channels.", expected=expected, came=came, instead=fix)
+        raise DataError("Images need 1 or 3 channels.", expected=expected, got=got, fix=fix)
     if min(images.shape[2:]) < SMALLEST_SIDE:
         raise DataError(
-            "Images are too small to corrupt.", expected=f"sides of at least {SMALLEST_SIDE} pixels", came=came
+            "Images are too small to corrupt.", expected=f"sides of at least {SMALLEST_SIDE} pixels", got=got
         )
 
 
@@ -238,4 +238,4 @@ def check_values(images: Tensor) -> None:
         if not (low >= 0.0 and high <= 1.0):  # also catches NaN
             values = "NaN" if math.isnan(low) else f"{low:.4g} to {high:.4g}"
             fix = "keep normalisation inside the model (shiftproof.models.Normalize) and pass images in [0, 1]"
-            raise DataError("Image values leave [0, 1].", expected=_IMAGES, came=f"values {values}", instead=fix)
+            raise DataError("Image values leave [0, 1].", expected=_IMAGES, got=f"values {values}", fix=fix)

@@ -139,7 +139,7 @@ def _of_package(name: str, severity: float, options: Mapping[str, Any]) -> Shift
     own = ("name", "severity")
     values = typed(kind, options, name, without=own)
     if lacking := missing(kind, values, without=own):
-        raise ConfigurationError(f"The corruption {name!r} needs values.", expected=", ".join(lacking), came="none")
+        raise ConfigurationError(f"The corruption {name!r} needs values.", expected=", ".join(lacking), got="none")
     return kind(name=name, severity=severity, **values)
 
 
@@ -149,8 +149,8 @@ def check_name(name: object) -> None:
         raise ConfigurationError(
             "Here corruptions go by name.",
             expected="a name such as 'fog', or a family of them; severities are chosen apart",
-            came=f"the shift {name.label}" if isinstance(name, Shift) else f"a {type(name).__name__}",
-            instead="certify, corrupt, estimate and compare_methods take a shift as it is",
+            got=f"the shift {name.label}" if isinstance(name, Shift) else f"a {type(name).__name__}",
+            fix="certify, corrupt, estimate and compare_methods take a shift as it is",
         )
 
 
@@ -163,7 +163,7 @@ def as_shift(shift: str | Shift) -> Shift:
     raise ConfigurationError(
         "This is not a shift.",
         expected="a text such as fog@3, or a shift such as shifts.corruption('fog', 3)",
-        came=f"a {type(shift).__name__}",
+        got=f"a {type(shift).__name__}",
     )
 
 
@@ -218,7 +218,7 @@ def _chain(steps: list[Shift]) -> Shift:
     texts = [step for step in steps if isinstance(step, TextShift)]
     if texts and len(texts) < len(steps):
         raise ConfigurationError(
-            "A chain acts on images or on texts, not on both.", came=" + ".join(step.label for step in steps)
+            "A chain acts on images or on texts, not on both.", got=" + ".join(step.label for step in steps)
         )
     return TextChain(steps=texts) if texts else Chain(steps=steps)
 

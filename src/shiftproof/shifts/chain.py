@@ -35,7 +35,7 @@ class Chain(Shift):
                 raise ConfigurationError(
                     "A chain is made of shifts.",
                     expected="shifts, such as shifts.parse('fog@3')",
-                    came=f"{type(step).__name__} {step!r}",
+                    got=f"{type(step).__name__} {step!r}",
                 )
         object.__setattr__(self, "severity", max((step.severity for step in self.steps), default=0.0))
 

@@ -111,7 +111,7 @@ def _read(x: Any) -> tuple[Tensor, Restore]:
         return _read_tensor(x)
     fix = "corrupt images of different sizes one at a time" if isinstance(x, list | tuple) else "np.asarray(x)"
     expected = f"a Pillow image; {_ARRAY}; or {_TENSOR}"
-    raise DataError("This is not an image.", expected=expected, came=f"a {type(x).__name__}", instead=fix)
+    raise DataError("This is not an image.", expected=expected, got=f"a {type(x).__name__}", fix=fix)
 
 
 def _copy(x: Any) -> Any:
@@ -124,8 +124,8 @@ def _read_pillow(image: Image.Image) -> tuple[Tensor, Restore]:
         raise DataError(
             f"Images of mode {image.mode!r} cannot be corrupted.",
             expected=f"a Pillow image of mode {', '.join(modes)}",
-            came=f"mode {image.mode}",
-            instead="image.convert('RGB')",
+            got=f"mode {image.mode}",
+            fix="image.convert('RGB')",
         )
     images, restore = _read_array(np.asarray(image.convert(modes[image.mode])))
 
@@ -173,15 +173,15 @@ def _read_tensor(tensor: Tensor) -> tuple[Tensor, Restore]:
     if tensor.numel():
         low, high = (bound.item() for bound in torch.aminmax(batch))
         if not (low >= 0.0 and high <= 1.0):  # also catches NaN
-            came = "NaN" if math.isnan(low) else f"{low:.4g} to {high:.4g}"
+            got = "NaN" if math.isnan(low) else f"{low:.4g} to {high:.4g}"
             fix = "values of 0..255 go in as uint8; corrupt images before they are normalised"
-            raise DataError("Image values leave [0, 1].", expected=_VALUES, came=f"values {came}", instead=fix)
+            raise DataError("Image values leave [0, 1].", expected=_VALUES, got=f"values {got}", fix=fix)
     return batch.float(), back
 
 
-def _wrong_type(expected: str, came: str) -> DataError:
+def _wrong_type(expected: str, got: str) -> DataError:
     fix = "x.astype(np.uint8) where values are 0..255, x / x.max() where they are not"
-    return DataError("Images need another type of number.", expected=expected, came=came, instead=fix)
+    return DataError("Images need another type of number.", expected=expected, got=got, fix=fix)
 
 
 def _wrong_shape(shape: tuple[int, ...], kind: str) -> DataError:
@@ -199,6 +199,6 @@ def _wrong_shape(shape: tuple[int, ...], kind: str) -> DataError:
     return DataError(
         "This is not an image or a batch of images.",
         expected=_ARRAY if array else _TENSOR,
-        came=f"{kind} of shape {shape}",
-        **({"instead": "; ".join(fixes)} if fixes else {}),
+        got=f"{kind} of shape {shape}",
+        **({"fix": "; ".join(fixes)} if fixes else {}),
     )

@@ -263,11 +263,11 @@ def _check_distinct(files: Iterable[str], file_format: Format) -> None:
         if name in first:
             raise ConfigurationError(
                 "Two files would be written under one name.",
-                came=f"{printable(first[name])} and {printable(file)}, both as {printable(name)}",
-                instead="--format same keeps the names and formats of files",
+                got=f"{printable(first[name])} and {printable(file)}, both as {printable(name)}",
+                fix="--format same keeps the names and formats of files",
             )
         if Image.registered_extensions().get(Path(name).suffix.lower()) not in Image.SAVE:
             raise ConfigurationError(
-                f"This installation of Pillow cannot write files such as {printable(name)!r}.", instead="--format png"
+                f"This installation of Pillow cannot write files such as {printable(name)!r}.", fix="--format png"
             )
         first[name] = file

@@ -29,9 +29,9 @@ class Form(NamedTuple):
     number: float | None
     fields: dict[str, str]
 
-    def unreadable(self, expected: str, came: str | None = None) -> ConfigurationError:
+    def unreadable(self, expected: str, got: str | None = None) -> ConfigurationError:
         """Return the error for a text that is no shift."""
-        return ConfigurationError(f"Cannot read the shift {self.text!r}.", expected=expected, came=came or self.text)
+        return ConfigurationError(f"Cannot read the shift {self.text!r}.", expected=expected, got=got or self.text)
 
 
 def split(text: str) -> Form:

@@ -115,7 +115,7 @@ def photographs(textures: str) -> list[Path]:
         raise DataError(
             f"There are no frost photographs in {textures!r}.",
             expected=f"a folder of {', '.join(sorted(_SUFFIXES))} files, or {DISTRIBUTION!r} if that is installed",
-            instead="leave `textures` out to use the textures that come with shiftproof",
+            fix="leave `textures` out to use the textures that come with shiftproof",
         )
     return released if len(released) == len(RELEASED) else paths
 
@@ -136,6 +136,6 @@ def _read(path: Path) -> Tensor:
             pixels = np.array(image.convert("RGB"))
     except Exception as error:  # what is no image fails in any way there is
         raise DataError(
-            f"Cannot read the frost photograph {str(path)!r}.", expected="an image file", came=describe(error)
+            f"Cannot read the frost photograph {str(path)!r}.", expected="an image file", got=describe(error)
         ) from error
     return torch.from_numpy(pixels).permute(2, 0, 1).float().div_(255.0)

@@ -40,14 +40,14 @@ class Kind:
 
     def check(self, name: str, level: float | None) -> None:
         """Refuse a level that is missing, not wanted or out of range."""
-        came = name if level is None else f"{name}={level:g}"
+        got = name if level is None else f"{name}={level:g}"
         if self.takes is None:
             if level is not None:
-                raise ConfigurationError(f"Operation {name!r} takes no level.", expected=name, came=came)
+                raise ConfigurationError(f"Operation {name!r} takes no level.", expected=name, got=got)
         elif level is None:
-            raise ConfigurationError(f"Operation {name!r} needs a level.", expected=f"{name}={self.takes}", came=came)
+            raise ConfigurationError(f"Operation {name!r} needs a level.", expected=f"{name}={self.takes}", got=got)
         elif not self.low <= level <= self.high or not math.isfinite(level) or (self.whole and level % 1):
-            raise ConfigurationError(f"{name!r} has no such level.", expected=f"{name}={self.takes}", came=came)
+            raise ConfigurationError(f"{name!r} has no such level.", expected=f"{name}={self.takes}", got=got)
 
 
 def _factor(function: Callable[..., Tensor]) -> Kind:

@@ -77,24 +77,24 @@ def make_order(
         raise ConfigurationError(
             "A copy is made under shifts, or as a suite.",
             expected=f"--shift fog@3, once or more, or --suite {' | '.join(SUITES)}",
-            came="both" if shifts else "neither",
+            got="both" if shifts else "neither",
         )
     published = _published(suite)
     if published and preset is not None:
-        raise ConfigurationError(f"The suite {suite} has a preset, {published.preset}.", came=f"--preset {preset}")
+        raise ConfigurationError(f"The suite {suite} has a preset, {published.preset}.", got=f"--preset {preset}")
     if not published and textures is not None:
         fix = f"--shift 'frost@3[textures={textures}]'"
-        raise ConfigurationError("textures= is for the frost of a suite.", instead=fix)
+        raise ConfigurationError("textures= is for the frost of a suite.", fix=fix)
     if published and not published.arrays and not is_folder(source):
         raise ConfigurationError(
             f"The suite {suite} is made of files.",
             expected="a folder of images",
-            came=str(source),
-            instead=f"--suite {' or '.join(name for name, each in SUITES.items() if each.arrays)}, for any data",
+            got=str(source),
+            fix=f"--suite {' or '.join(name for name, each in SUITES.items() if each.arrays)}, for any data",
         )
     arrays = published.arrays if published else not is_folder(source)
     if arrays and file_format is not None:
-        raise ConfigurationError("This copy is made of arrays.", came=f"--format {file_format}", instead="leave it out")
+        raise ConfigurationError("This copy is made of arrays.", got=f"--format {file_format}", fix="leave it out")
     if file_format is not None and file_format not in get_args(Format):
         raise unknown("format", file_format, get_args(Format))
     if not 1 <= quality <= 100:

@@ -56,8 +56,8 @@ class Parametric(Shift):
     def require(self, holds: bool, expected: str) -> None:
         """Refuse these parameters unless the condition holds."""
         if not holds:
-            came = ", ".join(f"{key}={written(value)}" for key, value in self.parameters().items())
-            raise ConfigurationError(f"Shift {self.name!r} cannot have these parameters.", expected=expected, came=came)
+            got = ", ".join(f"{key}={written(value)}" for key, value in self.parameters().items())
+            raise ConfigurationError(f"Shift {self.name!r} cannot have these parameters.", expected=expected, got=got)
 
 
 def made_of(form: Form) -> Parametric:

@@ -98,7 +98,7 @@ def preview(
     path = expand(out)
     if path.suffix.lower() not in (".png", ".html"):
         raise ConfigurationError(
-            "A preview is a picture or a page.", expected="a name that ends in .png or .html", came=str(out)
+            "A preview is a picture or a page.", expected="a name that ends in .png or .html", got=str(out)
         )
     sheet = make_sheet(image, families=families, severities=severities, seed=seed)
     write_atomically(path, to_png(sheet) if path.suffix.lower() == ".png" else to_html(sheet))
@@ -199,7 +199,7 @@ def _read(path: Path) -> Picture:
         raise unreadable(str(path), describe(error)) from error
     side = min(SIDE, *picture.shape[:2])
     if side < SMALLEST_SIDE:
-        raise DataError("The image is too small.", expected=f"sides of at least {SMALLEST_SIDE} pixels", came=f"{side}")
+        raise DataError("The image is too small.", expected=f"sides of at least {SMALLEST_SIDE} pixels", got=f"{side}")
     return np.array(Decoder("rgb", side).fit(Image.fromarray(picture)))
 
 

@@ -51,7 +51,7 @@ class PowerLaw(Parametric):
             raise ConfigurationError(
                 f"Images of {shape.height} x {shape.width} pixels have no frequency {self.center:g}.",
                 expected="a center of at most half the image side",
-                came=self.label,
+                got=self.label,
             )
         half = (shape.channels, shape.height, shape.width // 2 + 1)
         return rng.uniform(1 - self.spread, 1 + self.spread, half), rng.uniform(0.0, 2 * math.pi, half)
@@ -90,7 +90,7 @@ class FourierBasis(Parametric):
             raise ConfigurationError(
                 f"Images of {shape.height} x {shape.width} pixels have no frequency ({self.i}, {self.j}).",
                 expected="at most half the height and half the width, either sign",
-                came=self.label,
+                got=self.label,
             )
         return rng.integers(0, 2, (shape.channels,)).mul_(2).sub_(1)
 

@@ -56,7 +56,7 @@ def check_preset(preset: str) -> str:
         raise ConfigurationError(
             f"There is no preset {preset!r}.",
             expected="'imagenet' (224 pixels), 'cifar' (32 pixels), or None to choose by image size",
-            came=repr(preset),
+            got=repr(preset),
         )
     return preset
 

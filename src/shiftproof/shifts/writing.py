@@ -21,10 +21,10 @@ from shiftproof.models.devices import choose_device
 from shiftproof.runs import (
     Executor,
     Json,
+    OnProgress,
     Plan,
     Result,
     Store,
-    Watch,
     choose_executor,
     drive,
     write_atomically,
@@ -79,7 +79,7 @@ def write_corrupted(
     workers: int | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Written:
     """Write a corrupted copy of a data set under some `shifts`, or as a whole published `suite`.
 
@@ -98,7 +98,7 @@ def write_corrupted(
     side and crops the centre. A suite has its own severity table, shifts have that of the image size or of `preset`.
     `textures` is a folder of photographs for a suite's frost. Images are corrupted as by `shift(images, keys, seed)`
     with the keys of `load_data`: the index in an array, a digest of the path in a folder. The CPU is the default
-    `device` because every machine draws the same numbers on it. `watch(done, all, result)` hears of progress.
+    `device` because every machine draws the same numbers on it. `on_progress(done, all, result)` hears of progress.
 
     >>> written = write_corrupted("demo", folder / "copy", shifts=["contrast@5"])
     >>> written.images, sorted(path.name for path in written.folder.glob("*.npy"))
@@ -107,7 +107,7 @@ def write_corrupted(
     if is_text_source(source):
         columns = {"text_column": text_column, "label_column": label_column}
         refused = {"suite": suite, "size": size, "preset": preset, "textures": textures}
-        return _write_texts(source, expand(out), shifts, refused, seed, format, on_bad_file, columns, watch)
+        return _write_texts(source, expand(out), shifts, refused, seed, format, on_bad_file, columns, on_progress)
     device = choose_device(device)
     order = make_order(
         source,
@@ -127,7 +127,7 @@ def write_corrupted(
     copies = _copies(source, folder, order, on_bad_file)
     subject = {"version": __version__, "data": copies.fingerprint, "corruption": order.text}
     with Store(folder, subject) as store:
-        results = _drive(copies, store, subject, where, watch)
+        results = _drive(copies, store, subject, where, on_progress)
         copies.finish()
         rows = [result.row for result in results if result.row is not None]
         found = (BadFile(*bad) for row in rows for bad in cast("list[list[str]]", row["left_out"]))
@@ -146,16 +146,16 @@ def _write_texts(
     file_format: str | None,
     on_bad_file: OnBadFile,
     columns: Mapping[str, str | None],
-    watch: Watch | None,
+    on_progress: OnProgress | None,
 ) -> Written:
     """Write copies of a set of texts, with which options of images do not go."""
     for name, option in refused.items():
         if option is not None:
-            raise ConfigurationError(f"{name}= does not go with texts.", came=str(option))
+            raise ConfigurationError(f"{name}= does not go with texts.", got=str(option))
     options: dict[str, Any] = {"on_bad_file": on_bad_file, **columns}
     data = cast(TextSet, load_data(source, **options))
     chosen = [as_shift(one) for one in shifts]
-    write_texts(data, folder, chosen, seed=seed, format=file_format, watch=watch)
+    write_texts(data, folder, chosen, seed=seed, format=file_format, on_progress=on_progress)
     return Written(folder, len(data), tuple(shift.label for shift in chosen), data.bad_files)
 
 
@@ -179,7 +179,7 @@ def _copies(source: Any, folder: Path, order: Order, on_bad_file: OnBadFile) -> 
 
 
 def _drive(
-    copies: Copies, store: Store, subject: dict[str, str], executor: Executor, watch: Watch | None
+    copies: Copies, store: Store, subject: dict[str, str], executor: Executor, on_progress: OnProgress | None
 ) -> list[Result]:
     """Write what is missing or damaged. The first cell that fails ends it: others would fail alike, or leave a gap."""
     tasks = copies.tasks()
@@ -188,7 +188,7 @@ def _drive(
     written = {result.task: copies.intact(result) for result in store.results(plan)}
     store.forget(identities[task] for task, intact in written.items() if not intact)
     copies.prepare([task for task in tasks if written.get(task)])
-    return drive(plan, store, copies, executor=executor, watch=watch, essential="Writing a copy")
+    return drive(plan, store, copies, executor=executor, on_progress=on_progress, essential="Writing a copy")
 
 
 def _manifest(source: Any, order: Order, copies: Copies, left_out: Sequence[BadFile]) -> dict[str, Json]:
@@ -230,7 +230,7 @@ def _check_place(source: Any, out: Path) -> None:
             raise ConfigurationError(
                 "The copy and its source must be apart.",
                 expected="two folders, neither of them inside the other",
-                came=f"{here} and {there}",
+                got=f"{here} and {there}",
             )
     if out.is_dir() and not (out / run_store.FILE).exists():
         others = [entry.name for entry in out.iterdir() if entry.name != run_lock.FILE]
@@ -238,5 +238,5 @@ def _check_place(source: Any, out: Path) -> None:
             raise RunError(
                 f"The folder {str(out)!r} holds other files.",
                 expected="a new or empty folder, or one that the same command began to fill",
-                came=", ".join(sorted(others)[:3]) + (", ..." if len(others) > 3 else ""),
+                got=", ".join(sorted(others)[:3]) + (", ..." if len(others) > 3 else ""),
             )

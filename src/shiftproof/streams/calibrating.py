@@ -16,7 +16,7 @@ from typing import Any
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.trace import WINDOW
 from shiftproof.models.identity import digest
-from shiftproof.runs import Executor, Plan, Store, Watch, choose_executor
+from shiftproof.runs import Executor, OnProgress, Plan, Store, choose_executor
 from shiftproof.shifts import corruption
 from shiftproof.streams.calibration import FILE, Calibration, Variant
 from shiftproof.streams.course import LENGTH, LEVELS, SEED, SPEED, Course, MissingPairError, Pair
@@ -61,7 +61,7 @@ def calibrate(
     workers: int | None = None,
     model_options: Mapping[str, Any] | None = None,
     data_options: Mapping[str, Any] | None = None,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Calibration:
     """Calibrate a model for a CCC run of `length` images and write `calibration.json` to the folder `out`.
 
@@ -81,7 +81,7 @@ def calibrate(
         raise ConfigurationError(
             "A calibration needs images and a precision.",
             expected="1 or more images, a precision over 0",
-            came=f"length {length}, speed {speed}, images {images}, precision {precision:g}",
+            got=f"length {length}, speed {speed}, images {images}, precision {precision:g}",
         )
     tested = Subject.of(model, data, device=device, model_options=model_options, data_options=data_options)
     probe = Probe(tested, crop)
@@ -92,7 +92,7 @@ def calibrate(
     where = choose_executor(executor, workers, device=tested.device)
     with Store(FilePath(out), subject) as store, where.open(probe) as crew:
         tested.check_answers(store)
-        survey = Survey(crew, Plan((), subject), store, watch, images)
+        survey = Survey(crew, Plan((), subject), store, on_progress, images)
         survey.measure([WHOLE], CLEAN_LOOKS)
         right, seen = survey.counted(WHOLE)
         clean, classes = right / seen, survey.classes

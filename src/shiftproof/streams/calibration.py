@@ -121,7 +121,7 @@ class Calibration:
     def check(self, *, target: Target | None = None) -> None:
         """Refuse a calibration for another target."""
         if target is not None and accuracy_at(target, clean=self.clean, classes=self.classes) != self.target:
-            raise DataError("This calibration is for another target.", expected=f"{target}", came=f"{self.target:.3g}")
+            raise DataError("This calibration is for another target.", expected=f"{target}", got=f"{self.target:.3g}")
 
     def notes_for(self, model: str) -> tuple[str, ...]:
         """Return what has to be said where another model, of this fingerprint, is sent along the stream."""
@@ -169,13 +169,13 @@ class Calibration:
             raise DataError(
                 f"Cannot read the calibration {str(path)!r}.",
                 expected="a JSON file that `shiftproof stream calibrate` wrote",
-                came=str(error),
+                got=str(error),
             ) from error
         except Exception as error:  # values of the wrong kind fail in any way there is
             raise DataError(
                 f"{str(path)!r} is not a calibration.",
                 expected="a JSON file that `shiftproof stream calibrate` wrote",
-                came=f"{type(error).__name__}: {error}",
+                got=f"{type(error).__name__}: {error}",
             ) from error
         return made
 

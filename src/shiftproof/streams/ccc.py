@@ -66,7 +66,7 @@ class Ccc(Staged):
         else:
             if shifts is not None or crop is not None:
                 raise ConfigurationError(
-                    "Shifts and crops are the calibration's.", instead="leave them out, or calibrate with others"
+                    "Shifts and crops are the calibration's.", fix="leave them out, or calibrate with others"
                 )
             self.course = Course(calibration.noises, calibration.paths, seed, calibration.rough)
             area = calibration.crop
@@ -78,8 +78,8 @@ class Ccc(Staged):
             raise ConfigurationError(
                 "The calibration does not reach as far as the stream.",
                 expected=f"paths for {length:,} images",
-                came=f"paths for {reached:,}: {JOINT.join(error.pair)} is missing",
-                instead="calibrate again with this length, speed and seed: what was measured is kept",
+                got=f"paths for {reached:,}: {JOINT.join(error.pair)} is missing",
+                fix="calibrate again with this length, speed and seed: what was measured is kept",
             ) from None
         super().__init__(data, length=length, speed=speed, seed=seed, framing=FlipCrop(smallest=area), **options)
 

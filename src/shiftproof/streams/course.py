@@ -42,7 +42,7 @@ class Course:
     ) -> None:
         if len(noises) < 2:
             raise ConfigurationError(
-                "A course of changing corruptions needs two of them.", came=", ".join(noises) or "none"
+                "A course of changing corruptions needs two of them.", got=", ".join(noises) or "none"
             )
         self.noises, self.paths, self.seed, self.rough = tuple(noises), paths, seed, rough or {}
         first = int(Keyed(seed, [0]).fork("start").integers(0, len(self.noises)))
@@ -117,7 +117,7 @@ def straight(severity: float) -> Path:
     top = round(severity / STEP)
     if not 1 <= top < LEVELS:
         raise ConfigurationError(
-            "A course has severities in steps of 0.25.", expected="more than 0, at most 5", came=f"{severity:g}"
+            "A course has severities in steps of 0.25.", expected="more than 0, at most 5", got=f"{severity:g}"
         )
     return tuple((top - (step // 2), (step + 1) // 2) for step in range(2 * top + 1))
 

@@ -18,7 +18,7 @@ from shiftproof.models import Adaptive, fingerprint
 from shiftproof.models.identity import digest
 from shiftproof.models.outputs import check_logits
 from shiftproof.models.weights import read_tensors
-from shiftproof.runs import Json, Plan, Row, Store, Task, Watch, drive, write_atomically
+from shiftproof.runs import Json, OnProgress, Plan, Row, Store, Task, drive, write_atomically
 from shiftproof.streams.stream import Stream
 from shiftproof.streams.trace import Trace
 from shiftproof.version import __version__
@@ -36,26 +36,27 @@ def evaluate(
     out: str | Path | None = None,
     stop: int | None = None,
     chunk: int = CHUNK,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Trace:
     """Return the trace of a model along a stream, from the stream's position to its end, or to `stop`.
 
     `model` is anything from images to logits. One that adapts (`shiftproof.adapters.adapt`) is told of every change of
     shift and learns as it goes. With a run directory `out`, the trace and the state of the model are saved every
     `chunk` batches, and the same call on a fresh model and stream goes on where the last one was killed: bit for bit
-    on one device, as far as the device's own arithmetic repeats itself. `watch(done, all, result)` hears of progress.
+    on one device, as far as the device's own arithmetic repeats itself. `on_progress(done, all, result)` hears of
+    progress.
     """
     if stream.data.labels is None:
         raise DataError(
             "The stream has no labels.",
             expected="images with labels: a trace tells how many answers are right",
-            instead="iterate over the stream to serve it without labels",
+            fix="iterate over the stream to serve it without labels",
         )
     begin, end = stream.position, len(stream) if stop is None else min(stop, len(stream))
     step = chunk * stream.batch_size
     tasks = tuple(Chunk(low, min(low + step, end)) for low in range(begin, end, step))
     if not tasks:
-        raise DataError("The stream is at its end.", came=f"position {begin} of {len(stream)}")
+        raise DataError("The stream is at its end.", got=f"position {begin} of {len(stream)}")
     runner = _Runner(model, stream, None if out is None else Path(out))
     if out is None:
         rows = [runner.measure(task) for task in tasks]
@@ -69,7 +70,7 @@ def evaluate(
     plan = Plan(tasks, subject)
     with Store(Path(out), subject) as store:
         # In order, and the first that fails ends it, because the next ones start from its state.
-        results = drive(plan, store, lambda: runner, watch=watch, essential="Evaluating the stream")
+        results = drive(plan, store, lambda: runner, on_progress=on_progress, essential="Evaluating the stream")
     stream.seek(end)
     return Trace.join(result.row for result in results if result.row is not None)
 
@@ -123,7 +124,7 @@ class _Runner:
         for batch in self.stream.batches(stop):
             begun = time.perf_counter()
             if self.adaptive is not None:
-                self.adaptive.announce(batch.shift)
+                self.adaptive.on_plan(batch.shift)
             with torch.set_grad_enabled(self.adaptive is not None):
                 logits = check_logits(self.model(batch.images), len(batch))
             milliseconds.append(round(1e3 * (time.perf_counter() - begun), 3))
@@ -157,8 +158,8 @@ class _Runner:
         except ModelError as error:
             raise RunError(
                 f"The state of the model at position {position} is gone or cannot be read.",
-                reason=error.facts["came"],
-                instead=f"remove the folder {str(self.folder)!r}; the same command then begins anew",
+                reason=error.facts["got"],
+                fix=f"remove the folder {str(self.folder)!r}; the same command then begins anew",
             ) from error
         model.load_state_dict(state)
 
@@ -172,7 +173,7 @@ def _labels(batch: Batch, classes: int) -> Tensor:
         raise DataError(
             "Labels and model outputs do not fit.",
             expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
-            came=f"label {int(labels.max())}",
-            instead="check that the data belongs to this model and that its classes are in the model's order",
+            got=f"label {int(labels.max())}",
+            fix="check that the data belongs to this model and that its classes are in the model's order",
         )
     return labels

@@ -50,7 +50,7 @@ class Staged(Stream):
 
     def __init__(self, data: ImageSet, *, speed: int, **options: Any) -> None:
         if speed < 1:
-            raise ConfigurationError("A stage needs images.", expected="a speed of 1 or more", came=str(speed))
+            raise ConfigurationError("A stage needs images.", expected="a speed of 1 or more", got=str(speed))
         self.speed = speed
         super().__init__(data, **options)
 
@@ -157,11 +157,11 @@ class Correlated(Concatenated):
             raise DataError(
                 "A stream with correlated labels needs labels.",
                 expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
-                instead="the stream `concatenated`, which needs none",
+                fix="the stream `concatenated`, which needs none",
             )
         if concentration < 0:
             raise ConfigurationError(
-                "This concentration is not one.", expected="0, which sorts, or more", came=f"{concentration:g}"
+                "This concentration is not one.", expected="0, which sorts, or more", got=f"{concentration:g}"
             )
         self.concentration = concentration
         super().__init__(data, **options)

@@ -38,8 +38,8 @@ class Pool:
         if batch is None or len(batch) < len(rows):
             raise DataError(
                 "A stream cannot leave out the images that cannot be read.",
-                came=", ".join(bad.file for bad in self.data.bad_files[:3]),
-                instead="repair or remove the files",
+                got=", ".join(bad.file for bad in self.data.bad_files[:3]),
+                fix="repair or remove the files",
             )
         return batch.images, batch.keys
 

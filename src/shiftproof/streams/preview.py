@@ -17,10 +17,10 @@ def preview_stream(stream: Stream, out: str | Path = "stream.png", *, rows: int 
     path = expand(out)
     if path.suffix.lower() not in (".png", ".html"):
         raise ConfigurationError(
-            "A preview is a picture or a page.", expected="a name that ends in .png or .html", came=str(out)
+            "A preview is a picture or a page.", expected="a name that ends in .png or .html", got=str(out)
         )
     if rows < 1 or columns < 1:
-        raise ConfigurationError("A preview needs rows and columns.", came=f"{rows} rows, {columns} columns")
+        raise ConfigurationError("A preview needs rows and columns.", got=f"{rows} rows, {columns} columns")
     width = min(columns, len(stream))
     last = len(stream) - width
     starts = dict.fromkeys(round(last * row / max(1, rows - 1)) for row in range(rows))

@@ -12,7 +12,7 @@ from typing import Literal
 from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.runs import Executor, Plan, Row, Store, Task, Watch, choose_executor, drive, write_atomically
+from shiftproof.runs import Executor, OnProgress, Plan, Row, Store, Task, choose_executor, drive, write_atomically
 from shiftproof.shifts.levels import to_bytes
 from shiftproof.streams.stream import Stream
 from shiftproof.version import __version__
@@ -83,7 +83,7 @@ def write_shards(
     shard_images: int = 10_000,
     executor: str | Executor = "inline",
     workers: int | None = None,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Path:
     """Write a stream as tar files of `shard_images` images each, with a manifest, and return the manifest's path.
 
@@ -96,7 +96,7 @@ def write_shards(
         raise ConfigurationError(
             "These shards cannot be.",
             expected="1 image or more, a quality of 1 to 100",
-            came=f"{shard_images}, {quality}",
+            got=f"{shard_images}, {quality}",
         )
     folder = Path(out)
     subject = {
@@ -112,7 +112,7 @@ def write_shards(
     where = choose_executor(executor, workers, device=str(stream.device))
     with Store(folder, subject) as store:
         writer = Writer(stream, folder, format, quality)
-        results = drive(plan, store, writer, executor=where, watch=watch, essential="Writing a shard")
+        results = drive(plan, store, writer, executor=where, on_progress=on_progress, essential="Writing a shard")
         content = {
             "shiftproof": __version__,
             "stream": stream.kind,

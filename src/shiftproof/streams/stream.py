@@ -70,7 +70,7 @@ class Stream(ABC):
             raise ConfigurationError(
                 "A stream needs images.",
                 expected="a length and a batch size of 1 or more",
-                came=f"{length}, {batch_size}",
+                got=f"{length}, {batch_size}",
             )
         if len(data) == 0:
             raise DataError("There are no images to make a stream of.")
@@ -128,7 +128,7 @@ class Stream(ABC):
         """Make a run of positions at one go, and cut it into batches: one call of each shift."""
         if not 0 <= start < stop <= self.length:
             raise ConfigurationError(
-                "The stream has no such positions.", expected=f"0 to {self.length}", came=f"{start} to {stop}"
+                "The stream has no such positions.", expected=f"0 to {self.length}", got=f"{start} to {stop}"
             )
         positions = torch.arange(start, stop)
         rows = self.rows_at(positions)
@@ -177,7 +177,7 @@ class Stream(ABC):
         """Go to a position; iterating goes on from there."""
         if not 0 <= position <= self.length:
             raise ConfigurationError(
-                "The stream has no such position.", expected=f"0 to {self.length}", came=str(position)
+                "The stream has no such position.", expected=f"0 to {self.length}", got=str(position)
             )
         self.position = position
 
@@ -196,7 +196,7 @@ class Stream(ABC):
         """Go where a stream of the same content was."""
         if state["fingerprint"] != self.fingerprint:
             raise DataError(
-                "This state belongs to another stream.", expected=self.fingerprint, came=str(state["fingerprint"])
+                "This state belongs to another stream.", expected=self.fingerprint, got=str(state["fingerprint"])
             )
         self.seek(int(state["position"]))
 

@@ -13,7 +13,7 @@ from shiftproof.errors import RunError
 from shiftproof.measures.paths import FORBIDDEN, Path, Place, find_path
 from shiftproof.measures.steadiness import Values, find_steady_path, straying
 from shiftproof.measures.surfaces import Counted, Surface, fit_surface
-from shiftproof.runs import Crew, Plan, Store, Watch, drive
+from shiftproof.runs import Crew, OnProgress, Plan, Store, drive
 from shiftproof.streams.calibration import Variant, shift_at
 from shiftproof.streams.course import LEVELS, Pair
 from shiftproof.streams.probing import CLEAN, Condition, ConditionCount
@@ -51,7 +51,7 @@ class Survey:
     crew: Crew
     plan: Plan
     store: Store
-    watch: Watch | None
+    on_progress: OnProgress | None
     images: int
     looks: dict[Pair, Looks] = field(default_factory=lambda: defaultdict(dict))
     classes: int = 0
@@ -74,7 +74,7 @@ class Survey:
             for start, stop in list(zip([0, *edges], edges, strict=False))[len(self._right[condition.label]) :]
         )
         plan = replace(self.plan, tasks=tasks)
-        for result in drive(plan, self.store, self.crew, watch=self.watch, essential="Measuring a shift"):
+        for result in drive(plan, self.store, self.crew, on_progress=self.on_progress, essential="Measuring a shift"):
             if result.row is not None and isinstance(result.task, ConditionCount):
                 self._right[result.task.condition.label].append(cast(int, result.row["right"]))
                 self.classes = cast(int, result.row["classes"])
@@ -127,7 +127,7 @@ class Survey:
         inside[0, 0] = False  # no corruption at all
         path = _search(np.where(inside, fitted.accuracy, np.nan), target, variant, together)
         if path is None:
-            raise RunError("No path leads from one corruption to the other.", instead="calibrate with other shifts")
+            raise RunError("No path leads from one corruption to the other.", fix="calibrate with other shifts")
         along = tuple(np.array(path).T)
         return Route(path, tuple(fitted.accuracy[along].tolist()), tuple(fitted.error[along].tolist()))
 

@@ -26,7 +26,7 @@ def read_target(target: Target) -> Target:
         raise ConfigurationError(
             "A target is an accuracy.",
             expected=f"between 0 and 1, such as 0.34, or {', '.join(SHARES)}",
-            came=target if isinstance(target, str) else f"{target:g}",
+            got=target if isinstance(target, str) else f"{target:g}",
         )
     return accuracy
 

@@ -85,6 +85,6 @@ class Trace:
             raise ConfigurationError(
                 "These traces are not of the same stream.",
                 expected=f"{len(self.images)} batches from position {self.start}",
-                came=f"{len(source.images)} batches from position {source.start}",
+                got=f"{len(source.images)} batches from position {source.start}",
             )
         return source

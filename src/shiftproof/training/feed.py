@@ -61,7 +61,7 @@ class Feed:
             raise ConfigurationError(
                 "The batch cannot be split evenly.",
                 expected=f"a batch size that {self.team.size} processes can share",
-                came=str(self.batch),
+                got=str(self.batch),
             )
         self.parts = _parts(self.batch, self.team, 1 if recipe.tuples is None else recipe.tuples.per_batch)
         self.steps_per_epoch = len(data) // self.batch
@@ -163,7 +163,7 @@ def _parts(batch: int, team: Team, count: int) -> range:
         raise ConfigurationError(
             "The batch cannot be cut into equal parts.",
             expected=f"a batch size that {count} tuples and {team.size} processes can share",
-            came=f"{batch} images",
+            got=f"{batch} images",
         )
     first = team.rank * share // size
     return range(first, first + max(1, share // size))
@@ -182,17 +182,17 @@ def labels_of(data: ImageSet) -> Tensor:
         raise DataError(
             "The images have no labels.",
             expected="a labelled training set",
-            instead="one sub-folder per class, or --labels with a CSV (columns file, label)",
+            fix="one sub-folder per class, or --labels with a CSV (columns file, label)",
         )
     if len(data) < 2 or int(data.labels.min()) == int(data.labels.max()):
         raise DataError(
             "There is nothing to tell apart.",
             expected="at least two classes",
-            came=f"{len(data)} images of one class",
-            instead="give the folder that holds one sub-folder per class",
+            got=f"{len(data)} images of one class",
+            fix="give the folder that holds one sub-folder per class",
         )
     if int(data.labels.min()) < 0:
-        raise DataError("Labels count the classes from 0.", came=f"label {int(data.labels.min())}")
+        raise DataError("Labels count the classes from 0.", got=f"label {int(data.labels.min())}")
     return data.labels
 
 
@@ -224,7 +224,7 @@ class _Read:
             if len(batch) % places.shape[1] or batch.labels is None:
                 raise DataError(
                     "A training set that does not fit in memory cannot leave files out.",
-                    came=", ".join(bad.file for bad in some.bad_files[:4]),
-                    instead="repair or remove these files",
+                    got=", ".join(bad.file for bad in some.bad_files[:4]),
+                    fix="repair or remove these files",
                 )
             yield batch.images, batch.labels, batch.keys

@@ -129,8 +129,8 @@ class Loop:
         if not math.isfinite(loss):
             raise RunError(
                 f"The loss is not finite at step {self.step}.",
-                came=f"{loss} with a learning rate of {self.optimizer.param_groups[0]['lr']:g}",
-                instead="lower --lr, bound the gradient with --clip 1, or add --warmup 1, and choose another folder "
+                got=f"{loss} with a learning rate of {self.optimizer.param_groups[0]['lr']:g}",
+                fix="lower --lr, bound the gradient with --clip 1, or add --warmup 1, and choose another folder "
                 "with --out",
             )
 

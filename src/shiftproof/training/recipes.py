@@ -61,7 +61,7 @@ class Recipe:
         """
         for name, value in options.items():
             if not self.options():
-                raise ConfigurationError(f"The recipe {self.name!r} has no options of its own.", came=f"{name}={value}")
+                raise ConfigurationError(f"The recipe {self.name!r} has no options of its own.", got=f"{name}={value}")
             if name not in self.options():
                 raise unknown(f"option of {self.name!r}", name, self.options())
         changes: dict[str, Any] = {"augment": str(options["augment"])} if "augment" in options else {}
@@ -84,8 +84,8 @@ class Recipe:
             if given:
                 raise ConfigurationError(
                     f"The recipe {self.name!r} adds no noise.",
-                    came=f"sigma {given:g}",
-                    instead="leave sigma out, or choose a recipe with noise, such as gaussian or fouriermix+hcr",
+                    got=f"sigma {given:g}",
+                    fix="leave sigma out, or choose a recipe with noise, such as gaussian or fouriermix+hcr",
                 )
             return 0.0
         value = SIGMA if given is None else float(given)
@@ -94,7 +94,7 @@ class Recipe:
             raise ConfigurationError(
                 f"The recipe {self.name!r} cannot have this noise.",
                 expected=f"sigma {least}, on the [0, 1] scale of images, such as 0.25",
-                came=f"{value:g}",
+                got=f"{value:g}",
             )
         return value
 

@@ -20,7 +20,7 @@ from shiftproof.training.record import Record
 from shiftproof.training.state import load_state, save_state
 from shiftproof.training.team import Team
 
-Watch = Callable[[int, int, Row | None], None]
+OnProgress = Callable[[int, int, Row | None], None]
 
 
 def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
@@ -68,7 +68,7 @@ class Runner:
     loop: Loop
     folder: Path | None
     validation: ImageSet | None
-    watch: Watch | None
+    on_progress: OnProgress | None
     record: Record | None = None
     judge: nn.Module = field(init=False)
 
@@ -100,8 +100,8 @@ class Runner:
 
     def tell(self, row: Row | None) -> None:
         """Let the watcher know how far the run is."""
-        if self.watch is not None:
-            self.watch(0 if row is None else int(str(row["step"])), self.loop.feed.steps, row)
+        if self.on_progress is not None:
+            self.on_progress(0 if row is None else int(str(row["step"])), self.loop.feed.steps, row)
 
     def finish(self) -> nn.Module:
         """Return the network as it is to be used."""

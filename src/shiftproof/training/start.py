@@ -74,10 +74,10 @@ class Start:
             raise ModelError(
                 "A black box cannot be trained.",
                 expected=f"a PyTorch module: {', '.join(NETWORKS)}, file.py:build, torchvision:NAME, timm:NAME",
-                came=f"{loaded!r}, which has no weights to change",
+                got=f"{loaded!r}, which has no weights to change",
             )
         if not any(parameter.requires_grad for parameter in loaded.parameters()):
-            raise ModelError("The model has no weights that can change.", came="no parameter that requires gradients")
+            raise ModelError("The model has no weights that can change.", got="no parameter that requires gradients")
         return copy.deepcopy(loaded)
 
     def _reference(self) -> nn.Module:

@@ -66,7 +66,7 @@ def load_state(path: Path, device: torch.device) -> dict[str, Any]:
     except ModelError as error:
         raise RunError(
             f"The checkpoint {path.name!r} is gone or cannot be read.",
-            reason=error.facts["came"],
-            instead=f"remove the folder {str(path.parent)!r}; the same command then begins anew",
+            reason=error.facts["got"],
+            fix=f"remove the folder {str(path.parent)!r}; the same command then begins anew",
         ) from error
     return state

@@ -30,7 +30,7 @@ def train_text_cnn(
     vocabulary: int | Sequence[str] = 20_000,
     seed: int = 0,
     device: str = "auto",
-    watch: Callable[[int, float], None] | None = None,
+    on_progress: Callable[[int, float], None] | None = None,
     **network: Any,
 ) -> TextCNN:
     """Return a `TextCNN` trained on labelled texts or pairs, in evaluation mode.
@@ -38,7 +38,7 @@ def train_text_cnn(
     Training ends after some `epochs`, or as soon as the mean cross entropy of one is below `until`. The optimiser is
     Adam with the paper's moments; the learning rate falls with the inverse square root of the steps. `label_noise` is
     the share of labels drawn at random. The `vocabulary` is as many of the texts' most frequent words, or a list that
-    `make_vocabulary` made. `network` are settings of `TextCNN`. `watch(epoch, loss)` hears of progress.
+    `make_vocabulary` made. `network` are settings of `TextCNN`. `on_progress(epoch, loss)` hears of progress.
 
     >>> from shiftproof import load_data
     >>> data = load_data((["good film", "bad film"] * 8, ["good", "bad"] * 8))
@@ -68,8 +68,8 @@ def train_text_cnn(
                 optimizer.step()
                 schedule.step()
                 total += float(loss.detach()) * len(places)
-            if watch is not None:
-                watch(epoch + 1, total / len(rows))
+            if on_progress is not None:
+                on_progress(epoch + 1, total / len(rows))
             if total / len(rows) < until:
                 break
     return with_class_names(model, data.classes).eval()

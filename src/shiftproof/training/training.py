@@ -21,7 +21,7 @@ from shiftproof.training.loop import Loop, evaluating
 from shiftproof.training.outcome import Trained, architecture, write_model
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
-from shiftproof.training.running import Runner, Watch, run
+from shiftproof.training.running import OnProgress, Runner, run
 from shiftproof.training.settings import Settings
 from shiftproof.training.start import Start
 from shiftproof.training.team import device_here, join
@@ -48,7 +48,7 @@ def train(
     classes: str | Path | Sequence[str] = "auto",
     split: str | None = None,
     workers: int = 0,
-    watch: Watch | None = None,
+    on_progress: OnProgress | None = None,
     **settings: Any,
 ) -> Trained:
     """Train a network by a recipe and return it with its log.
@@ -66,7 +66,7 @@ def train(
     With a run directory `out`, a checkpoint is written every epoch, or every `checkpoint_every` steps, and the same
     call after a kill goes on from the last one to the same weights, bit for bit on a CPU. `log.jsonl` grows as it goes;
     at the end there are `model.safetensors` and `model.json`, and `load_model(out)` returns the network. The accuracy
-    on `validation` is taken at every checkpoint. `watch(step, steps, row)` hears of progress.
+    on `validation` is taken at every checkpoint. `on_progress(step, steps, row)` hears of progress.
 
     >>> trained = train("convnet", "demo", images=64, batch_size=32, epochs=1)
     >>> trained.to_row()["steps"], trained.model.training
@@ -96,7 +96,7 @@ def train(
         search = TupleSearch(chosen.tuples, loaded, seed=loop_settings.seed, device=str(where), batch_size=feed.batch)
     loop = Loop(network, feed, sigma=noise, search=search)
     folder = None if out is None else Path(out)
-    runner = Runner(loop, folder, held_out if team.leads else None, watch if team.leads else None)
+    runner = Runner(loop, folder, held_out if team.leads else None, on_progress if team.leads else None)
     log = team.tell(run(runner, subject, team))
     final = runner.finish()
     facts: dict[str, Json] = {
@@ -128,7 +128,7 @@ def _loaded(data: Any, images: int | None, seed: int, **options: Any) -> ImageSe
     loaded = load_images(data, **given)
     loaded = loaded.take(images, seed=seed)
     if len(loaded) == 0:
-        raise DataError("There are no images to train on.", came=loaded.name)
+        raise DataError("There are no images to train on.", got=loaded.name)
     loaded = loaded.in_memory() if loaded.nbytes <= HELD else loaded
     labels_of(loaded)
     return loaded
@@ -142,7 +142,7 @@ def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
         raise ModelError(
             "The model has too few classes for the data.",
             expected=f"{int(labels.max()) + 1} scores or more per image",
-            came=f"{scores.shape[1]}",
+            got=f"{scores.shape[1]}",
         )
 
 

@@ -23,7 +23,7 @@ def size(picture: Picture) -> tuple[int, int]:
         raise DataError(
             f"The picture {picture.caption!r} cannot be shown.",
             expected="a PNG file, in base64",
-            came=repr(picture.png[:32]),
+            got=repr(picture.png[:32]),
         )
     return int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
 

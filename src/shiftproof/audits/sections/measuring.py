@@ -65,7 +65,7 @@ def check_labels(labels: Tensor | None, classes: int) -> Tensor:
         raise DataError(
             "The images have no labels.",
             expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
-            instead="shiftproof audit measures accuracy and needs labels",
+            fix="shiftproof audit measures accuracy and needs labels",
         )
     labels = labels.cpu()
     low, high = int(labels.min()), int(labels.max())
@@ -73,8 +73,8 @@ def check_labels(labels: Tensor | None, classes: int) -> Tensor:
         raise DataError(
             "Labels and model outputs do not fit.",
             expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
-            came=f"labels from {low} to {high}",
-            instead="check that the data belongs to this model and that its classes are in the model's order",
+            got=f"labels from {low} to {high}",
+            fix="check that the data belongs to this model and that its classes are in the model's order",
         )
     return labels
 

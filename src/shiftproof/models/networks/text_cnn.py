@@ -95,7 +95,7 @@ class TextCNN(nn.Module):
     def forward(self, texts: Sequence[Text]) -> Tensor:
         """Return logits [N, classes] of N texts, or pairs of them."""
         if isinstance(texts, Tensor):
-            raise DataError("The model reads texts, and these are images.", expected="a list of texts", came="images")
+            raise DataError("The model reads texts, and these are images.", expected="a list of texts", got="images")
         return self.classify(self.encode(texts))
 
     def encode(self, texts: Sequence[Text]) -> Tensor:
@@ -164,7 +164,7 @@ class TextCNN(nn.Module):
             raise ModelError(
                 f"Cannot read how the text network in {str(folder)!r} was built.",
                 expected="settings and a vocabulary in model.json",
-                came=f"{type(error).__name__}: {error}",
+                got=f"{type(error).__name__}: {error}",
             ) from error
         load_weights(made, Path(folder) / "model.safetensors")
         return made.eval()
@@ -175,8 +175,8 @@ class TextCNN(nn.Module):
             raise DataError(
                 f"The model reads {kinds[0]}, and these are {kinds[1]}.",
                 expected=kinds[0],
-                came=kinds[1],
-                instead="--text-column NAME reads one column as the text, --text-column ONE,OTHER two as a pair",
+                got=kinds[1],
+                fix="--text-column NAME reads one column as the text, --text-column ONE,OTHER two as a pair",
             )
         found = [[self._numbers.get(word, 1) for word in words(part)] for part in parts(text)]
         return found[0] if len(found) == 1 else [*found[0], self._numbers[SEPARATOR], *found[1]]

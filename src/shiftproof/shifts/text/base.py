@@ -54,7 +54,7 @@ class TextShift(Shift):
             raise DataError(
                 "Every text needs a key.",
                 expected=f"{len(texts)} keys, one per text",
-                came=f"keys of shape {tuple(keys.shape)}",
+                got=f"keys of shape {tuple(keys.shape)}",
             )
         if self.severity == 0 or not len(texts):
             return list(texts)
@@ -101,6 +101,6 @@ def check_texts(texts: object) -> None:
             raise _needs_texts(f"a {type(text).__name__} among them")
 
 
-def _needs_texts(came: str) -> DataError:
+def _needs_texts(got: str) -> DataError:
     fix = "shifts of images are fog@3 and the like: `shiftproof list shifts`"
-    return DataError("This shift acts on texts.", expected=_TEXTS, came=came, instead=fix)
+    return DataError("This shift acts on texts.", expected=_TEXTS, got=got, fix=fix)

@@ -41,7 +41,7 @@ def common_words(path: str | None = None) -> tuple[str, ...]:
         found = tuple(dict.fromkeys(expand(path).read_text("utf-8").split()))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
-            f"Cannot read the vocabulary {path!r}.", expected="a text file in UTF-8", came=str(error)
+            f"Cannot read the vocabulary {path!r}.", expected="a text file in UTF-8", got=str(error)
         ) from error
     if not found:
         raise ConfigurationError(f"The vocabulary {path!r} is empty.", expected="words separated by white space")
@@ -72,7 +72,7 @@ def _wordnet(folder: Path) -> Iterable[tuple[str, ...]]:
             raise ConfigurationError(
                 f"{str(path)!r} is not WordNet's.",
                 expected=f"the file {path.name} of WordNet 3.0",
-                came=f"{type(error).__name__}: {error}",
+                got=f"{type(error).__name__}: {error}",
             ) from error
 
 

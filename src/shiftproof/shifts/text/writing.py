@@ -33,7 +33,7 @@ def write_texts(
     *,
     seed: int = 0,
     format: str | None = None,  # noqa: A002  (the option's name)
-    watch: Callable[[int, int, Result | None], None] | None = None,
+    on_progress: Callable[[int, int, Result | None], None] | None = None,
 ) -> list[Path]:
     """Write a table for each shift, such as `typos@3.csv`, with the columns text, pair (of pairs) and label.
 
@@ -49,7 +49,7 @@ def write_texts(
         raise ConfigurationError(
             "Texts are written under text shifts.",
             expected="shifts such as typos@3 or eda@2",
-            came=", ".join(wrong) or "no shift",
+            got=", ".join(wrong) or "no shift",
         )
     named = {shift: out / f"{file_name(shift)}.{kind}" for shift in shifts}
     about: dict[str, Json] = {"shiftproof": __version__, "source": data.name, "fingerprint": data.fingerprint}
@@ -67,8 +67,8 @@ def write_texts(
     known = _digests(before) if same else {}
     files: list[Json] = []
     for number, (shift, path) in enumerate(named.items()):
-        if watch is not None:
-            watch(number, len(named), None)
+        if on_progress is not None:
+            on_progress(number, len(named), None)
         if known.get(path.name) != (_digest(path), digests[path.name]):
             write_atomically(path, table(data, shifted(data, shift, seed), kind))
         files.append({"shift": shift.label, "path": path.name, "digest": _digest(path), "content": digests[path.name]})
