@@ -83,7 +83,7 @@ def test_a_robust_model_is_told_neither(tmp_path):
     said = verdict(tmp_path, FEW)
     assert "Breaks first" not in said
     assert "stands out" not in said
-    assert "No corruption costs any accuracy" in said
+    assert "No corruption costs" in said  # any accuracy, or more than an image or two of the sixty-four
 
 
 @pytest.mark.slow
