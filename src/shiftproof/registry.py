@@ -215,7 +215,7 @@ def registry(kind: str) -> Registry[Any]:
 def register(kind: Kind, name: str, thing: object, *, replace: bool = False) -> None:
     """Add a shift, a method or another thing of your own by name, in this process: a plugin without a package.
 
-    kind: what it is, the same word as in `shiftproof list` and in the entry points of a package:
+    `kind` is what it is, the same word as in `shiftproof list` and in the entry points of a package::
 
         shifts      a class derived from `shifts.Shift`
         adapters    an `adapters.Method`
@@ -226,9 +226,9 @@ def register(kind: Kind, name: str, thing: object, *, replace: bool = False) -> 
         models      a function from the text behind `NAME:` to anything that `load_model` takes
         data        a function from the text behind `NAME:` to anything that `load_data` takes
 
-    name: small letters, digits and underscores. One that exists is refused, unless it is the same object.
-    thing: what the name shall stand for.
-    replace: put it in the place of one that was registered before, as when a notebook's cell runs again.
+    `name` has small letters, digits and underscores; one that exists is refused, unless it is the same object. `thing`
+    is what it shall stand for; `replace` puts it in the place of one that was registered before, as when a notebook's
+    cell runs again.
     """
     registry(kind).register(name, thing, replace=replace)
 

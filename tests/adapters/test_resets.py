@@ -42,7 +42,7 @@ def test_each_shift_goes_back_at_news_alone() -> None:
     counts = []
     for announced in (("fog",), ("fog",), ("fog", "snow", "fog"), ("snow", "snow"), (), ("fog",)):
         for shift in announced:
-            adapter.on_plan(shift)
+            adapter.announce(shift)
         adapter(batch)
         counts.append(adapter.resets)
     assert counts == [0, 0, 0, 1, 1, 2]
@@ -50,9 +50,9 @@ def test_each_shift_goes_back_at_news_alone() -> None:
 
 def test_an_announcement_survives_saving() -> None:
     first, (batch, *_) = tent("each_shift"), stream(1)
-    first.on_plan("fog")
+    first.announce("fog")
     first(batch)
-    first.on_plan("snow")
+    first.announce("snow")
     second = tent("each_shift")
     second.load_state_dict(first.state_dict())
     second(batch)

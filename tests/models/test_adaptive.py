@@ -24,7 +24,7 @@ class LooksAdaptive(nn.Module):
     def reset(self):
         """Do nothing."""
 
-    def on_plan(self, shift):
+    def announce(self, shift):
         """Fail: nobody has asked to hear of shifts."""
         raise AssertionError("a plain module hears of no shifts")
 
@@ -50,7 +50,7 @@ class Counting(Adaptive):
     def updates(self):
         return int(self.seen)
 
-    def on_plan(self, shift):
+    def announce(self, shift):
         self.heard.append(shift)
 
     def forward(self, images):

@@ -52,7 +52,7 @@ def test_an_adapter_learns_along_the_stream_and_hears_of_shifts(model):
     assert trace.resets == adapted.resets > 0
     again = adapt(model, "tent", preset="cifar", reset="each_shift")
     for batch in stream():
-        again.on_plan(batch.shift)
+        again.announce(batch.shift)
         again(batch.images)
     state = again.state_dict()
     assert all(

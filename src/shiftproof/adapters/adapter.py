@@ -208,7 +208,7 @@ class Adapter(Adaptive):
         if optimizer:
             self._new_optimizer()
 
-    def on_plan(self, shift: str) -> None:
+    def announce(self, shift: str) -> None:
         """Say which shift the next images are under, for the reset policy `each_shift`."""
         self.shift = shift
 

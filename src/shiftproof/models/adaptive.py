@@ -22,7 +22,7 @@ class Adaptive(nn.Module):
         """How many updates were made."""
         return 0
 
-    def on_plan(self, shift: str) -> None:
+    def announce(self, shift: str) -> None:
         """Say which shift the next inputs are under; by default nothing comes of it."""
 
     def identity(self) -> str:

@@ -23,13 +23,7 @@ IDENTITY_VERSION = 2
 class Task(ABC, Generic[Subject]):
     """What is measured, as the fields of a frozen dataclass, and how: `measure(subject)`.
 
-    @dataclass(frozen=True)
-    class CorruptedSlice(Task[Subject]):
-        kind = "corruptions"
-        shift: Shift
-        start: int
-        stop: int
-
+    A subclass such as `CorruptedSlice(Task[Subject])` has a `kind`, "corruptions", and fields `shift`, `start`, `stop`.
     Its fields are plain data, dataclasses of it, or things with a `content_digest()`, such as shifts: tasks of the same
     type and content are equal, in every process. It can be pickled.
     """

@@ -124,7 +124,7 @@ class _Runner:
         for batch in self.stream.batches(stop):
             begun = time.perf_counter()
             if self.adaptive is not None:
-                self.adaptive.on_plan(batch.shift)
+                self.adaptive.announce(batch.shift)
             with torch.set_grad_enabled(self.adaptive is not None):
                 logits = check_logits(self.model(batch.images), len(batch))
             milliseconds.append(round(1e3 * (time.perf_counter() - begun), 3))
