@@ -23,7 +23,7 @@ sections = ["clean", "corruptions"]
 on-bad-file = "skip"
 require = ["clean > 50%"]
 """
-NOT_OPTIONS = {"watch", "announce", "command"}
+NOT_OPTIONS = {"on_progress", "on_plan", "command"}
 
 
 def invoke(*arguments):

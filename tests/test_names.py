@@ -11,7 +11,7 @@ PLUMBING = {"__init__", "__main__"}
 
 CLASSES = {
     "Calibration": {"estimators.calibration", "streams.calibration"},
-    "Cell": {"audits.report.formatting", "runs.plan"},
+    "Cell": {"audits.report.formatting", "runs.cell"},
     "Endurance": {"audits.endurance", "audits.sections.endurance"},
     "Job": {"certificates.certifying", "certificates.spectrum"},
     "Measurer": {"audits.bench", "certificates.spectrum"},

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +38,6 @@ PACKAGE = Path(__file__).parent / "plugin"
 register: Any = typed_register  # kinds that are no kinds are tried too
 
 
-@dataclass(frozen=True)
 class Doubled(CrossEntropy):
     """Twice the cross-entropy."""
 

@@ -80,7 +80,7 @@ class Options:
     ...
     shiftproof.errors.ConfigurationError: The option 'width' cannot have this value.
       expected  a whole number, 1 or more
-      came      0
+      got       0
     """
 
     def __init_subclass__(cls, **given: Any) -> None:

@@ -97,7 +97,7 @@ def test_what_is_done_is_not_among_what_remains():
 def test_an_audit_announces_before_it_measures_and_a_resumed_one_only_what_is_left(tmp_path):
     heard: list[Any] = []
     options: dict[str, Any] = {**SMALL, "sections": ["clean", "corruptions"], "out": tmp_path}
-    news: dict[str, Any] = {"announce": heard.append, "watch": lambda done, *_: heard.append(done)}
+    news: dict[str, Any] = {"on_plan": heard.append, "on_progress": lambda done, *_: heard.append(done)}
     shiftproof.audit(tiny(), DATA, **{**options, "shifts": ["fog"]}, **news)
     assert isinstance(heard[0], Forecast)
     assert set(heard[0].remaining) == {"clean", "corruptions"}

@@ -164,7 +164,7 @@ ERRORS = {
     "H x W x C tensor": (torch.zeros(32, 32, 3), r"movedim\(x, -1, -3\)"),
     "N x H x W tensor": (torch.zeros(9, 28, 28), r"x\[:, None\] makes a batch"),
     "RGBA tensor": (torch.zeros(1, 4, 32, 32), r"x\[..., :-1, :, :\] drops an alpha"),
-    "five axes": (torch.zeros(1, 1, 3, 32, 32), "came +tensor of shape"),
+    "five axes": (torch.zeros(1, 1, 3, 32, 32), "got +tensor of shape"),
     "int64 array": (np.zeros((32, 32), np.int64), "another type of number"),
     "bool tensor": (torch.zeros(32, 32, dtype=torch.bool), "another type of number"),
     "0..255 as floats": (np.full((32, 32), 200.0), "values 200 to 200"),

@@ -59,9 +59,9 @@ def test_affine_warp_is_scipy_s_with_mirrored_borders(height: int, width: int) -
         # The map from moved points back to the points, as (x, y, 1) @ solution.
         solution = np.linalg.solve(np.column_stack([points + move, np.ones(3)]), points)
         matrix, offset = solution[:2].T[::-1, ::-1], solution[2][::-1]
-        for plane, came_plane in zip(image, got, strict=True):
+        for plane, got_plane in zip(image, got, strict=True):
             expected = ndimage.affine_transform(plane.astype(float), matrix, offset, order=1, mode="mirror")
-            np.testing.assert_allclose(came_plane, expected, atol=2e-4)
+            np.testing.assert_allclose(got_plane, expected, atol=2e-4)
 
 
 def test_equal_moves_are_a_translation() -> None:

@@ -130,7 +130,7 @@ def test_pad_crop_moves_by_whole_pixels_and_mirrors_half():
 
 
 def test_parameters_are_checked():
-    with pytest.raises(ConfigurationError, match="1 to 8 branches"):
+    with pytest.raises(ConfigurationError, match="a whole number from 1 to 8"):
         FourierMix(branches=0)
     with pytest.raises(ConfigurationError, match="did you mean  imagenet"):
         FourierMix(preset="imagnet")

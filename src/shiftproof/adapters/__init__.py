@@ -10,7 +10,7 @@ from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.freezing import freeze
 from shiftproof.adapters.guard import Guard
 from shiftproof.adapters.method import Method, Parts, Step
-from shiftproof.adapters.options import GradientOptions, MethodOptions
+from shiftproof.adapters.method_options import GradientOptions, MethodOptions
 from shiftproof.adapters.presets import choose_preset
 from shiftproof.adapters.priors import PriorChoice, choose_prior
 from shiftproof.adapters.resets import Reset, each_shift, every, never

@@ -20,8 +20,8 @@ from shiftproof.adapters.checks import check_images, check_logits, is_program
 from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.learning import learn
 from shiftproof.adapters.method import Memory, Method
+from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.adapters.norms import NormPolicy, SourceStatistics, replace_batch_norms
-from shiftproof.adapters.options import MethodOptions
 from shiftproof.adapters.recording import Recorded, recordable
 from shiftproof.adapters.soundness import NotFiniteError, Soundness
 from shiftproof.errors import DataError, ModelError

@@ -10,7 +10,7 @@ from torch import nn
 from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
-from shiftproof.adapters.options import MethodOptions
+from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.allocation import ease_allocation
 from shiftproof.registry import Registry, unknown

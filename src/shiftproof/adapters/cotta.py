@@ -10,8 +10,8 @@ from torch import Tensor
 
 from shiftproof.adapters import losses, views
 from shiftproof.adapters.method import Method, Parts
+from shiftproof.adapters.method_options import Augmentation, GradientOptions, KeepWeights, Views
 from shiftproof.adapters.norms import PartStatistics
-from shiftproof.adapters.options import Augmentation, GradientOptions, KeepWeights, Views
 from shiftproof.adapters.parts import all_parameters, optimizer
 from shiftproof.adapters.teacher import follow, predict, teacher
 from shiftproof.options import NotNegative, Share

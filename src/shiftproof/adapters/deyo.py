@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.adapters.method import Method, Parts, Step
-from shiftproof.adapters.options import EntropyMargin, GradientOptions
+from shiftproof.adapters.method_options import EntropyMargin, GradientOptions
 from shiftproof.adapters.parts import kept_entropy, norm_affine, optimizer, reliable
 from shiftproof.options import NotNegative
 

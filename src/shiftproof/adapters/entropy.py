@@ -11,7 +11,7 @@ from torch import Tensor
 from shiftproof.adapters import losses
 from shiftproof.adapters.fisher import FisherOptions, fisher_anchor
 from shiftproof.adapters.method import Method, Parts, Step
-from shiftproof.adapters.options import BY_CLASSES, EntropyMargin, GradientOptions, Temperature
+from shiftproof.adapters.method_options import BY_CLASSES, EntropyMargin, GradientOptions, Temperature
 from shiftproof.adapters.parts import (
     by_entropy,
     kept_entropy,

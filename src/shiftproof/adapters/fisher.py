@@ -11,7 +11,7 @@ from annotated_types import Predicate
 from torch import Tensor
 
 from shiftproof.adapters.method import Step
-from shiftproof.adapters.options import GradientOptions
+from shiftproof.adapters.method_options import GradientOptions
 from shiftproof.errors import ConfigurationError
 from shiftproof.options import Count, NotNegative, Words
 

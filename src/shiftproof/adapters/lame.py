@@ -9,8 +9,8 @@ from torch import Tensor
 
 from shiftproof.adapters.features import features_and_logits
 from shiftproof.adapters.method import Method, Parts
+from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.adapters.norms import SourceStatistics
-from shiftproof.adapters.options import MethodOptions
 from shiftproof.options import Count
 
 if TYPE_CHECKING:

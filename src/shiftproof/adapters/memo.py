@@ -10,8 +10,8 @@ from torch import Tensor
 
 from shiftproof.adapters import views
 from shiftproof.adapters.method import Method, Parts
+from shiftproof.adapters.method_options import Augmentation, GradientOptions, Prior, Views
 from shiftproof.adapters.norms import BatchStatistics
-from shiftproof.adapters.options import Augmentation, GradientOptions, Prior, Views
 from shiftproof.adapters.parts import all_parameters, optimizer
 from shiftproof.errors import ConfigurationError
 from shiftproof.options import NotNegative

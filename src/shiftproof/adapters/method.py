@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.adapters import losses
+from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.adapters.norms import BatchStatistics, NormPolicy
-from shiftproof.adapters.options import MethodOptions
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.identity import digest
 from shiftproof.options import simple

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shiftproof.adapters.method import Filter, Named, Step, Weight
+from shiftproof.adapters.method_options import GradientOptions
 from shiftproof.adapters.norms import AdaptiveBatchNorm
-from shiftproof.adapters.options import GradientOptions
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from shiftproof.adapters import losses, views
 from shiftproof.adapters.method import Method, Parts, Step
-from shiftproof.adapters.options import Augmentation, GradientOptions, KeepWeights, Temperature
+from shiftproof.adapters.method_options import Augmentation, GradientOptions, KeepWeights, Temperature
 from shiftproof.adapters.parts import norm_affine, optimizer
 from shiftproof.options import NotNegative, Share
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from shiftproof.adapters import losses, views
 from shiftproof.adapters.method import Memory, Method, Parts
+from shiftproof.adapters.method_options import Augmentation, GradientOptions, KeepWeights, RunningShare
 from shiftproof.adapters.norms import GatheredStatistics, RunningStatistics
-from shiftproof.adapters.options import Augmentation, GradientOptions, KeepWeights, RunningShare
 from shiftproof.adapters.parts import norm_affine, optimizer
 from shiftproof.adapters.teacher import PREFIX, follow, predict, teacher
 from shiftproof.options import Count

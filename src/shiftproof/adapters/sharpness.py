@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.method import Method, Parts
-from shiftproof.adapters.options import EntropyMargin, GradientOptions
+from shiftproof.adapters.method_options import EntropyMargin, GradientOptions
 from shiftproof.adapters.parts import norm_affine, optimizer
 from shiftproof.options import NotNegative, Words
 

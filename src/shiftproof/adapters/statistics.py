@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.adapters.method import Method, Parts
+from shiftproof.adapters.method_options import MethodOptions, Prior, RunningShare
 from shiftproof.adapters.norms import (
     BatchStatistics,
     GatheredStatistics,
@@ -18,7 +19,6 @@ from shiftproof.adapters.norms import (
     RunningStatistics,
     SourceStatistics,
 )
-from shiftproof.adapters.options import MethodOptions, Prior, RunningShare
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.prior_bounds import optimal_prior
 from shiftproof.models.statistics import collect_statistics, source_statistics

@@ -11,8 +11,8 @@ from torch import Tensor
 from shiftproof.adapters import losses
 from shiftproof.adapters.features import features_and_logits, last_linear
 from shiftproof.adapters.method import Method, Parts
+from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.adapters.norms import SourceStatistics
-from shiftproof.adapters.options import MethodOptions
 from shiftproof.options import Count
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import torch
 
 from shiftproof.certificates.certification import FIELDS, Certification, Terms, load_certificate
 from shiftproof.certificates.checks import check_fixed, check_sizes
-from shiftproof.certificates.measuring import check_subject, measure_all
+from shiftproof.certificates.driving import check_subject, measure_all
 from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
 from shiftproof.errors import RunError

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from shiftproof import shifts
 from shiftproof.certificates.checks import check_fixed, check_sizes
+from shiftproof.certificates.driving import check_subject, measure_all
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band, band_means, frequencies, laid_out, radial
-from shiftproof.certificates.measuring import check_subject, measure_all
 from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.errors import ConfigurationError, DataError

@@ -13,14 +13,14 @@ from shiftproof.runs.task import Json, Row, Task, canonical
 IDENTITY_VERSION = 2
 
 
-class Measurer(Protocol):
+class CellWorker(Protocol):
     """What measures cells."""
 
     def measure(self, task: Cell, /) -> Row:
         """Return the numbers of a cell."""
 
 
-class Cell(Task[Measurer]):
+class Cell(Task[CellWorker]):
     """A task for scripts: `Cell("corruptions", shift="fog@3", images=1000)`.
 
     Its parameters are JSON values. Two cells with the same kind and parameters are equal. A store that is read without
@@ -35,7 +35,7 @@ class Cell(Task[Measurer]):
     def __getitem__(self, name: str) -> Json:
         return self._parameters[name]
 
-    def measure(self, subject: Measurer) -> Row:
+    def measure(self, subject: CellWorker) -> Row:
         """Let the subject measure it."""
         return subject.measure(self)
 

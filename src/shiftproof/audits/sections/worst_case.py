@@ -60,7 +60,7 @@ SIZES = {
 }
 
 
-class Search(Measurement):
+class TriedTuples(Measurement):
     """Tuples of operations, tried on images."""
 
     space: Space
@@ -109,7 +109,7 @@ class Search(Measurement):
 
 
 @dataclass(frozen=True)
-class RandomTuples(Search):
+class RandomTuples(TriedTuples):
     """Tuples drawn at random, those of a range of numbers."""
 
     kind = "worst_case.random"
@@ -137,7 +137,7 @@ class RandomTuples(Search):
 
 
 @dataclass(frozen=True)
-class EvolvedTuples(Search):
+class EvolvedTuples(TriedTuples):
     """Tuples that one run of evolution finds."""
 
     kind = "worst_case.evolution"
@@ -177,7 +177,7 @@ class WorstCase(Section):
         Number("worst_case_random_quantile", "the accuracy that 0.1% of random tuples do not reach, of 1,000 or more"),
     )
 
-    def plan(self, scope: Scope) -> Iterator[Search]:
+    def plan(self, scope: Scope) -> Iterator[TriedTuples]:
         """Plan random tuples a few at a time, and runs of evolution."""
         from shiftproof.searchers import make_space
 
@@ -195,7 +195,7 @@ class WorstCase(Section):
         random = _join(rows(results, RandomTuples))
         runs = [(row, found_in(row)) for _, row in rows(results, EvolvedTuples)]
         everything = [*random, *(found for _, some in runs for found in some)]
-        measured: list[tuple[Search, Row]] = [*rows(results, RandomTuples), *rows(results, EvolvedTuples)]
+        measured: list[tuple[TriedTuples, Row]] = [*rows(results, RandomTuples), *rows(results, EvolvedTuples)]
         if not everything:
             return View(self.name, self.title, self.question, notes=("No tuple was measured.",))
         images, row = measured[0][0].images, measured[0][1]
