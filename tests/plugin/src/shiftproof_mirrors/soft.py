@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 from torch.nn import functional
 
@@ -11,7 +9,6 @@ from shiftproof.training import Recipe
 from shiftproof.training.objectives import Moment, Objective
 
 
-@dataclass(frozen=True)
 class SoftLabels(Objective):
     """Cross-entropy with labels of which `amount` is spread over all classes."""
 

@@ -25,12 +25,9 @@ class MirroredSlice(Measurement):
 
     def measure(self, subject: Subject) -> Row:
         """Count the images whose mirror image gets the same answer."""
-        chosen = subject.data.subset(range(self.start, self.stop))
-        same = 0
-        for batch in chosen.batches(subject.batch_size, device=subject.device):
-            one, other = (logits(subject.model, images).argmax(1) for images in (batch.images, batch.images.flip(-1)))
-            same += int((one == other).sum())
-        return {"same": same, "images": len(chosen)}
+        (batch,) = subject.data.subset(range(self.start, self.stop)).batches(self.stop - self.start)
+        one, other = (logits(subject.model, images).argmax(1) for images in (batch.images, batch.images.flip(-1)))
+        return {"same": int((one == other).sum()), "images": len(batch)}
 
     def work(self) -> Work:
         """Count two passes of the slice."""
@@ -46,14 +43,13 @@ class Symmetry(Section):
 
     def plan(self, scope: Scope) -> Iterator[MirroredSlice]:
         """Plan every slice of the images."""
-        for start, stop in scope.slices():
-            yield MirroredSlice(start, stop)
+        return (MirroredSlice(*part) for part in scope.slices())
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how often the answers agree."""
-        found = [row for _, row in rows(results, MirroredSlice)]
+        found = [Accuracy(cast(int, row["same"]), cast(int, row["images"])) for _, row in rows(results, MirroredSlice)]
         if not found:
             return View(self.name, self.title, self.question, notes=("Nothing was measured.",))
-        agreed = Accuracy.sum(Accuracy(cast(int, row["same"]), cast(int, row["images"])) for row in found)
-        said = f"It gives {100 * agreed.value:.1f}% of images and their mirror images the same answer."
-        return View(self.name, self.title, self.question, verdict=(Sentence(said),), numbers={"symmetry": agreed.value})
+        agreed = Accuracy.sum(found)
+        said = (Sentence(f"{100 * agreed.value:.1f}% of images and their mirror images get the same answer."),)
+        return View(self.name, self.title, self.question, verdict=said, numbers={"symmetry": agreed.value})
