@@ -112,7 +112,7 @@ def test_a_shift_of_a_package_is_a_shift_like_any_other(added):
     assert shifts.parse("smear@5[reach=0]")(images, keys, seed=1).equal(images)
     far: Any = shifts.parse("smear@5[reach=1]")
     assert far.reach == 1.0
-    with pytest.raises(ConfigurationError, match="(?s)reach.*a number"):
+    with pytest.raises(ConfigurationError, match=r"(?s)reach.*a number"):
         shifts.parse("smear@5[reach=far]")
 
 
@@ -178,7 +178,7 @@ def test_a_searcher_of_a_package_searches_with_options_of_its_own(added):
     trace = found(tries="3").trace
     assert (len(trace), trace.searcher) == (9, "climb")
     assert [trial.genes for trial in trace.trials] == [trial.genes for trial in found(tries=3).trace.trials]
-    with pytest.raises(ConfigurationError, match="(?s)tries.*a whole number"):
+    with pytest.raises(ConfigurationError, match=r"(?s)tries.*a whole number"):
         found(tries="few")
     with pytest.raises(ConfigurationError, match=r"(?s)no option 'keep'.*tries"):
         found(keep=3)
