@@ -98,7 +98,7 @@ def test_one_weakness_is_not_taken_for_the_other(tmp_path):
 @pytest.mark.slow
 def test_among_all_corruptions_too(tmp_path):
     weak, strong = (verdict(tmp_path / str(weak), ["common"], fog=weak, wave=weak) for weak in (True, False))
-    assert FOG in weak
+    assert FOG.removesuffix(":") in weak  # first, perhaps with a corruption that is nearly as white
     assert FREQUENCY in weak
-    assert "fog" not in strong
+    assert "Breaks first" not in strong
     assert "stands out" not in strong

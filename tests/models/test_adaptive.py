@@ -72,7 +72,7 @@ def test_a_plain_module_is_evaluated_as_one(tmp_path):
 
 
 def test_a_plain_module_is_certified():
-    options: dict[str, Any] = {"sigma": 0.05, "n": 100, "n0": 10, "take": 4}
+    options: dict[str, Any] = {"sigma": 0.05, "n": 100, "n0": 10, "images": 4}
     found = certify(LooksAdaptive().eval(), "demo", **options)
     assert found.certificates == certify("demo", "demo", **options).certificates
 

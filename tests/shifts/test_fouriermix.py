@@ -134,5 +134,5 @@ def test_parameters_are_checked():
         FourierMix(branches=0)
     with pytest.raises(ConfigurationError, match="did you mean  imagenet"):
         FourierMix(preset="imagnet")
-    with pytest.raises(ConfigurationError, match="pad and flip"):
+    with pytest.raises(ConfigurationError, match="a number from 0 to 1"):
         PadCrop(pad=2)
