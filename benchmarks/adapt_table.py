@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof import shifts
-from shiftproof.audits.methods import MethodComparison, compare_methods
+from shiftproof.comparisons.methods import MethodComparison, compare_methods
 
 METHODS = "bn,tent,rpl,cpl,slr,eta,eata,rdumb,sar,roid,deyo,cotta,rotta,cmf,lame,t3a"
 PRIORS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)

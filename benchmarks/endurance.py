@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftproof.audits.endurance import METHODS, Endurance, endure, show
-from shiftproof.streams import Calibration, Trace
-from shiftproof.streams.calibrating import IMAGES, PRECISION
+from shiftproof.comparisons.along_streams import METHODS, StreamComparison, compare_on_stream, show
+from shiftproof.streams import StreamCalibration, Trace
+from shiftproof.streams.ccc.calibrating import IMAGES, PRECISION
 
 WINDOW = 2_000
 COLOURS = (
@@ -118,10 +118,10 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="where to copy the first drawing")
     options = parser.parse_args()
     calibration: Path | None = options.calibration
-    found: dict[str, Endurance] = {}
+    found: dict[str, StreamComparison] = {}
     for scale in map(float, options.lr_scales.split(",")):
         folder = options.out / f"{scale:g}"
-        result = endure(
+        result = compare_on_stream(
             options.model,
             options.data,
             out=folder,
@@ -139,7 +139,7 @@ def main() -> None:
             lr_scale=scale,
         )
         calibration = calibration or folder / "calibration" / "calibration.json"
-        target = Calibration.load(calibration).target
+        target = StreamCalibration.load(calibration).target
         print(f"\nlearning rates times {scale:g}")
         show(result)
         print(steadiness(result.traces["source"], target))

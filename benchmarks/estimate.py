@@ -22,7 +22,7 @@ from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.estimating import shifted
 from shiftproof.estimators.evidence import observe
 from shiftproof.estimators.neighborhoods import chosen
-from shiftproof.estimators.statistics import Reference
+from shiftproof.estimators.references import Reference
 from shiftproof.measures.estimation import kendall_tau, mean_absolute_error, r_squared, spearman_rho
 
 

@@ -28,7 +28,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from shiftproof.data import load_data
 from shiftproof.searchers import Score, Space, evolution, make_space, search
 from shiftproof.searchers.applying import MEMORY, Applier
-from shiftproof.searchers.evaluating import HeldImages, hold
+from shiftproof.searchers.evaluator import HeldImages, hold
 from shiftproof.searchers.space import Genes
 from shiftproof.searchers.uniform import draw_tuples
 from shiftproof.shifts import Operation

@@ -83,7 +83,7 @@ def fouriermix_numpy(image: NDArray[np.float64], rng: np.random.Generator) -> ND
     from scipy import ndimage
     from scipy.special import erf, erfinv
 
-    from shiftproof.shifts.fouriermix import AMPLITUDES, DEGREES, PHASE_SIGMA, PHASES, SHARE, SLOPE, ZOOM
+    from shiftproof.shifts.spectral.fouriermix import AMPLITUDES, DEGREES, PHASE_SIGMA, PHASES, SHARE, SLOPE, ZOOM
 
     height, width, _ = image.shape
     mixed = np.zeros_like(image)
@@ -111,7 +111,7 @@ def fouriermix_numpy(image: NDArray[np.float64], rng: np.random.Generator) -> ND
 
 def fouriermix(options: argparse.Namespace) -> dict[str, float]:
     """Return the rates of FourierMix, batched and one image at a time, in images per second on one thread."""
-    from shiftproof.shifts.fouriermix import FourierMix
+    from shiftproof.shifts.spectral.fouriermix import FourierMix
 
     torch.set_num_threads(1)
     (batch,) = load_data("demo").subset(range(512)).batches(512)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shiftproof.shifts.writing import write_corrupted
+from shiftproof.exports.writing import write_corrupted
 
 SHIFTS = [f"{name}@{severity}" for name in ("gaussian_noise", "snow", "elastic_transform") for severity in range(1, 6)]
 

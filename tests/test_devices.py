@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 import shiftproof
-from shiftproof.audits.endurance import endure
-from shiftproof.audits.methods import compare_methods
 from shiftproof.certificates import spectrum
+from shiftproof.comparisons.along_streams import compare_on_stream
+from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError
+from shiftproof.exports.writing import write_corrupted
 from shiftproof.models import choose_device, device_of
-from shiftproof.shifts.writing import write_corrupted
 from shiftproof.streams import Gradual, calibrate
 from shiftproof.training.text import train_text_cnn
 
@@ -44,7 +44,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda verb, out, **given: verb(shifts=["contrast@5"], methods=["bn"], out=out, **FEW, **given),
     ),
     "endure": (
-        endure,
+        compare_on_stream,
         lambda verb, out, **given: verb(
             stream="gradual", shifts=["contrast"], methods=["bn"], images=32, speed=16, out=out, **given
         ),

@@ -21,15 +21,15 @@ from torch import nn
 import shiftproof
 from shiftproof import adapters, shifts
 from shiftproof.audits.auditing import reopen
-from shiftproof.audits.endurance import endure
-from shiftproof.audits.listing import show
-from shiftproof.audits.methods import compare_methods
 from shiftproof.audits.sections import SECTIONS, applicable
+from shiftproof.cli.catalogue import show
+from shiftproof.comparisons.along_streams import compare_on_stream
+from shiftproof.comparisons.methods import compare_methods
 from shiftproof.errors import ConfigurationError, ModelError, RunError
 from shiftproof.estimators import Calibration, Estimator
+from shiftproof.exports import writing
 from shiftproof.registry import KINDS, Registry, registry
 from shiftproof.registry import register as typed_register
-from shiftproof.shifts import writing
 from shiftproof.streams import make_stream
 from shiftproof.training import Recipe, recipe
 from shiftproof.training.objectives import CrossEntropy
@@ -542,7 +542,7 @@ def test_objects_are_taken_or_refused_in_words(tmp_path):
     assert shiftproof.adapt(model, tent).method is tent
     with pytest.raises(ConfigurationError, match=r"(?s)not a method of adaptation.*a int"):
         shiftproof.adapt(model, nonsense)
-    verbs: Any = ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (endure, None))
+    verbs: Any = ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (compare_on_stream, None))
     for verb, some in verbs:
         with pytest.raises(ConfigurationError, match=r"(?s)no method of adaptation named 'tent'.*a Method"):
             verb(model, data, out=tmp_path / "run", methods=[tent], shifts=some)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shiftproof.audits.report.heat import CIVIDIS, cividis
+from shiftproof.reports.heat import CIVIDIS, cividis
 
 SIDE, GAP, HEAD, FOOT = 153, 22, 40, 64
 """Pixels of a map, which its cells share, and around it."""

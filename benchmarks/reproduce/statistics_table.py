@@ -23,7 +23,7 @@ from torch import nn
 
 from benchmarks.reproduce.record import Figures, options_of
 from shiftproof import load_data, load_model, shifts
-from shiftproof.audits.methods import compare_methods
+from shiftproof.comparisons.methods import compare_methods
 from shiftproof.measures import ErrorLine, mce, mean_distance, optimal_prior
 from shiftproof.models import collect_statistics, source_statistics
 

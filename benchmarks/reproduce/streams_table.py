@@ -24,7 +24,7 @@ from shiftproof.adapters import adapt, method
 from shiftproof.data import ImageSet, load_data
 from shiftproof.models import load_model
 from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Result, Row, Store, drive
-from shiftproof.streams import Calibration, Ccc, Concatenated, Stream, Trace, calibrate, evaluate
+from shiftproof.streams import Ccc, Concatenated, Stream, StreamCalibration, Trace, calibrate, evaluate
 
 PARTS = ("cifar", "margins", "imagenet")
 METHODS = (
@@ -245,7 +245,7 @@ class Streams:
         length, speed = cast(int, cell["images"]), cast(int, cell["speed"])
         common: dict[str, Any] = {"length": length, "batch_size": BATCH, "device": self.bench.device}
         if cell["stream"] == CCC:
-            calibration = Calibration.load(self.bench.calibration_file)
+            calibration = StreamCalibration.load(self.bench.calibration_file)
             return Ccc(self.images, calibration=calibration, speed=speed, seed=CCC_SEED, **common)
         shifts = cast("list[str]", cell["shifts"])
         speed = min(speed, len(self.images))

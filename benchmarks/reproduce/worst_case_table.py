@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import shiftproof
 from benchmarks.reproduce.record import Figures, options_of
 from shiftproof import shifts
-from shiftproof.audits.methods import compare_methods
+from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import ImageSet, load_data
 from shiftproof.models import device_of, logits
 

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
         adapters,
         audits,
         certificates,
+        comparisons,
         data,
         errors,
         estimators,
+        exports,
         keyed,
         measures,
         models,
+        reports,
         runs,
         searchers,
         shifts,
@@ -29,9 +32,10 @@ if TYPE_CHECKING:
         training,
     )
     from shiftproof.adapters import Adapter, adapt
-    from shiftproof.audits import Audit, Comparison, audit, compare
+    from shiftproof.audits import Audit, audit
     from shiftproof.certificates import Certification, Spectrum, certify
-    from shiftproof.certificates.spectrum import spectrum
+    from shiftproof.certificates.spectral_analysis import spectrum
+    from shiftproof.comparisons import Comparison, compare
     from shiftproof.data import load_data
     from shiftproof.errors import ShiftproofError
     from shiftproof.estimators import Estimate, estimate
@@ -60,18 +64,21 @@ __all__ = [
     "certificates",
     "certify",
     "compare",
+    "comparisons",
     "corrupt",
     "data",
     "errors",
     "estimate",
     "estimators",
     "evaluate",
+    "exports",
     "keyed",
     "load_data",
     "load_model",
     "measures",
     "models",
     "register",
+    "reports",
     "runs",
     "search",
     "searchers",
@@ -84,14 +91,17 @@ __all__ = [
 
 _HOMES = {
     "adapters": ("Adapter", "adapt"),
-    "audits": ("Audit", "Comparison", "audit", "compare"),
+    "audits": ("Audit", "audit"),
     "certificates": ("Certification", "Spectrum", "certify", "spectrum"),
+    "comparisons": ("Comparison", "compare"),
     "data": ("load_data",),
     "errors": ("ShiftproofError",),
     "estimators": ("Estimate", "estimate"),
+    "exports": (),
     "keyed": (),
     "measures": (),
     "models": ("load_model",),
+    "reports": (),
     "runs": (),
     "searchers": ("Search", "search"),
     "shifts": ("corrupt",),

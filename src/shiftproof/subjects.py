@@ -18,10 +18,10 @@ from torch import Tensor
 
 from shiftproof.data import ImageSet, load_data, load_images, matched
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import Model, choose_device, fingerprint, load_model
+from shiftproof.models import BatchFitter, Model, choose_device, fingerprint, load_model
 from shiftproof.models.answers import check_behaviour
 from shiftproof.models.precision import Reduced, reduced
-from shiftproof.runs import Store
+from shiftproof.runs import Row, Store, Task
 from shiftproof.version import __version__
 
 HELD_BYTES = 2**30
@@ -191,3 +191,16 @@ class Subject:
         made = copy.copy(self)
         made.__dict__.update(self.__dict__, **fields)
         return made
+
+
+class Measurer:
+    """A worker of `runs` over one subject, in batches that fit into memory."""
+
+    def __init__(self, subject: Subject) -> None:
+        _ = subject.fingerprints  # loads it, and sees that it is what the driver has
+        self.subject = subject
+        self.fit = BatchFitter(subject.batch_size)
+
+    def measure(self, task: Task[Subject]) -> Row:
+        """Let a task measure the subject."""
+        return self.fit(lambda size: task.measure(self.subject.at_batch_size(size)))

@@ -9,16 +9,16 @@ import torch
 import shiftproof
 from shiftproof import shifts
 from shiftproof.adapters import method as find
-from shiftproof.audits.methods import compare_methods
+from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.adaptation import AdaptedStream
 from shiftproof.audits.sections.advice import adapting_code, advised, steps_that_tell
 from shiftproof.audits.sections.base import Scope
-from shiftproof.audits.sections.endurance import LongStream
 from shiftproof.audits.sections.measuring import preset_for
-from shiftproof.audits.settings import make_settings
-from shiftproof.audits.view import Table
+from shiftproof.audits.sections.stability import LongStream
+from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import load_data
+from shiftproof.reports.view import Table
 from shiftproof.runs import Result
 from shiftproof.subjects import Subject
 from tests.adapters.networks import convolutional, transformer

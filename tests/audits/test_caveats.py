@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 import shiftproof
-from shiftproof.audits import headlines, reopen
+from shiftproof.audits import reopen
 from shiftproof.audits.caveats import caveats, told
-from shiftproof.audits.notebook import text
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
-from shiftproof.audits.view import Action, Sentence, Tile, View
+from shiftproof.reports import headlines
+from shiftproof.reports.notebook import text
+from shiftproof.reports.view import Action, Sentence, Tile, View
 from shiftproof.runs import Result
 
 

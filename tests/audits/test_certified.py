@@ -9,16 +9,16 @@ from scipy.stats import norm
 
 import shiftproof
 from shiftproof import shifts
+from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.certified import CertifiedPart
 from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave
-from shiftproof.audits.settings import make_settings
-from shiftproof.audits.view import Figure, Table
 from shiftproof.certificates import Smoothed
 from shiftproof.models import BlackBox
+from shiftproof.reports.view import Figure, Table
 from shiftproof.runs import Result
-from shiftproof.shifts.spectral import FourierBasis, PowerLaw
+from shiftproof.shifts.spectral.waves import FourierBasis, PowerLaw
 from shiftproof.subjects import Subject
 
 

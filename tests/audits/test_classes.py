@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import shiftproof
-from shiftproof.audits.methods import compare_methods
+from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import load_data
 from shiftproof.errors import DataError
 from shiftproof.estimators import Estimator

@@ -9,17 +9,16 @@ import torch
 from torch import nn
 
 import shiftproof
-from shiftproof.audits.bench import Measurer
+from shiftproof.audits.audit_settings import LEAST_IMAGES, affordable, make_settings
 from shiftproof.audits.costs import duration, peak_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.sections import SECTIONS, section
 from shiftproof.audits.sections.base import FORWARD, Scope, Unit
 from shiftproof.audits.sections.clean import CleanSlice
-from shiftproof.audits.settings import LEAST_IMAGES, affordable, make_settings
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.arithmetic import PER_PIXEL, operations
 from shiftproof.shifts import corruption
-from shiftproof.subjects import Subject
+from shiftproof.subjects import Measurer, Subject
 
 
 class Counted:
@@ -157,10 +156,10 @@ def test_the_report_says_what_was_cut(tmp_path):
             return self.head(self.wide(images.flatten(1)).repeat(1, 1))
 
     model = Costly()
-    from shiftproof.audits import settings
+    from shiftproof.audits import audit_settings
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(settings.ALLOWED, "cpu", 1e6)
+        patch.setitem(audit_settings.ALLOWED, "cpu", 1e6)
         result = shiftproof.audit(model, DATA, out=tmp_path, sections=["clean"])
     assert "usual sizes" in result.masthead.method["what was cut"]
     assert json.loads((tmp_path / "results.json").read_text())["settings"]["scale"] < 1

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from shiftproof import audit, load_data, load_model
+from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.label_free import SIZES, SourceReference, SourceSet, TargetSet
-from shiftproof.audits.settings import make_settings
 from shiftproof.models import BlackBox
 from shiftproof.runs import Result
 from shiftproof.shifts import Shift, corruption

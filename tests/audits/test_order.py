@@ -12,8 +12,8 @@ from PIL import Image
 
 import shiftproof
 from shiftproof.adapters.priors import choose_prior
-from shiftproof.audits.methods import compare_methods
 from shiftproof.certificates import certify
+from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import load_data
 from shiftproof.streams import Concatenated
 

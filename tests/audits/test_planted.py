@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import shiftproof
-from shiftproof.audits import headlines
+from shiftproof.reports import headlines
 
 IMAGES = 64
 WAVE = (6, 10)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import shiftproof
-from shiftproof.audits.methods import compare_methods
+from shiftproof.comparisons.methods import compare_methods
 from shiftproof.errors import RunError
 from shiftproof.models import fingerprint, load_model, logits
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 
+from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.worst_case import SIZES, EvolvedTuples, RandomTuples
 from shiftproof.audits.sections.worst_case_figures import SIMILARITY, Found, density, rare_accuracy
-from shiftproof.audits.settings import make_settings
-from shiftproof.audits.view import Figure, Gallery, Table
 from shiftproof.models import BlackBox
+from shiftproof.reports.view import Figure, Gallery, Table
 from shiftproof.runs import Result
 from shiftproof.searchers import make_space, search
 from shiftproof.searchers.uniform import draw_tuples

@@ -10,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import shiftproof
-from shiftproof.audits import Audit, headlines
+from shiftproof.audits import Audit
 from shiftproof.audits.sections import SECTIONS
+from shiftproof.reports import headlines
 from tests.browser.conftest import Visit
 from tests.browser.test_report import marks
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
-from shiftproof.audits import report
-from shiftproof.audits.view import Figure
-from tests.audits.sample_views import CORRUPTIONS, masthead, views
+from shiftproof.reports import html
+from shiftproof.reports.view import Figure
 from tests.browser.conftest import Opener, Visit
+from tests.reports.sample_views import CORRUPTIONS, masthead, views
 
 pytestmark = pytest.mark.browser
 
@@ -25,7 +25,7 @@ LIGHT_MUTED, DARK_MUTED = "rgb(89, 98, 107)", "rgb(163, 171, 179)"
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    report.write(path, masthead(), views())
+    html.write(path, masthead(), views())
     return path
 
 
@@ -50,7 +50,7 @@ def night(chromium: Browser, sample: Path) -> Iterator[Page]:
 def hostile(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
     """Return a report with a class whose name is a script and has no place to break a line."""
     path = tmp_path_factory.mktemp("report") / "hostile.html"
-    report.write(path, masthead(), views(class_name=HOSTILE + "W" * 150))
+    html.write(path, masthead(), views(class_name=HOSTILE + "W" * 150))
     with closing(Visit(chromium, path)) as opened:
         yield opened
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from shiftproof import shifts
 from shiftproof.certificates import spectrum
 from shiftproof.certificates.frequencies import axis, band, band_means, frequencies, laid_out, radial
-from shiftproof.certificates.spectrum import amplitude_profile, power_shares
+from shiftproof.certificates.spectral_analysis import amplitude_profile, power_shares
 from shiftproof.errors import ConfigurationError, DataError, ModelError
-from shiftproof.shifts.spectral import fourier_basis
+from shiftproof.shifts.spectral.waves import fourier_basis
 
 SIDE = 16
 

@@ -20,7 +20,7 @@ from shiftproof.estimators import (
     difference_of_confidences,
 )
 from shiftproof.estimators.calibration import Copy
-from shiftproof.estimators.statistics import Reference
+from shiftproof.estimators.references import Reference
 from shiftproof.measures import ErrorLine
 from shiftproof.models import BlackBox
 from shiftproof.shifts import parse

@@ -15,7 +15,7 @@ from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.drift import Drift, pooled
 from shiftproof.estimators.evidence import as_batches, observe
 from shiftproof.estimators.hysteresis import Hysteresis
-from shiftproof.estimators.statistics import Reference, summarize, values_of
+from shiftproof.estimators.references import Reference, summarize, values_of
 from shiftproof.estimators.status import Status
 from shiftproof.models import collect_statistics
 from shiftproof.shifts import parse

@@ -29,18 +29,17 @@ from shiftproof.cli import app, config
 from shiftproof.data import ImageSet
 from shiftproof.data.labels import number_classes
 from shiftproof.estimators import Monitor
-from shiftproof.estimators.calibration import Calibration as EstimatorCalibration
-from shiftproof.estimators.calibration import Copy
-from shiftproof.estimators.statistics import Reference
+from shiftproof.estimators.calibration import Calibration, Copy
+from shiftproof.estimators.references import Reference
+from shiftproof.exports.text_copies import write_texts
 from shiftproof.models import BlackBox, build_network, read_weights
 from shiftproof.models.networks.text_cnn import TextCNN
 from shiftproof.searchers import make_space
-from shiftproof.searchers.outcome import read as read_search
-from shiftproof.searchers.trace import Score, Trace, Trial
+from shiftproof.searchers.search_result import read as read_search
+from shiftproof.searchers.search_trace import Score, SearchTrace, Trial
 from shiftproof.shifts.text.lexicon import common_words, synonyms
-from shiftproof.shifts.text.writing import write_texts
-from shiftproof.streams import Calibration, Ccc
-from shiftproof.streams.course import straight
+from shiftproof.streams import Ccc, StreamCalibration
+from shiftproof.streams.ccc.schedule import straight
 from shiftproof.training.state import load_state
 from tests.fuzz.mutating import altered, damaged, survive
 from tests.hostile import picture
@@ -136,7 +135,7 @@ def of_calibration() -> bytes:
     noises = ("fog", "contrast")
     path = FOLDER / "calibration.json"
     pairs = (noises, noises[::-1])
-    Calibration(
+    StreamCalibration(
         model="model",
         data="data",
         target=0.5,
@@ -156,7 +155,7 @@ def of_calibration() -> bytes:
 
 def of_search() -> bytes:
     space = make_space([("contrast", [0.8, 1.2]), "grayscale"])
-    trace = Trace(space, 2, "random", 0, [Trial((0, 2), Score(0.5)), Trial((1, 2), Score(0.25))]).to_json()
+    trace = SearchTrace(space, 2, "random", 0, [Trial((0, 2), Score(0.5)), Trial((1, 2), Score(0.25))]).to_json()
     trials = trace.pop("trials")
     return json.dumps({"trace": trace, "clean": 0.9, "trials": trials}).encode()
 
@@ -166,7 +165,7 @@ def monitor() -> Monitor:
     reference = Reference(**dict.fromkeys((each for each in Reference.__dataclass_fields__), 0.5))
     statistics = dict.fromkeys(("confidence", "confident", "certain", "balance"), 0.5)
     copies = tuple(Copy(f"{name}@3", 0.5, 100, statistics) for name in ("fog", "snow", "frost", "contrast"))
-    return Monitor(BlackBox(lambda images: images.mean((2, 3))), EstimatorCalibration(reference, copies))
+    return Monitor(BlackBox(lambda images: images.mean((2, 3))), Calibration(reference, copies))
 
 
 def of_monitor() -> bytes:
@@ -195,7 +194,7 @@ def some_images() -> ImageSet:
 
 def courses(path: Path) -> object:
     """Follow a calibration's course for some images."""
-    stream = Ccc(some_images(), calibration=Calibration.load(path), length=8, speed=2, batch_size=4)
+    stream = Ccc(some_images(), calibration=StreamCalibration.load(path), length=8, speed=2, batch_size=4)
     return stream.notes, [batch.shift for batch in stream]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shiftproof import load_data, load_model
 from shiftproof.audits import gate
-from shiftproof.audits.settings import make_settings
+from shiftproof.audits.audit_settings import make_settings
 from shiftproof.cli.application import listed, numbers
 from shiftproof.data.labels import number_classes
 from shiftproof.errors import printable

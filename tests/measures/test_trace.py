@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftproof.measures.trace import area_against, collapse, rolling_accuracy
+from shiftproof.measures.windows import area_against, collapse, rolling_accuracy
 
 batches = st.lists(st.integers(1, 20).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), min_size=1)
 

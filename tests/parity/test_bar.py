@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.shifts import corruption, facts, names
-from shiftproof.shifts.bar_warp import Waves
+from shiftproof.shifts.corruptions.bar_warp import Waves
 from shiftproof.shifts.levels import quantize
 
 pytestmark = pytest.mark.parity

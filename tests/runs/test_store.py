@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from shiftproof.errors import RunError
+from shiftproof.exports.array_copies import write_rows
 from shiftproof.runs import Cell, Plan, Result, Store, drive, lock, write_atomically
 from shiftproof.runs.schema import MIGRATIONS, SCHEMA, version_of
 from shiftproof.runs.store import FAILED
 from shiftproof.runs.task import canonical
-from shiftproof.shifts.array_copies import write_rows
-from shiftproof.training.record import Record
+from shiftproof.training.record import TrainingLog
 
 SUBJECT = {"model": "m"}
 PLAN = Plan(tuple(Cell("square", n=n) for n in range(50)), SUBJECT)
@@ -240,7 +240,7 @@ def test_rows_and_logs_are_not_written_through_links(tmp_path):
     with pytest.raises(RunError, match="is a link"):
         write_rows(tmp_path / "part.npy", 0, np.ones((1, 3), np.uint8))
     assert (tmp_path / "array.npy").read_bytes() == before
-    record = Record(tmp_path / "run")
+    record = TrainingLog(tmp_path / "run")
     record.path.unlink()
     record.path.symlink_to("../key")
     with pytest.raises(RunError, match="is a link"):

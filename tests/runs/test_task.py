@@ -20,15 +20,16 @@ import pytest
 
 from shiftproof import shifts
 from shiftproof.adapters import METHODS, method
+from shiftproof.audits.audit_settings import AuditSettings, make_settings
 from shiftproof.audits.sections import SECTIONS, section
 from shiftproof.audits.sections.base import Scope
-from shiftproof.audits.settings import Settings, make_settings
 from shiftproof.certificates.rules import RULES, make_rule
 from shiftproof.runs import AnyTask, Plan, Result, Row, Store, Task, drive
 from shiftproof.runs.content import digest
 from shiftproof.searchers import make_space
 from shiftproof.searchers.space import spaces
-from shiftproof.shifts import catalogue, operation, parametric
+from shiftproof.shifts import catalogue, parametric
+from shiftproof.shifts.operations import operation
 from shiftproof.shifts.text import registry as text_registry
 from shiftproof.training.recipes import RECIPES
 
@@ -168,7 +169,7 @@ def test_equal_content_is_the_same_task_in_another_process():
 
 def test_settings_come_back_from_their_row_with_the_same_plan():
     settings = make_settings(shifts=["fog", "ripple"], severities=[1, 2.5], methods=["bn", "rdumb"])
-    again = Settings.from_row(json.loads(json.dumps(settings.to_row())))
+    again = AuditSettings.from_row(json.loads(json.dumps(settings.to_row())))
     assert again == settings
     plans = [[task for name in SECTIONS.own for task in section(name).plan(Scope(one, 200, 32))]
              for one in (settings, again)]  # fmt: skip

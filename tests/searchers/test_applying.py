@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from shiftproof.data import load_data
 from shiftproof.searchers import make_space
 from shiftproof.searchers.applying import Applier
-from shiftproof.searchers.evaluating import hold
+from shiftproof.searchers.evaluator import hold
 from shiftproof.searchers.uniform import draw_tuples
 from tests.searchers.models import pictures
 

@@ -11,7 +11,7 @@ from scipy.stats import binomtest, chisquare
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
-from shiftproof.searchers import SEARCHERS, Score, Trace, evolution, make_space, racing, random_search, searcher
+from shiftproof.searchers import SEARCHERS, Score, SearchTrace, evolution, make_space, racing, random_search, searcher
 from shiftproof.searchers.evolving import Variant, cross, next_generation, select, selection_weights
 from shiftproof.searchers.halving import race_rounds
 
@@ -57,7 +57,7 @@ def test_the_seed_decides_everything(name):
     first, again, other = (run(name, Counting(), seed=seed) for seed in (3, 3, 4))
     assert first.to_json() == again.to_json()
     assert first.to_json() != other.to_json()
-    assert Trace.from_json(first.to_json()).to_json() == first.to_json()
+    assert SearchTrace.from_json(first.to_json()).to_json() == first.to_json()
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
@@ -257,7 +257,7 @@ def test_failed_and_inadmissible_tuples_are_not_what_is_found():
 
 
 def test_what_a_trace_tells():
-    trace = Trace(SPACE, 1, "random", 0)
+    trace = SearchTrace(SPACE, 1, "random", 0)
     trace.add([(1,), (2,), (3,), (1,)], [Score(0.5), Score(0.7), Score(0.2), Score(0.5)])
     assert trace.best_so_far().tolist() == [0.5, 0.5, 0.2, 0.2]
     assert [trial.genes for trial in trace.worst_tuples(2)] == [(3,), (1,)]
@@ -265,7 +265,7 @@ def test_what_a_trace_tells():
     assert trace.evaluations == 4
     assert trace.quantile(0.5) == 0.5
     assert trace.quantile(0.1) is None
-    empty = Trace(SPACE, 1, "random", 0)
+    empty = SearchTrace(SPACE, 1, "random", 0)
     assert empty.best() is None
     assert empty.quantile() is None
     assert empty.best_so_far().tolist() == []

@@ -12,7 +12,7 @@ from shiftproof import shifts
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
 from shiftproof.searchers import Space, make_space, spaces
-from shiftproof.shifts.operation import operation_set
+from shiftproof.shifts.operations.operation import operation_set
 
 
 def test_published_spaces_have_their_sizes():

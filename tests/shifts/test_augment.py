@@ -9,10 +9,10 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import tables
-from shiftproof.shifts.augment import AugMix, AutoAugment, RandAugment, menu
+from shiftproof.shifts.augment.policies import AugMix, AutoAugment, RandAugment, menu
 from shiftproof.shifts.base import Shape, Shift
 from shiftproof.shifts.levels import to_levels
-from shiftproof.shifts.operation import operation
+from shiftproof.shifts.operations.operation import operation
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
 
 SHAPE = Shape(3, 32, 32)

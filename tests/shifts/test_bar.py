@@ -19,8 +19,9 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption, facts, names
-from shiftproof.shifts.bar_blur import CircularMotionBlur, TransverseChromaticAbberation
-from shiftproof.shifts.bar_noise import (
+from shiftproof.shifts.base import Shape
+from shiftproof.shifts.corruptions.bar_blur import CircularMotionBlur, TransverseChromaticAbberation
+from shiftproof.shifts.corruptions.bar_noise import (
     BrownishNoise,
     CocentricSineWaves,
     PerlinNoise,
@@ -29,7 +30,7 @@ from shiftproof.shifts.bar_noise import (
     Rings,
     SingleFrequencyGreyscale,
 )
-from shiftproof.shifts.bar_overlay import (
+from shiftproof.shifts.corruptions.bar_overlay import (
     BlueNoiseSample,
     Board,
     CheckerboardCutout,
@@ -39,8 +40,7 @@ from shiftproof.shifts.bar_overlay import (
     Stars,
     Strokes,
 )
-from shiftproof.shifts.bar_warp import CausticRefraction, PinchAndTwirl, Ripple, Water, Waves, sample_at
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.corruptions.bar_warp import CausticRefraction, PinchAndTwirl, Ripple, Water, Waves, sample_at
 from shiftproof.shifts.fields import turbulence
 from shiftproof.shifts.tables import Parameters
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images

@@ -14,7 +14,15 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.blur import DefocusBlur, GaussianBlur, GlassBlur, MotionBlur, ZoomBlur, disk, exchange_sources
+from shiftproof.shifts.corruptions.blur import (
+    DefocusBlur,
+    GaussianBlur,
+    GlassBlur,
+    MotionBlur,
+    ZoomBlur,
+    disk,
+    exchange_sources,
+)
 from shiftproof.shifts.tables import Parameters
 
 BLURS = ("gaussian_blur", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur")

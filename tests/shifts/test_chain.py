@@ -12,10 +12,10 @@ from PIL import Image
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.shifts import corruption, names
-from shiftproof.shifts.augment import RandAugment
+from shiftproof.shifts.augment.policies import RandAugment
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.chain import Chain
-from shiftproof.shifts.operation import Operation, operation, operation_set
+from shiftproof.shifts.operations.operation import Operation, operation, operation_set
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
 from tests.shifts.test_enhance import Pixels, to_levels, with_pillow
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shiftproof import shifts
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.shifts.catalogue import TABLED
-from shiftproof.shifts.corruption import Corruption
+from shiftproof.shifts.corruptions.corruption import Corruption
 
 CORRUPTIONS = [name for family in TABLED for name in shifts.names(family)]
 OTHERS = [

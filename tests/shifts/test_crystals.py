@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.crystals import GROWTHS, LOOKS, SIDE, Growth, crystals, textures
+from shiftproof.shifts.corruptions.crystals import GROWTHS, LOOKS, SIDE, Growth, crystals, textures
 
 
 @pytest.mark.parametrize("growth", GROWTHS)

@@ -11,8 +11,8 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.corruption import Corruption
-from shiftproof.shifts.digital import Brightness, Contrast, ElasticTransform, Saturate
+from shiftproof.shifts.corruptions.corruption import Corruption
+from shiftproof.shifts.corruptions.digital import Brightness, Contrast, ElasticTransform, Saturate
 from shiftproof.shifts.tables import Parameters
 
 DIGITAL = ("brightness", "contrast", "saturate", "pixelate", "jpeg_compression", "elastic_transform")

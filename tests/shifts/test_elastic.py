@@ -9,7 +9,7 @@ from scipy import ndimage
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts import elastic
+from shiftproof.shifts.corruptions import elastic
 
 
 def pictures(*shape: int) -> Tensor:

@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from shiftproof.shifts import enhance
-from shiftproof.shifts.operation import apply_
+from shiftproof.shifts.operations import enhance
+from shiftproof.shifts.operations.operation import apply_
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.bar_noise import PerlinNoise
 from shiftproof.shifts.base import Shape
+from shiftproof.shifts.corruptions.bar_noise import PerlinNoise
 from shiftproof.shifts.fields import (
     Gradients,
     direction,

@@ -17,9 +17,10 @@ from shiftproof import shifts
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.identity import digest
 from shiftproof.registry import resolve
-from shiftproof.shifts import catalogue, operation, parametric
+from shiftproof.shifts import catalogue, parametric
 from shiftproof.shifts.catalogue import OTHERS, as_shift
-from shiftproof.shifts.corruption import Corruption
+from shiftproof.shifts.corruptions.corruption import Corruption
+from shiftproof.shifts.operations import operation
 from shiftproof.shifts.text import registry as text_registry
 
 SEVERITIES = st.floats(0, 5)

@@ -10,10 +10,10 @@ from scipy import stats
 from shiftproof import load_data
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
+from shiftproof.shifts.augment.framing import PadCrop
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.crop import PadCrop
-from shiftproof.shifts.fouriermix import AMPLITUDES, PHASES, FourierMix, multiplier, truncated_normal_
-from shiftproof.shifts.spectral import amplitude_spectrum, radial_profile
+from shiftproof.shifts.spectral.fouriermix import AMPLITUDES, PHASES, FourierMix, multiplier, truncated_normal_
+from shiftproof.shifts.spectral.waves import amplitude_spectrum, radial_profile
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
 
 KEYS = torch.arange(300)

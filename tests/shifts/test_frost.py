@@ -12,7 +12,7 @@ from PIL import Image
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.frost import RELEASED, Atlas, Frost, photographs
+from shiftproof.shifts.corruptions.frost import RELEASED, Atlas, Frost, photographs
 from shiftproof.shifts.tables import Parameters
 
 P = Parameters(image=0.8, frost=0.6, scale=0.2)

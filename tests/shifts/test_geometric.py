@@ -13,9 +13,9 @@ from scipy.ndimage import affine_transform
 from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.shifts import geometric
-from shiftproof.shifts.geometric import Fill
-from shiftproof.shifts.operation import operation
+from shiftproof.shifts.operations import geometric
+from shiftproof.shifts.operations.geometric import Fill
+from shiftproof.shifts.operations.operation import operation
 from tests.shifts.test_enhance import Pixels, to_levels, to_pixels
 
 BILINEAR = Image.Resampling.BILINEAR

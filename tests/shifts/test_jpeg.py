@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.fft import dctn
 from torch import Tensor
 
-from shiftproof.shifts import jpeg
+from shiftproof.shifts.corruptions import jpeg
 
 
 def photographs(*shape: int) -> Tensor:

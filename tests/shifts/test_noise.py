@@ -14,7 +14,14 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise, alias, photon_counts
+from shiftproof.shifts.corruptions.noise import (
+    GaussianNoise,
+    ImpulseNoise,
+    ShotNoise,
+    SpeckleNoise,
+    alias,
+    photon_counts,
+)
 from shiftproof.shifts.tables import Parameters
 
 NOISES = ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise")

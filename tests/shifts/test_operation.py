@@ -9,7 +9,7 @@ import torch
 from shiftproof.errors import ConfigurationError
 from shiftproof.shifts import parse
 from shiftproof.shifts.levels import to_levels
-from shiftproof.shifts.operation import (
+from shiftproof.shifts.operations.operation import (
     KINDS,
     Operation,
     apply_each_,

@@ -7,10 +7,10 @@ import pytest
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import resolve
 from shiftproof.shifts import parse
-from shiftproof.shifts.augment import AugMix, AutoAugment, RandAugment
-from shiftproof.shifts.crop import FlipCrop, RandomErase, RandomTranslate
+from shiftproof.shifts.augment.framing import FlipCrop, RandomErase, RandomTranslate
+from shiftproof.shifts.augment.policies import AugMix, AutoAugment, RandAugment
 from shiftproof.shifts.parametric import FORMS, Parametric
-from shiftproof.shifts.spectral import FourierBasis, PowerLaw
+from shiftproof.shifts.spectral.waves import FourierBasis, PowerLaw
 
 SHIFTS = {
     "power_law[eps=8,center=4,alpha=1]": PowerLaw(8, 4, 1),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from shiftproof.shifts.pixelate import pixelate
+from shiftproof.shifts.corruptions.pixelate import pixelate
 
 
 def by_pillow(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:

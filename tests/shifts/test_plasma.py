@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.plasma import plasma, plasma_side
+from shiftproof.shifts.corruptions.plasma import plasma, plasma_side
 
 
 def by_definition(unit: NDArray[np.float64], side: int, decay: float) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from scipy.stats import kstest
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.base import Shape, Shift
-from shiftproof.shifts.spectral import (
+from shiftproof.shifts.spectral.waves import (
     FourierBasis,
     PowerLaw,
     amplitude_spectrum,

@@ -11,9 +11,9 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
 from shiftproof.shifts.base import Shape
-from shiftproof.shifts.plasma import plasma
+from shiftproof.shifts.corruptions.plasma import plasma
+from shiftproof.shifts.corruptions.weather import Flakes, Fog, Snow, _zoomed
 from shiftproof.shifts.tables import Parameters
-from shiftproof.shifts.weather import Flakes, Fog, Snow, _zoomed
 
 WEATHER = ("fog", "frost", "snow", "spatter")
 SNOW = Parameters(loc=0.2, scale=0.3, zoom=2.0, threshold=0.5, radius=4, sigma=2.0, mix=0.7)

@@ -9,7 +9,7 @@ import torch
 from shiftproof import shifts
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.shifts.crop import FlipCrop
+from shiftproof.shifts.augment.framing import FlipCrop
 from shiftproof.streams import STREAMS, Ccc, Concatenated, Correlated, Gradual, Mixed, make_stream
 
 NAMES = ["gaussian_noise", "contrast", "brightness"]

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from shiftproof.training.record import Record
+from shiftproof.training.record import TrainingLog
 
 ROWS = [{"step": step, "loss": 1.0 / step, "lr": 0.1} for step in range(1, 6)]
 
 
 def test_what_came_after_the_checkpoint_is_logged_again(tmp_path):
-    first = Record(tmp_path)
+    first = TrainingLog(tmp_path)
     for row in ROWS:
         first.add(row)
     first.close()
-    second = Record(tmp_path, ROWS[:3])
+    second = TrainingLog(tmp_path, ROWS[:3])
     second.add({**ROWS[3], "loss": 0.5})
     second.close()
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
@@ -25,11 +25,11 @@ def test_tensorboard_reads_the_same(tmp_path):
     reading = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
     )
-    record = Record(tmp_path)
+    record = TrainingLog(tmp_path)
     for row in [*ROWS, {"step": 5, "accuracy": 0.75}]:
         record.add(row)
     record.close()
-    again = Record(tmp_path, ROWS[:3])  # events after step 3 are purged
+    again = TrainingLog(tmp_path, ROWS[:3])  # events after step 3 are purged
     again.add({"step": 4, "loss": 0.5})
     again.close()
     events = reading.EventAccumulator(str(tmp_path))

@@ -16,8 +16,8 @@ from shiftproof.models.allocation import ease_allocation
 from shiftproof.registry import Registry, unknown
 
 _OWN = {
-    "source": "shiftproof.adapters.statistics:SOURCE",
-    "bn": "shiftproof.adapters.statistics:BN",
+    "source": "shiftproof.adapters.batch_statistics:SOURCE",
+    "bn": "shiftproof.adapters.batch_statistics:BN",
     "tent": "shiftproof.adapters.entropy:TENT",
     "rpl": "shiftproof.adapters.entropy:RPL",
     "cpl": "shiftproof.adapters.entropy:CPL",

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.adapters.adapter import Adapter
+from shiftproof.adapters.batch_statistics import BnOptions
 from shiftproof.adapters.checks import check_images
 from shiftproof.adapters.norms import AdaptiveBatchNorm, BatchStatistics, Fixing, GatheredStatistics
-from shiftproof.adapters.statistics import BnOptions
 from shiftproof.errors import ModelError
 
 

@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 import torch
 
-from shiftproof.audits.bench import Measurer, check_subject
+from shiftproof.audits.audit_settings import affordable, make_settings
+from shiftproof.audits.caveats import check_subject
+from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, conclude, noted, understood
 from shiftproof.audits.costs import PLANNED, note_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.gate import junit as junit_xml
 from shiftproof.audits.gate import parse, parse_all
-from shiftproof.audits.outcome import CLEAN, TASKS, Audit, conclude, noted, understood
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
-from shiftproof.audits.settings import affordable, make_settings
 from shiftproof.data import TextSet
 from shiftproof.models import BatchFitter
 from shiftproof.models.arithmetic import operations as operations_of
@@ -35,7 +35,7 @@ from shiftproof.runs import (
     write_atomically,
 )
 from shiftproof.runs.hosting import cores
-from shiftproof.subjects import Subject
+from shiftproof.subjects import Measurer, Subject
 
 OUT = "shiftproof-audit"
 

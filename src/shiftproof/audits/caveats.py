@@ -12,9 +12,11 @@ from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.wording import interval, percent
-from shiftproof.audits.view import Action, Level, Sentence, Tile, View
+from shiftproof.data import TextSet
+from shiftproof.errors import DataError
 from shiftproof.models.behaviour import Behaviour, try_out
 from shiftproof.models.outputs import are_probabilities
+from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result
 from shiftproof.subjects import Subject
 
@@ -155,3 +157,26 @@ def _action() -> Action:
         "one a line in the order of its outputs, decide which label is which output.",
         "shiftproof audit --model model.py:build --data images/ --classes classes.txt",
     )
+
+
+def check_subject(subject: Subject) -> tuple[Caveat, ...]:
+    """Try the model before any long work: outputs must be finite logits that fit the labels; return what is odd."""
+    labels = subject.data.labels
+    if labels is None and isinstance(subject.data, TextSet):
+        raise DataError(
+            "The texts have no labels.",
+            expected="a column of labels, or one sub-folder per class",
+            fix="--label-column NAME names it; shiftproof estimate works without labels",
+        )
+    if labels is not None and int(labels.min()) == int(labels.max()):
+        raise DataError(
+            f"All {_kind(subject)} have the same label.",
+            expected="at least two classes: an audit measures how well they are told apart",
+            got=f"{len(labels)} {_kind(subject)} of one class",
+            fix="give the folder that holds one sub-folder per class",
+        )
+    return try_model(subject)
+
+
+def _kind(subject: Subject) -> str:
+    return "texts" if isinstance(subject.data, TextSet) else "images"

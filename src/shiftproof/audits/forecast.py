@@ -123,8 +123,7 @@ class Prices:
 
     def _make(self, unit: Unit) -> Callable[..., object] | None:
         """Return a fresh adapter, None where the model cannot have one: its tasks will cost nothing."""
-        from shiftproof.audits.endurance import make_adapter
-        from shiftproof.audits.sections.measuring import preset_for
+        from shiftproof.audits.sections.measuring import make_adapter, preset_for
 
         method = cast(Method, unit.of)
         try:

@@ -17,7 +17,7 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.registry import unknown
 
 if TYPE_CHECKING:
-    from shiftproof.audits.outcome import Audit
+    from shiftproof.audits.conclusion import Audit
     from shiftproof.audits.sections.base import Section
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {

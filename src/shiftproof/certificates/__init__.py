@@ -9,7 +9,7 @@ from shiftproof.certificates.certifying import certify
 from shiftproof.certificates.radius import lower_bound, radius, upper_bound
 from shiftproof.certificates.rules import AtLeast, Fixed, Rule, Sequential, make_rule
 from shiftproof.certificates.smoothed import ABSTAIN, Certificate, Smoothed
-from shiftproof.certificates.spectrum import Spectrum, spectrum
+from shiftproof.certificates.spectral_analysis import Spectrum, spectrum
 
 __all__ = [
     "ABSTAIN",

@@ -82,7 +82,7 @@ def certify(
     check_fixed(model)  # before loading puts a module into evaluation mode
     chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
     check_sizes(n0, n)
-    job = Job(
+    job = CertificationJob(
         subject=Subject.of(
             model,
             data,
@@ -112,7 +112,7 @@ def certify(
 
 
 @dataclass(frozen=True)
-class Job:
+class CertificationJob:
     """A certification to be done, in this process or another: what is needed to make its worker again."""
 
     subject: Subject
@@ -180,7 +180,7 @@ class Job:
 class Certifier:
     """A worker of `runs`: certifies runs of images."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: CertificationJob) -> None:
         self.job = job
         self.data = job.subject.data
         self.smoothed = Smoothed(

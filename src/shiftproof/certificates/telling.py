@@ -10,7 +10,7 @@ import numpy as np
 from shiftproof.certificates.certification import Certification
 from shiftproof.certificates.frequencies import BANDS
 from shiftproof.certificates.radius import round_down
-from shiftproof.certificates.spectrum import Spectrum
+from shiftproof.certificates.spectral_analysis import Spectrum
 
 COLUMNS = 5
 """Distances in a table, from 0 on."""

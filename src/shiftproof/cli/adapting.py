@@ -12,7 +12,7 @@ from shiftproof.cli import options
 from shiftproof.cli.application import FAILED, app, listed, one_of
 
 if TYPE_CHECKING:
-    from shiftproof.audits.methods import MethodComparison
+    from shiftproof.comparisons.methods import MethodComparison
 
 STREAMS = ("ccc", "concatenated", "mixed", "correlated", "gradual")
 
@@ -78,7 +78,7 @@ def adapt(
     on_bad_file: options.OnBadFile = "fail",
 ) -> None:
     """Compare methods that adapt while serving: under shifts, or along a long stream, where some collapse."""
-    from shiftproof.audits.terminal import Progress
+    from shiftproof.cli.terminal import Progress
 
     if (stream is None) == (not shift):
         raise typer.BadParameter("say what to adapt to: --shift fog@3 (again for more), or --stream ccc")
@@ -97,9 +97,9 @@ def adapt(
     with Progress() as progress:
         if stream is not None:
             one_of("--stream", stream, STREAMS)
-            from shiftproof.audits.endurance import endure, show
+            from shiftproof.comparisons.along_streams import compare_on_stream, show
 
-            endurance = endure(
+            endurance = compare_on_stream(
                 model,
                 data,
                 stream=stream,
@@ -117,7 +117,7 @@ def adapt(
                 **given,
             )
         else:
-            from shiftproof.audits.methods import compare_methods
+            from shiftproof.comparisons.methods import compare_methods
 
             comparison = compare_methods(
                 model,

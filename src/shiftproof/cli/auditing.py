@@ -63,7 +63,7 @@ def audit(
     Exit status 3 says that something required does not hold.
     """
     from shiftproof.audits import audit as run
-    from shiftproof.audits.terminal import Progress, summary
+    from shiftproof.cli.terminal import Progress, summary
 
     chosen: dict[str, Any] = {"on_bad_file": on_bad_file}
     with Progress() as progress:
@@ -106,7 +106,7 @@ def report(run: Run) -> None:
     Exit status 1 says that cells failed or are missing.
     """
     from shiftproof.audits import reopen
-    from shiftproof.audits.terminal import summary
+    from shiftproof.cli.terminal import summary
 
     result = reopen(run)
     summary(result)
@@ -120,7 +120,7 @@ def gate(run: Run, require: Require = None, junit: Junit = None) -> None:
     Exit status 3 says that something does not hold, and 1 that cells failed or are missing.
     """
     from shiftproof.audits import reopen
-    from shiftproof.audits.terminal import show_checks
+    from shiftproof.cli.terminal import show_checks
 
     result = reopen(run, require=require or (), junit=junit)
     show_checks(result)
@@ -135,8 +135,8 @@ def compare(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path("shiftproof-compare"),
 ) -> None:
     """Compare audits of the same images: what got better and worse, with intervals. Writes report.html."""
-    from shiftproof.audits import compare as run
-    from shiftproof.audits.comparison_views import show
+    from shiftproof.comparisons import compare as run
+    from shiftproof.comparisons.audit_views import show
 
     show(run(*runs, out=out, command=shlex.join(["shiftproof", *sys.argv[1:]])))
 

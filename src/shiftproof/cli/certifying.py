@@ -50,10 +50,10 @@ def certify(
 
     The guarantee is the smoothed model's, served with noise and a vote, not the model's own. Writes a certificate.
     """
-    from shiftproof.audits.terminal import Progress
     from shiftproof.certificates import certify as run
     from shiftproof.certificates.certifying import file_name
     from shiftproof.certificates.telling import certified_table, verdict
+    from shiftproof.cli.terminal import Progress
     from shiftproof.measures import mean_average_radius
 
     one_of("--dtype", dtype, ("float32", "bfloat16", "float16"))
@@ -124,9 +124,9 @@ def spectrum(
     gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Measure a model by frequency: under single waves, under noise around a frequency. Writes spectrum.json."""
-    from shiftproof.audits.terminal import Progress
     from shiftproof.certificates import spectrum as run
     from shiftproof.certificates.telling import spectrum_table
+    from shiftproof.cli.terminal import Progress
 
     one_of("--measure", measure, ("accuracy", "acr"))
     chosen: dict[str, Any] = {"measure": measure}

@@ -55,7 +55,7 @@ def estimate(
 
     The interval is for shifts like those it is calibrated on.
     """
-    from shiftproof.audits.terminal import Progress
+    from shiftproof.cli.terminal import Progress
     from shiftproof.estimators.estimating import IMAGES
     from shiftproof.estimators.estimating import estimate as run
     from shiftproof.estimators.evidence import BATCH_SIZE

@@ -19,6 +19,6 @@ def list_names(
     ],
 ) -> None:
     """List what there is of a kind, with what installed packages add."""
-    from shiftproof.audits import listing
+    from shiftproof.cli import catalogue
 
-    listing.show(kind)
+    catalogue.show(kind)

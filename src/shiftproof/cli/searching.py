@@ -67,7 +67,7 @@ def search(
     gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Search for the tuple of image operations a model is most vulnerable to. Writes search.json and worst.png."""
-    from shiftproof.audits.terminal import Progress
+    from shiftproof.cli.terminal import Progress
     from shiftproof.data.arrays import read_array
     from shiftproof.searchers import search as run
 

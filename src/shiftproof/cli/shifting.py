@@ -41,9 +41,9 @@ def corrupt(
     workers: options.Workers = None,
 ) -> None:
     """Write a corrupted copy of a data set: files in the same folders, or arrays. Ends with a manifest.json."""
-    from shiftproof.audits.terminal import Progress
+    from shiftproof.cli.terminal import Progress
     from shiftproof.data.text_loading import is_text_source
-    from shiftproof.shifts.writing import write_corrupted
+    from shiftproof.exports.writing import write_corrupted
 
     chosen: dict[str, Any] = {"on_bad_file": on_bad_file, "executor": executor, "format": file_format}
     with Progress() as progress:
@@ -82,7 +82,7 @@ def preview(
     seed: options.Seed = 0,
 ) -> None:
     """Show an image under every shift, by severity, as a picture or a page."""
-    from shiftproof.shifts.preview import preview as write
+    from shiftproof.exports.previews import preview as write
 
     written = write(
         image,

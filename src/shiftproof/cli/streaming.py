@@ -67,9 +67,9 @@ def calibrate(
     gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Measure how hard pairs of corruptions are for a model, as far as a CCC stream needs it."""
-    from shiftproof.audits.terminal import Progress
+    from shiftproof.cli.terminal import Progress
     from shiftproof.streams import calibrate as measure
-    from shiftproof.streams.calibration import FILE
+    from shiftproof.streams.ccc.stream_calibration import FILE
 
     one_of("--variant", variant, ("steady", "exact", "release"))
     chosen: dict[str, Any] = {"variant": variant}
@@ -118,7 +118,7 @@ def preview(
     size: options.Size = None,
 ) -> None:
     """Show images of a stream at evenly spread positions, as a picture or a page."""
-    from shiftproof.streams.preview import preview_stream
+    from shiftproof.exports.stream_previews import preview_stream
 
     made = _stream(kind, data, images, speed, seed, shifts, calibration, size, "cpu")
     typer.echo(f"preview  {preview_stream(made, out, rows=rows)}")
@@ -143,9 +143,9 @@ def write(
     workers: options.Workers = None,
 ) -> None:
     """Write a stream as tar files of images, labels and shifts, for programs that cannot read it on the fly."""
-    from shiftproof.audits.terminal import Progress
+    from shiftproof.cli.terminal import Progress
+    from shiftproof.exports.shards import write_shards
     from shiftproof.models import choose_device
-    from shiftproof.streams.shards import write_shards
 
     one_of("--format", file_format, ("png", "jpg"))
     chosen: dict[str, Any] = {"format": file_format, "executor": executor}
@@ -173,13 +173,13 @@ def _stream(
 ) -> Stream:
     """Make a stream from the options of a command."""
     from shiftproof.data import load_images
-    from shiftproof.streams import Calibration, make_stream
+    from shiftproof.streams import StreamCalibration, make_stream
 
     staged: dict[str, Any] = {"speed": speed} if kind != "mixed" else {}
     if calibration is not None:
         if kind != "ccc":
             raise typer.BadParameter(f"--calibration goes with --stream ccc; got {kind}")
-        staged["calibration"] = Calibration.load(calibration)
+        staged["calibration"] = StreamCalibration.load(calibration)
     return make_stream(
         kind, load_images(data, size=size), length=images, seed=seed, shifts=listed(shifts), device=device, **staged
     )

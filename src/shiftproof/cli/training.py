@@ -65,7 +65,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl."""
-    from shiftproof.audits.terminal import Progress
+    from shiftproof.cli.terminal import Progress
     from shiftproof.training import train as run
 
     settings: dict[str, Any] = {

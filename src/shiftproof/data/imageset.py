@@ -25,6 +25,9 @@ OnBadFile = Literal["fail", "skip"]
 
 _CHUNK = 256  # images read at a time where nobody asks for batches
 
+SMALL_SIDE = 64
+"""Images with at most this many pixels a side are small: settings published for CIFAR suit them."""
+
 
 class _Repeats:
     """Which of its equals each row of a source is: counted over the whole set, when first asked for."""

@@ -20,8 +20,8 @@ from shiftproof.estimators.catalogue import METHODS, needs, statistic, summary, 
 from shiftproof.estimators.confidence import few
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
+from shiftproof.estimators.references import Reference
 from shiftproof.estimators.results import Estimate
-from shiftproof.estimators.statistics import Reference
 from shiftproof.measures.estimation import Array, percentile_interval
 from shiftproof.registry import unknown
 from shiftproof.runs import Json

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from shiftproof.estimators.evidence import Evidence
-from shiftproof.estimators.statistics import STATISTICS, Reference, Statistic, values_of
+from shiftproof.estimators.references import STATISTICS, Reference, Statistic, values_of
 from shiftproof.measures.estimation import Array
 from shiftproof.registry import Registry
 

@@ -21,8 +21,8 @@ from shiftproof.estimators.confidence import agreement, few, threshold_doubts
 from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe
 from shiftproof.estimators.invariance import destroyed
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
+from shiftproof.estimators.references import Reference, common_class, doubts
 from shiftproof.estimators.results import Estimate
-from shiftproof.estimators.statistics import Reference, common_class, doubts
 from shiftproof.measures.estimation import Array, fit_temperature, score
 from shiftproof.models import choose_device, device_of, load_model
 from shiftproof.models.outputs import are_probabilities

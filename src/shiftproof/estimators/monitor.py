@@ -25,7 +25,7 @@ from shiftproof.estimators.estimating import Estimator
 from shiftproof.estimators.evidence import Evidence, at, joined, observe, sampled
 from shiftproof.estimators.hysteresis import Hysteresis
 from shiftproof.estimators.neighborhoods import Inputs
-from shiftproof.estimators.statistics import doubts, summarize, values_of
+from shiftproof.estimators.references import doubts, summarize, values_of
 from shiftproof.estimators.status import Status
 from shiftproof.measures.estimation import Array, negative_entropy
 from shiftproof.models.outputs import check_logits

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from shiftproof.data import TextSet
+from shiftproof.data.imageset import SMALL_SIDE
 from shiftproof.errors import ConfigurationError, ShiftproofError
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
 from shiftproof.shifts import Chain, Shift, parse
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.levels import to_levels
-from shiftproof.shifts.operation import apply_
+from shiftproof.shifts.operations.operation import apply_
 
 Inputs: TypeAlias = Tensor | list[Any]
 """A batch of what a model classifies: images [N, C, H, W] in [0, 1], or texts, or pairs of texts."""
@@ -29,7 +30,6 @@ Inputs: TypeAlias = Tensor | list[Any]
 Neighborhood: TypeAlias = Callable[[Any, Tensor, int, int], Any]
 """(inputs, keys [N], n, seed) -> n views of every input, view by view."""
 
-SMALL_SIDE = 64
 """Images up to this many pixels a side get one operation of RandAugment, larger ones three (section A.5)."""
 
 _STRIDE = 0x1E3779B97F4A7C15  # odd, so that the views of 2**63 keys are all different

@@ -1,7 +1,7 @@
 """Pure functions on numbers: accuracies with their intervals, corruption errors, and distances between statistics."""
 
 from shiftproof.measures.accuracy import Accuracy
-from shiftproof.measures.certified import (
+from shiftproof.measures.certified_accuracy import (
     MeanRadius,
     average_radius,
     certified_accuracy,

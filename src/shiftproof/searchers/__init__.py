@@ -13,36 +13,36 @@ from shiftproof.registry import resolve
 if TYPE_CHECKING:
     from shiftproof.searchers.catalogue import SEARCHERS, searcher
     from shiftproof.searchers.constraint import Constraint
-    from shiftproof.searchers.evaluating import Direct, Evaluation, Evaluator
+    from shiftproof.searchers.evaluator import Direct, Evaluation, Evaluator
     from shiftproof.searchers.evolving import evolution
     from shiftproof.searchers.fitness import METRICS, Fitness
     from shiftproof.searchers.halving import racing
-    from shiftproof.searchers.outcome import Search, read
+    from shiftproof.searchers.search_result import Search, read
+    from shiftproof.searchers.search_trace import Score, SearchTrace, Trial
     from shiftproof.searchers.searching import search
     from shiftproof.searchers.service import Service
     from shiftproof.searchers.space import Space, make_space, spaces
-    from shiftproof.searchers.trace import Score, Trace, Trial
     from shiftproof.searchers.uniform import random_search
 
 _TARGETS = {
     "METRICS": "shiftproof.searchers.fitness:METRICS",
     "SEARCHERS": "shiftproof.searchers.catalogue:SEARCHERS",
     "Constraint": "shiftproof.searchers.constraint:Constraint",
-    "Direct": "shiftproof.searchers.evaluating:Direct",
-    "Evaluation": "shiftproof.searchers.evaluating:Evaluation",
-    "Evaluator": "shiftproof.searchers.evaluating:Evaluator",
+    "Direct": "shiftproof.searchers.evaluator:Direct",
+    "Evaluation": "shiftproof.searchers.evaluator:Evaluation",
+    "Evaluator": "shiftproof.searchers.evaluator:Evaluator",
     "Fitness": "shiftproof.searchers.fitness:Fitness",
-    "Score": "shiftproof.searchers.trace:Score",
-    "Search": "shiftproof.searchers.outcome:Search",
+    "Score": "shiftproof.searchers.search_trace:Score",
+    "Search": "shiftproof.searchers.search_result:Search",
     "Service": "shiftproof.searchers.service:Service",
     "Space": "shiftproof.searchers.space:Space",
-    "Trace": "shiftproof.searchers.trace:Trace",
-    "Trial": "shiftproof.searchers.trace:Trial",
+    "SearchTrace": "shiftproof.searchers.search_trace:SearchTrace",
+    "Trial": "shiftproof.searchers.search_trace:Trial",
     "evolution": "shiftproof.searchers.evolving:evolution",
     "make_space": "shiftproof.searchers.space:make_space",
     "racing": "shiftproof.searchers.halving:racing",
     "random_search": "shiftproof.searchers.uniform:random_search",
-    "read": "shiftproof.searchers.outcome:read",
+    "read": "shiftproof.searchers.search_result:read",
     "search": "shiftproof.searchers.searching:search",
     "searcher": "shiftproof.searchers.catalogue:searcher",
     "spaces": "shiftproof.searchers.space:spaces",
@@ -58,9 +58,9 @@ __all__ = [
     "Fitness",
     "Score",
     "Search",
+    "SearchTrace",
     "Service",
     "Space",
-    "Trace",
     "Trial",
     "evolution",
     "make_space",

@@ -15,7 +15,7 @@ from shiftproof.models.allocation import ease_allocation
 from shiftproof.shifts import Operation, Shift
 from shiftproof.shifts.base import Shape
 from shiftproof.shifts.levels import from_levels, quantize_, to_levels
-from shiftproof.shifts.operation import apply_
+from shiftproof.shifts.operations.operation import apply_
 
 MEMORY = 2**28
 """Bytes of intermediate images that are kept by default."""

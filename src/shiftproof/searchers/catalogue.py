@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from shiftproof.errors import ConfigurationError
 from shiftproof.options import read_as
 from shiftproof.registry import Registry
-from shiftproof.searchers.trace import Trace
+from shiftproof.searchers.search_trace import SearchTrace
 
 _OWN: Mapping[str, str] = {
     "random": "shiftproof.searchers.uniform:random_search",
@@ -53,7 +53,7 @@ def _is_searcher(found: object) -> bool:
     return inspect.isfunction(found) and {"length", "budget", "seed"} <= inspect.signature(found).parameters.keys()
 
 
-SEARCHERS: Registry[Callable[..., Trace]] = Registry(
+SEARCHERS: Registry[Callable[..., SearchTrace]] = Registry(
     "searcher",
     "shiftproof.searchers",
     _OWN,
@@ -70,7 +70,7 @@ def facts(name: str) -> SearcherFacts:
     return SearcherFacts((inspect.getdoc(SEARCHERS.load(name)) or "").partition("\n")[0], "")
 
 
-def searcher(name: str, *, images: int, **options: Any) -> Callable[..., Trace]:
+def searcher(name: str, *, images: int, **options: Any) -> Callable[..., SearchTrace]:
     """Return a searcher with its own options set; `images` is how many there are to race on.
 
     Options that come as text are read as the function annotates them.

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
+from shiftproof.searchers.search_trace import Evaluate, SearchTrace
 from shiftproof.searchers.space import Drawing, Genes, Space
-from shiftproof.searchers.trace import Evaluate, Trace
 from shiftproof.searchers.uniform import draw_tuples
 
 Variant: TypeAlias = Literal["ranked", "paper", "release"]
@@ -40,7 +40,7 @@ def evolution(
     population: int = POPULATION,
     mutation: float = MUTATION,
     variant: Variant = "ranked",
-) -> Trace:
+) -> SearchTrace:
     """Evolve a population of P tuples over K generations: P (K + 1) evaluations, as many as the budget holds.
 
     Each generation selects P / 2 pairs of parents, crosses each at one point into two children, and mutates every gene
@@ -53,7 +53,7 @@ def evolution(
       child that was tried before gets fresh genes until it is new.
     """
     _check(budget, population, mutation, variant)
-    trace = Trace(space, length, "evolution", seed)
+    trace = SearchTrace(space, length, "evolution", seed)
     tuples = draw_tuples(space, length, range(population), seed=seed, draw=_drawing(variant), stream="evolution")
     parents: dict[Genes, float] = {}
     for generation in range(1, budget // population + 1):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.searchers.search_trace import Evaluate, SearchTrace
 from shiftproof.searchers.space import Drawing, Space
-from shiftproof.searchers.trace import Evaluate, Trace
 from shiftproof.searchers.uniform import draw_tuples
 
 ROUNDS = 4
@@ -23,7 +23,7 @@ def racing(
     keep: int = KEEP,
     rounds: int = ROUNDS,
     draw: Drawing = "step",
-) -> Trace:
+) -> SearchTrace:
     """Race the tuples that random search of the same seed and budget would evaluate, on growing numbers of images.
 
     The first round sees all `budget` tuples on 1 / `keep`^(`rounds` - 1) of the images; each round keeps the lowest
@@ -35,7 +35,7 @@ def racing(
         raise ConfigurationError(
             "A race needs rounds.", expected="1 round or more, keeping one in 2 or more", got=f"{rounds}, {keep}"
         )
-    trace = Trace(space, length, "racing", seed)
+    trace = SearchTrace(space, length, "racing", seed)
     running = draw_tuples(space, length, range(budget), seed=seed, draw=draw)
     for shown in race_rounds(images, keep, rounds):
         scores = evaluate(running, None if shown == images else shown)

@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.searchers.search_trace import Evaluate, SearchTrace
 from shiftproof.searchers.space import Genes, Space
-from shiftproof.searchers.trace import Evaluate, Trace
 
 Sampler: TypeAlias = Literal["tpe", "nsgaii"]
 SAMPLERS: Mapping[str, str] = {"tpe": "TPESampler", "nsgaii": "NSGAIISampler"}
@@ -32,7 +32,7 @@ def optuna_search(
     seed: int = 0,
     sampler: Sampler = "tpe",
     batch: int = 10,
-) -> Trace:
+) -> SearchTrace:
     """Search with optuna: each place of the tuple is a choice of operation and, given that, of a level.
 
     `sampler` is `tpe` (a tree-structured Parzen estimator) or `nsgaii` (a genetic algorithm). Tuples are asked for
@@ -54,7 +54,7 @@ def optuna_search(
             chosen.append(int(starts[which]) + level)
         return tuple(chosen)
 
-    trace = Trace(space, length, f"optuna-{sampler}", seed)
+    trace = SearchTrace(space, length, f"optuna-{sampler}", seed)
     while len(trace) < budget:
         asked = [study.ask() for _ in range(min(batch, budget - len(trace)))]
         tuples = [genes(trial) for trial in asked]
@@ -65,7 +65,7 @@ def optuna_search(
     return trace
 
 
-def cma_search(space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0) -> Trace:
+def cma_search(space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0) -> SearchTrace:
     """Search with the covariance matrix adaptation evolution strategy, over one real number in [0, 1] per place.
 
     The numbers are cut into as many intervals as the space has steps, in its order, so that near numbers are mostly the
@@ -74,7 +74,7 @@ def cma_search(space: Space, evaluate: Evaluate, *, length: int, budget: int, se
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of packages for plots that it does not need
         cma = _needed("cma")
-    trace = Trace(space, length, "cma", seed)
+    trace = SearchTrace(space, length, "cma", seed)
     # One dimension more where there is one place: the strategy needs two.
     dimensions = max(2, length)
     restart = 0

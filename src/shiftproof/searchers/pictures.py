@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from shiftproof.searchers.fitness import to_array
-from shiftproof.searchers.trace import Trial
+from shiftproof.searchers.search_trace import Trial
 
 if TYPE_CHECKING:
-    from shiftproof.searchers.evaluating import Evaluator
-    from shiftproof.searchers.outcome import Search
+    from shiftproof.searchers.evaluator import Evaluator
+    from shiftproof.searchers.search_result import Search
 
 _TILE, _GAP, _MARGIN, _LINE = 120, 12, 32, 26
 _PAPER, _INK, _FAINT = (255, 255, 255), (28, 32, 40), (104, 112, 126)

@@ -21,9 +21,9 @@ from shiftproof.runs import Executor, OnProgress, Store, choose_executor
 from shiftproof.searchers.applying import MEMORY
 from shiftproof.searchers.catalogue import searcher as find_searcher
 from shiftproof.searchers.constraint import Constraint
-from shiftproof.searchers.evaluating import Evaluation, Evaluator, hold
+from shiftproof.searchers.evaluator import Evaluation, Evaluator, hold
 from shiftproof.searchers.fitness import Fitness, Subject, make_fitness
-from shiftproof.searchers.outcome import Search
+from shiftproof.searchers.search_result import Search
 from shiftproof.searchers.service import Service
 from shiftproof.searchers.space import SpaceLike, check_length, make_space
 from shiftproof.version import __version__

@@ -24,7 +24,7 @@ from shiftproof.runs import write_atomically
 from shiftproof.runs.files import expand, read_json
 from shiftproof.shifts import Chain, Operation, Shift, names, parse
 from shiftproof.shifts.forms import plain
-from shiftproof.shifts.operation import operation_set, operation_sets
+from shiftproof.shifts.operations.operation import operation_set, operation_sets
 
 Genes: TypeAlias = tuple[int, ...]
 Drawing: TypeAlias = Literal["step", "operation"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shiftproof.keyed import Keyed
+from shiftproof.searchers.search_trace import Evaluate, SearchTrace
 from shiftproof.searchers.space import Drawing, Genes, Space
-from shiftproof.searchers.trace import Evaluate, Trace
 
 BATCH = 50
 """Tuples asked for at a time: enough to share what their first steps have in common."""
@@ -12,9 +12,9 @@ BATCH = 50
 
 def random_search(
     space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0, draw: Drawing = "step"
-) -> Trace:
+) -> SearchTrace:
     """Evaluate `budget` tuples drawn uniformly; tuple i depends on the seed and i alone."""
-    trace = Trace(space, length, "random", seed)
+    trace = SearchTrace(space, length, "random", seed)
     drawn = draw_tuples(space, length, range(budget), seed=seed, draw=draw)
     for start in range(0, budget, BATCH):
         tuples = drawn[start : start + BATCH]

@@ -4,8 +4,8 @@ from shiftproof.shifts.base import Shift
 from shiftproof.shifts.catalogue import as_shift, corruption, facts, families, names, parse
 from shiftproof.shifts.chain import Chain
 from shiftproof.shifts.corrupting import Transform, corrupt
-from shiftproof.shifts.corruption import Corruption
-from shiftproof.shifts.operation import Operation
+from shiftproof.shifts.corruptions.corruption import Corruption
+from shiftproof.shifts.operations.operation import Operation
 
 __all__ = [
     "Chain",

@@ -16,52 +16,53 @@ from typing import Any
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.identity import plugin_codes
 from shiftproof.registry import Registry, unknown
-from shiftproof.shifts import operation, parametric, tables
+from shiftproof.shifts import parametric, tables
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.chain import Chain
-from shiftproof.shifts.corruption import Corruption
+from shiftproof.shifts.corruptions.corruption import Corruption
 from shiftproof.shifts.forms import missing, split, typed
+from shiftproof.shifts.operations import operation
 from shiftproof.shifts.text import TextChain, TextShift
 from shiftproof.shifts.text import registry as text_registry
 
 RECIPES: Mapping[str, Mapping[str, str]] = {
     "common": {
-        "gaussian_noise": "shiftproof.shifts.noise:GaussianNoise",
-        "shot_noise": "shiftproof.shifts.noise:ShotNoise",
-        "impulse_noise": "shiftproof.shifts.noise:ImpulseNoise",
-        "speckle_noise": "shiftproof.shifts.noise:SpeckleNoise",
-        "gaussian_blur": "shiftproof.shifts.blur:GaussianBlur",
-        "defocus_blur": "shiftproof.shifts.blur:DefocusBlur",
-        "glass_blur": "shiftproof.shifts.blur:GlassBlur",
-        "motion_blur": "shiftproof.shifts.blur:MotionBlur",
-        "zoom_blur": "shiftproof.shifts.blur:ZoomBlur",
-        "snow": "shiftproof.shifts.weather:Snow",
-        "frost": "shiftproof.shifts.weather:Frost",
-        "fog": "shiftproof.shifts.weather:Fog",
-        "spatter": "shiftproof.shifts.weather:Spatter",
-        "brightness": "shiftproof.shifts.digital:Brightness",
-        "contrast": "shiftproof.shifts.digital:Contrast",
-        "elastic_transform": "shiftproof.shifts.digital:ElasticTransform",
-        "pixelate": "shiftproof.shifts.digital:Pixelate",
-        "jpeg_compression": "shiftproof.shifts.digital:JpegCompression",
-        "saturate": "shiftproof.shifts.digital:Saturate",
+        "gaussian_noise": "shiftproof.shifts.corruptions.noise:GaussianNoise",
+        "shot_noise": "shiftproof.shifts.corruptions.noise:ShotNoise",
+        "impulse_noise": "shiftproof.shifts.corruptions.noise:ImpulseNoise",
+        "speckle_noise": "shiftproof.shifts.corruptions.noise:SpeckleNoise",
+        "gaussian_blur": "shiftproof.shifts.corruptions.blur:GaussianBlur",
+        "defocus_blur": "shiftproof.shifts.corruptions.blur:DefocusBlur",
+        "glass_blur": "shiftproof.shifts.corruptions.blur:GlassBlur",
+        "motion_blur": "shiftproof.shifts.corruptions.blur:MotionBlur",
+        "zoom_blur": "shiftproof.shifts.corruptions.blur:ZoomBlur",
+        "snow": "shiftproof.shifts.corruptions.weather:Snow",
+        "frost": "shiftproof.shifts.corruptions.weather:Frost",
+        "fog": "shiftproof.shifts.corruptions.weather:Fog",
+        "spatter": "shiftproof.shifts.corruptions.weather:Spatter",
+        "brightness": "shiftproof.shifts.corruptions.digital:Brightness",
+        "contrast": "shiftproof.shifts.corruptions.digital:Contrast",
+        "elastic_transform": "shiftproof.shifts.corruptions.digital:ElasticTransform",
+        "pixelate": "shiftproof.shifts.corruptions.digital:Pixelate",
+        "jpeg_compression": "shiftproof.shifts.corruptions.digital:JpegCompression",
+        "saturate": "shiftproof.shifts.corruptions.digital:Saturate",
     },
     "bar": {
-        "blue_noise_sample": "shiftproof.shifts.bar_overlay:BlueNoiseSample",
-        "brownish_noise": "shiftproof.shifts.bar_noise:BrownishNoise",
-        "caustic_refraction": "shiftproof.shifts.bar_warp:CausticRefraction",
-        "checkerboard_cutout": "shiftproof.shifts.bar_overlay:CheckerboardCutout",
-        "circular_motion_blur": "shiftproof.shifts.bar_blur:CircularMotionBlur",
-        "cocentric_sine_waves": "shiftproof.shifts.bar_noise:CocentricSineWaves",
-        "inverse_sparkles": "shiftproof.shifts.bar_overlay:InverseSparkles",
-        "lines": "shiftproof.shifts.bar_overlay:Lines",
-        "perlin_noise": "shiftproof.shifts.bar_noise:PerlinNoise",
-        "pinch_and_twirl": "shiftproof.shifts.bar_warp:PinchAndTwirl",
-        "plasma_noise": "shiftproof.shifts.bar_noise:PlasmaNoise",
-        "ripple": "shiftproof.shifts.bar_warp:Ripple",
-        "single_frequency_greyscale": "shiftproof.shifts.bar_noise:SingleFrequencyGreyscale",
-        "sparkles": "shiftproof.shifts.bar_overlay:Sparkles",
-        "transverse_chromatic_abberation": "shiftproof.shifts.bar_blur:TransverseChromaticAbberation",
+        "blue_noise_sample": "shiftproof.shifts.corruptions.bar_overlay:BlueNoiseSample",
+        "brownish_noise": "shiftproof.shifts.corruptions.bar_noise:BrownishNoise",
+        "caustic_refraction": "shiftproof.shifts.corruptions.bar_warp:CausticRefraction",
+        "checkerboard_cutout": "shiftproof.shifts.corruptions.bar_overlay:CheckerboardCutout",
+        "circular_motion_blur": "shiftproof.shifts.corruptions.bar_blur:CircularMotionBlur",
+        "cocentric_sine_waves": "shiftproof.shifts.corruptions.bar_noise:CocentricSineWaves",
+        "inverse_sparkles": "shiftproof.shifts.corruptions.bar_overlay:InverseSparkles",
+        "lines": "shiftproof.shifts.corruptions.bar_overlay:Lines",
+        "perlin_noise": "shiftproof.shifts.corruptions.bar_noise:PerlinNoise",
+        "pinch_and_twirl": "shiftproof.shifts.corruptions.bar_warp:PinchAndTwirl",
+        "plasma_noise": "shiftproof.shifts.corruptions.bar_noise:PlasmaNoise",
+        "ripple": "shiftproof.shifts.corruptions.bar_warp:Ripple",
+        "single_frequency_greyscale": "shiftproof.shifts.corruptions.bar_noise:SingleFrequencyGreyscale",
+        "sparkles": "shiftproof.shifts.corruptions.bar_overlay:Sparkles",
+        "transverse_chromatic_abberation": "shiftproof.shifts.corruptions.bar_blur:TransverseChromaticAbberation",
     },
 }
 """Table -> corruption -> lazy target, in the order listings show them."""

@@ -18,16 +18,16 @@ from shiftproof.shifts.base import Shift
 from shiftproof.shifts.forms import Form, bracketed, missing, stated, typed, written
 
 FORMS: Mapping[str, str] = {
-    "power_law": "shiftproof.shifts.spectral:PowerLaw",
-    "fourier_basis": "shiftproof.shifts.spectral:FourierBasis",
-    "rand_augment": "shiftproof.shifts.augment:RandAugment",
-    "auto_augment": "shiftproof.shifts.augment:AutoAugment",
-    "augmix": "shiftproof.shifts.augment:AugMix",
-    "fouriermix": "shiftproof.shifts.fouriermix:FourierMix",
-    "pad_crop": "shiftproof.shifts.crop:PadCrop",
-    "random_translate": "shiftproof.shifts.crop:RandomTranslate",
-    "random_erase": "shiftproof.shifts.crop:RandomErase",
-    "flip_crop": "shiftproof.shifts.crop:FlipCrop",
+    "power_law": "shiftproof.shifts.spectral.waves:PowerLaw",
+    "fourier_basis": "shiftproof.shifts.spectral.waves:FourierBasis",
+    "rand_augment": "shiftproof.shifts.augment.policies:RandAugment",
+    "auto_augment": "shiftproof.shifts.augment.policies:AutoAugment",
+    "augmix": "shiftproof.shifts.augment.policies:AugMix",
+    "fouriermix": "shiftproof.shifts.spectral.fouriermix:FourierMix",
+    "pad_crop": "shiftproof.shifts.augment.framing:PadCrop",
+    "random_translate": "shiftproof.shifts.augment.framing:RandomTranslate",
+    "random_erase": "shiftproof.shifts.augment.framing:RandomErase",
+    "flip_crop": "shiftproof.shifts.augment.framing:FlipCrop",
 }
 """Name -> lazy target."""
 

@@ -4,10 +4,10 @@ for batch in Ccc(data, length=100_000):         # images, labels, keys, shift
     logits = adapted(batch.images)
 """
 
-from shiftproof.streams.calibrating import calibrate
-from shiftproof.streams.calibration import Calibration
-from shiftproof.streams.ccc import Ccc
-from shiftproof.streams.evaluating import evaluate
+from shiftproof.streams.ccc.calibrating import calibrate
+from shiftproof.streams.ccc.continuous import Ccc
+from shiftproof.streams.ccc.stream_calibration import StreamCalibration
+from shiftproof.streams.evaluation import evaluate
 from shiftproof.streams.making import STREAMS, make_stream
 from shiftproof.streams.orders import Concatenated, Correlated, Gradual, Mixed
 from shiftproof.streams.stream import Stream
@@ -15,13 +15,13 @@ from shiftproof.streams.trace import Trace
 
 __all__ = [
     "STREAMS",
-    "Calibration",
     "Ccc",
     "Concatenated",
     "Correlated",
     "Gradual",
     "Mixed",
     "Stream",
+    "StreamCalibration",
     "Trace",
     "calibrate",
     "evaluate",

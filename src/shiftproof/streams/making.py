@@ -10,7 +10,7 @@ from shiftproof.registry import resolve
 from shiftproof.streams.stream import Stream
 
 STREAMS: Mapping[str, str] = {
-    "ccc": "shiftproof.streams.ccc:Ccc",
+    "ccc": "shiftproof.streams.ccc.continuous:Ccc",
     "concatenated": "shiftproof.streams.orders:Concatenated",
     "mixed": "shiftproof.streams.orders:Mixed",
     "correlated": "shiftproof.streams.orders:Correlated",

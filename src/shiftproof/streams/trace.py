@@ -8,7 +8,7 @@ from typing import cast
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.accuracy import Accuracy
-from shiftproof.measures.trace import WINDOW, area_against, collapse, rolling_accuracy
+from shiftproof.measures.windows import WINDOW, area_against, collapse, rolling_accuracy
 from shiftproof.runs import Json, Row
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from shiftproof.registry import resolve
 
 if TYPE_CHECKING:
-    from shiftproof.training.outcome import Trained
     from shiftproof.training.recipes import RECIPES, Recipe, recipe
     from shiftproof.training.settings import Settings
+    from shiftproof.training.trained import Trained
     from shiftproof.training.training import train
 
 _TARGETS = {
     "RECIPES": "shiftproof.training.recipes:RECIPES",
     "Recipe": "shiftproof.training.recipes:Recipe",
     "Settings": "shiftproof.training.settings:Settings",
-    "Trained": "shiftproof.training.outcome:Trained",
+    "Trained": "shiftproof.training.trained:Trained",
     "recipe": "shiftproof.training.recipes:recipe",
     "train": "shiftproof.training.training:train",
 }

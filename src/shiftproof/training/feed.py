@@ -19,7 +19,7 @@ from shiftproof.keyed import Keyed, key_of
 from shiftproof.shifts import Shift, parse
 from shiftproof.shifts.base import Shape, check_layout
 from shiftproof.shifts.levels import from_levels, quantize_, to_bytes, to_levels
-from shiftproof.shifts.operation import Operation, apply_in_turn_
+from shiftproof.shifts.operations.operation import Operation, apply_in_turn_
 from shiftproof.streams.ahead import ahead
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.settings import Settings

@@ -15,7 +15,7 @@ FILE = "log.jsonl"
 _SHOWN = ("loss", "lr", "accuracy", "noisy_accuracy", "clean_accuracy")
 
 
-class Record:
+class TrainingLog:
     """Appends rows to `log.jsonl`; one that goes on begins with the rows that led to its checkpoint.
 
     What a killed run logged after its last checkpoint is dropped: the same steps are logged again.

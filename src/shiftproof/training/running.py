@@ -16,7 +16,7 @@ from shiftproof.keyed import Keyed
 from shiftproof.models import logits
 from shiftproof.runs import Json, Plan, Row, Store, Task, drive
 from shiftproof.training.loop import Loop
-from shiftproof.training.record import Record
+from shiftproof.training.record import TrainingLog
 from shiftproof.training.state import load_state, save_state
 from shiftproof.training.team import Team
 
@@ -37,7 +37,7 @@ def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
     with Store(runner.folder, subject) as store:
         done = [result for result in store.results(plan) if result.row is not None]
         before = [row for result in done for row in _rows(result.row or {})]
-        runner.record = Record(runner.folder, before)
+        runner.record = TrainingLog(runner.folder, before)
         runner.tell(before[-1] if before else None)
         team.tell(len(done))
 
@@ -69,7 +69,7 @@ class Runner:
     folder: Path | None
     validation: ImageSet | None
     on_progress: OnProgress | None
-    record: Record | None = None
+    record: TrainingLog | None = None
     judge: nn.Module = field(init=False)
 
     def __post_init__(self) -> None:

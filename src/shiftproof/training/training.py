@@ -18,13 +18,13 @@ from shiftproof.runs import Json
 from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.training.feed import HELD, Feed, labels_of
 from shiftproof.training.loop import Loop, evaluating
-from shiftproof.training.outcome import Trained, architecture, write_model
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
 from shiftproof.training.running import OnProgress, Runner, run
 from shiftproof.training.settings import Settings
 from shiftproof.training.start import Start
 from shiftproof.training.team import device_here, join
+from shiftproof.training.trained import Trained, architecture, write_model
 from shiftproof.training.tuples import TupleSearch
 from shiftproof.version import __version__
 

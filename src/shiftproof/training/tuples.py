@@ -14,7 +14,7 @@ from shiftproof.keyed import Keyed
 from shiftproof.options import Count, Options, Positive
 from shiftproof.searchers import Direct, Space, make_space
 from shiftproof.searchers import searcher as find_searcher
-from shiftproof.searchers.evaluating import Evaluator, hold
+from shiftproof.searchers.evaluator import Evaluator, hold
 from shiftproof.searchers.fitness import Classification
 from shiftproof.searchers.space import Genes
 from shiftproof.searchers.uniform import draw_tuples

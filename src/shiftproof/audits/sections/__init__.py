@@ -15,10 +15,10 @@ _OWN = {
     "clean": "shiftproof.audits.sections.clean:Clean",
     "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
     "worst_case": "shiftproof.audits.sections.worst_case:WorstCase",
-    "spectrum": "shiftproof.audits.sections.spectrum:Spectrum",
+    "spectrum": "shiftproof.audits.sections.spectrum:FrequencySensitivity",
     "certified": "shiftproof.audits.sections.certified:Certified",
     "adaptation": "shiftproof.audits.sections.adaptation:Adaptation",
-    "endurance": "shiftproof.audits.sections.endurance:Endurance",
+    "endurance": "shiftproof.audits.sections.stability:Stability",
     "label_free": "shiftproof.audits.sections.label_free:LabelFree",
 }
 

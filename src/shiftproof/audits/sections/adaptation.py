@@ -22,13 +22,13 @@ from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, never_resets
 from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
-from shiftproof.audits.sections.statistics import Distances, plan_statistics, statistics_blocks
+from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.wording import between, percent, title
-from shiftproof.audits.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
 from shiftproof.measures.means import mean
 from shiftproof.models.outputs import check_logits
+from shiftproof.reports.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.adapters import Method
+from shiftproof.audits.audit_settings import AuditSettings
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.settings import Settings
-from shiftproof.audits.view import View
 from shiftproof.models.identity import digest
 from shiftproof.models.sources import is_builtin
+from shiftproof.reports.view import View
 from shiftproof.runs import Result, Task
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -56,7 +56,7 @@ class Scope:
     `inputs` is what they are, `images` or `texts`, whose side is 0.
     """
 
-    settings: Settings
+    settings: AuditSettings
     images: int
     side: int
     inputs: str = "images"

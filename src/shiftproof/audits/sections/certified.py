@@ -30,13 +30,13 @@ from shiftproof.audits.sections.base import (
 )
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.wording import interval, labelled, listed, percent, title
-from shiftproof.audits.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.certificates import Smoothed
 from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.rules import make_rule
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy, average_radius, certified_accuracy
 from shiftproof.models import logits
+from shiftproof.reports.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -56,7 +56,7 @@ LEVEL_RULE = f"smoothed, right and stable in L2: good from 50% at {FAR:g}, bad u
 
 
 @dataclass(frozen=True)
-class Size:
+class CertifiedSize:
     """How many images are certified, clean and under each shift, with how many samples, and how sure."""
 
     images: int
@@ -67,10 +67,10 @@ class Size:
     alpha: float
 
 
-SIZES: Mapping[str, Size] = {
-    "quick": Size(images=32, shifted=16, part=8, n0=20, n=250, alpha=0.01),
-    "standard": Size(images=200, shifted=100, part=10, n0=100, n=2_000, alpha=0.001),
-    "full": Size(images=500, shifted=250, part=10, n0=100, n=100_000, alpha=0.001),
+SIZES: Mapping[str, CertifiedSize] = {
+    "quick": CertifiedSize(images=32, shifted=16, part=8, n0=20, n=250, alpha=0.01),
+    "standard": CertifiedSize(images=200, shifted=100, part=10, n0=100, n=2_000, alpha=0.001),
+    "full": CertifiedSize(images=500, shifted=250, part=10, n0=100, n=100_000, alpha=0.001),
 }
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from shiftproof.audits.sections.measuring import accuracy
-from shiftproof.audits.view import Level
 from shiftproof.measures import Accuracy
+from shiftproof.reports.view import Level
 from shiftproof.runs import Row
 
 SKILL = 0.5

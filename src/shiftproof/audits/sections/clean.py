@@ -15,8 +15,8 @@ from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, p
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.measuring import accuracy, image_means, mean_confidence, predictions, rows, tally
 from shiftproof.audits.sections.wording import interval, percent
-from shiftproof.audits.view import Action, Column, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
+from shiftproof.reports.view import Action, Column, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Result, Row
 from shiftproof.subjects import Subject
 

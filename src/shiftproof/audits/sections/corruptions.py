@@ -26,10 +26,10 @@ from shiftproof.audits.sections.measuring import (
     tally,
 )
 from shiftproof.audits.sections.wording import between, interval, listed, percent, title
-from shiftproof.audits.view import Action, Level, Sentence, Tile, View
 from shiftproof.measures import ALEXNET, Accuracy, corruption_errors, mce
 from shiftproof.measures.means import mean
 from shiftproof.models import logits
+from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.shifts.text import TextShift

@@ -7,8 +7,8 @@ from typing import TypeAlias, cast
 
 from shiftproof import shifts
 from shiftproof.audits.sections.wording import percent, title
-from shiftproof.audits.view import Column, Figure, Gallery, Picture, Table
 from shiftproof.measures import Accuracy
+from shiftproof.reports.view import Column, Figure, Gallery, Picture, Table
 from shiftproof.runs import Json, Row
 from shiftproof.shifts import Shift
 

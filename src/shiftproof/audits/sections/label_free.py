@@ -28,7 +28,6 @@ from shiftproof.audits.sections.base import (
 from shiftproof.audits.sections.label_free_figures import error_table, monitor_table, panels, strangeness_table
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.wording import between, labelled, percent, title
-from shiftproof.audits.view import Action, Level, Sentence, Tile, View
 from shiftproof.data import ImageSet
 from shiftproof.estimators import Calibration
 from shiftproof.estimators.calibration import Copy
@@ -37,7 +36,7 @@ from shiftproof.estimators.estimating import KINDS, TEXT_KINDS, shifted
 from shiftproof.estimators.evidence import Evidence, observe
 from shiftproof.estimators.invariance import LABELS_DESTROYED
 from shiftproof.estimators.neighborhoods import TEXT_NEIGHBORHOODS, neighborhood
-from shiftproof.estimators.statistics import Reference
+from shiftproof.estimators.references import Reference
 from shiftproof.measures.estimation import (
     Array,
     auroc,
@@ -48,6 +47,7 @@ from shiftproof.measures.estimation import (
     spearman_rho,
 )
 from shiftproof.measures.means import Mean, mean
+from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.shifts.text import TextShift
@@ -62,7 +62,7 @@ LEVEL_RULE = "mean distance between estimated and true accuracy: good under 5 po
 
 
 @dataclass(frozen=True)
-class Size:
+class EstimationSize:
     """How much a budget allows: images a set, of how many views are taken, how many views, and severities."""
 
     images: int
@@ -72,10 +72,10 @@ class Size:
     kinds: int
 
 
-SIZES: Mapping[str, Size] = {
-    "quick": Size(images=100, viewed=24, views=3, severities=3, kinds=6),
-    "standard": Size(images=500, viewed=100, views=10, severities=5, kinds=10),
-    "full": Size(images=2_000, viewed=200, views=10, severities=5, kinds=10),
+SIZES: Mapping[str, EstimationSize] = {
+    "quick": EstimationSize(images=100, viewed=24, views=3, severities=3, kinds=6),
+    "standard": EstimationSize(images=500, viewed=100, views=10, severities=5, kinds=10),
+    "full": EstimationSize(images=2_000, viewed=200, views=10, severities=5, kinds=10),
 }
 SOURCE_SEVERITIES = (2, 5)
 

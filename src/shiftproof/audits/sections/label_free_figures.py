@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from shiftproof.audits.sections.wording import labelled, title
-from shiftproof.audits.view import Column, Figure, Table
 from shiftproof.estimators import Calibration, Monitor
 from shiftproof.estimators.calibration import Copy
 from shiftproof.measures.estimation import mean_absolute_error
+from shiftproof.reports.view import Column, Figure, Table
 from shiftproof.runs import Row
 from shiftproof.shifts import Shift
 

@@ -15,7 +15,6 @@ from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, W
 from shiftproof.audits.sections.measuring import accuracy, image_means, predictions, rows, tally
 from shiftproof.audits.sections.spectrum_figures import corruption_bars, noise_curves, wave_map
 from shiftproof.audits.sections.wording import between, interval, percent
-from shiftproof.audits.view import Sentence, View
 from shiftproof.certificates.frequencies import (
     Band,
     Frequency,
@@ -24,12 +23,13 @@ from shiftproof.certificates.frequencies import (
     frequencies,
     radial,
 )
-from shiftproof.certificates.spectrum import ALPHAS, amplitude_profile, power_shares
+from shiftproof.certificates.spectral_analysis import ALPHAS, amplitude_profile, power_shares
 from shiftproof.measures import Accuracy
 from shiftproof.measures.means import Mean, mean
+from shiftproof.reports.view import Sentence, View
 from shiftproof.runs import Result, Row
 from shiftproof.shifts import Shift
-from shiftproof.shifts.spectral import FourierBasis, PowerLaw
+from shiftproof.shifts.spectral.waves import FourierBasis, PowerLaw
 from shiftproof.subjects import Subject
 
 WAVE, NOISE = 4.0, 8.0
@@ -41,14 +41,18 @@ NOTCH = 0.2
 
 
 @dataclass(frozen=True)
-class Size:
+class SpectrumSize:
     """How many images are used for each wave, and how many frequencies along a side."""
 
     images: int
     points: int
 
 
-SIZES: Mapping[str, Size] = {"quick": Size(40, 16), "standard": Size(200, 16), "full": Size(200, 32)}
+SIZES: Mapping[str, SpectrumSize] = {
+    "quick": SpectrumSize(40, 16),
+    "standard": SpectrumSize(200, 16),
+    "full": SpectrumSize(200, 32),
+}
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class Amplitudes(Measurement):
         return [(READ, self.images), *shifting(self.shift, self.images)]
 
 
-class Spectrum(Section):
+class FrequencySensitivity(Section):
     """Sensitivity by frequency."""
 
     name = "spectrum"

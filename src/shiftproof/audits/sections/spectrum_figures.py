@@ -10,11 +10,11 @@ import numpy as np
 
 from shiftproof.audits.sections.measuring import accuracy
 from shiftproof.audits.sections.wording import percent, title
-from shiftproof.audits.view import Column, Figure, Table
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, axis, laid_out
+from shiftproof.reports.view import Column, Figure, Table
 from shiftproof.runs import Row
 from shiftproof.shifts import Shift
-from shiftproof.shifts.spectral import PowerLaw
+from shiftproof.shifts.spectral.waves import PowerLaw
 
 
 def wave_map(values: Mapping[Frequency, float], side: int, step: int, bands: Mapping[Band, float]) -> Figure:

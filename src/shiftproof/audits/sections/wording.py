@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
-from shiftproof.audits.view import Table, View
 from shiftproof.measures import Accuracy
 from shiftproof.measures.means import Mean
+from shiftproof.reports.view import Table, View
 
 Part = TypeVar("Part")
 

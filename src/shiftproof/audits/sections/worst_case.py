@@ -24,14 +24,14 @@ from shiftproof.audits.sections.worst_case_figures import (
     rare_accuracy,
     worst_table,
 )
-from shiftproof.audits.view import Action, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.measures import Accuracy
 from shiftproof.models import has_batch_norm
+from shiftproof.reports.view import Action, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.subjects import Subject
 
 if TYPE_CHECKING:
-    from shiftproof.searchers import Direct, Evaluator, Space, Trace
+    from shiftproof.searchers import Direct, Evaluator, SearchTrace, Space
 
 SPACE, LENGTH = "cifar", 5
 STEP = 10
@@ -44,7 +44,7 @@ LEVEL_RULE = "points lost to the worst tuple found: good from 0 to 10, bad over 
 
 
 @dataclass(frozen=True)
-class Size:
+class SearchSize:
     """How many images tuples are judged on, how many random tuples there are, and how many runs of evolution."""
 
     images: int
@@ -54,9 +54,9 @@ class Size:
 
 
 SIZES = {
-    "quick": Size(images=100, random=60, evolution=70, runs=1),
-    "standard": Size(images=500, random=500, evolution=300, runs=3),
-    "full": Size(images=1000, random=1000, evolution=1000, runs=3),
+    "quick": SearchSize(images=100, random=60, evolution=70, runs=1),
+    "standard": SearchSize(images=500, random=500, evolution=300, runs=3),
+    "full": SearchSize(images=1000, random=1000, evolution=1000, runs=3),
 }
 
 
@@ -74,13 +74,13 @@ class TriedTuples(Measurement):
         """How many are tried."""
 
     @abstractmethod
-    def search(self, evaluate: Direct) -> Trace:
+    def search(self, evaluate: Direct) -> SearchTrace:
         """Try tuples."""
 
     def measure(self, subject: Subject) -> Row:
         """Return the accuracy and similarity of every tuple that is tried, and pictures of the worst."""
         from shiftproof.searchers import Constraint, Direct, Evaluator
-        from shiftproof.searchers.evaluating import hold
+        from shiftproof.searchers.evaluator import hold
         from shiftproof.searchers.fitness import Classification
 
         data = subject.data.take(self.images, seed=self.seed)
@@ -125,13 +125,13 @@ class RandomTuples(TriedTuples):
         """How many are tried."""
         return self.last - self.first
 
-    def search(self, evaluate: Direct) -> Trace:
+    def search(self, evaluate: Direct) -> SearchTrace:
         """Draw the tuples and try them."""
-        from shiftproof.searchers.trace import Trace
+        from shiftproof.searchers.search_trace import SearchTrace
         from shiftproof.searchers.uniform import draw_tuples
 
         drawn = draw_tuples(self.space, self.length, range(self.first, self.last), seed=self.seed)
-        trace = Trace(self.space, self.length, "random", self.seed)
+        trace = SearchTrace(self.space, self.length, "random", self.seed)
         trace.add(drawn, evaluate(drawn))
         return trace
 
@@ -153,7 +153,7 @@ class EvolvedTuples(TriedTuples):
         """How many are tried."""
         return self.budget
 
-    def search(self, evaluate: Direct) -> Trace:
+    def search(self, evaluate: Direct) -> SearchTrace:
         """Run evolution."""
         from shiftproof.searchers import evolution
 
@@ -231,7 +231,7 @@ class WorstCase(Section):
         )
 
 
-def _trials(trace: Trace) -> Json:
+def _trials(trace: SearchTrace) -> Json:
     """Return what was tried as JSON: tuples in words, accuracies and similarities."""
     return {
         "words": [trace.space.words(trial.genes) for trial in trace.trials],

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from shiftproof.audits.sections.wording import percent
-from shiftproof.audits.view import Column, Figure, Gallery, Picture, Table
+from shiftproof.reports.view import Column, Figure, Gallery, Picture, Table
 from shiftproof.runs import Json, Row
 
 SIMILARITY = 0.8

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from shiftproof.models.networks.parts import channels_last, conv3x3, he_initialise
+from shiftproof.models.networks.blocks import channels_last, conv3x3, he_initialise
 from shiftproof.models.normalize import Normalize
 
 

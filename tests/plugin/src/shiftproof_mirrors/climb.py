@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from shiftproof.searchers import Space, Trace
+from shiftproof.searchers import SearchTrace, Space
+from shiftproof.searchers.search_trace import Evaluate
 from shiftproof.searchers.space import Genes
-from shiftproof.searchers.trace import Evaluate
 
 
-def climb(space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0, tries: int = 4) -> Trace:
+def climb(space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0, tries: int = 4) -> SearchTrace:
     """Try `tries` neighbours of the worst chain at a time, and go on from the worst of them."""
-    trace, rng = Trace(space, length, "climb", seed), np.random.default_rng(seed)
+    trace, rng = SearchTrace(space, length, "climb", seed), np.random.default_rng(seed)
     chains: list[Genes] = [tuple(rng.integers(len(space), size=length).tolist())]
     while budget > 0:
         scores = evaluate(chains[:budget])

@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftproof.estimators import EstimationMethod
 from shiftproof.estimators.evidence import Evidence
-from shiftproof.estimators.statistics import Reference, Statistic
+from shiftproof.estimators.references import Reference, Statistic
 from shiftproof.measures.estimation import Array, probabilities
 
 

@@ -8,9 +8,9 @@ from typing import cast
 
 from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
 from shiftproof.audits.sections.measuring import rows
-from shiftproof.audits.view import Sentence, View
 from shiftproof.measures import Accuracy
 from shiftproof.models import logits
+from shiftproof.reports.view import Sentence, View
 from shiftproof.runs import Result, Row
 from shiftproof.subjects import Subject
 

@@ -1,0 +1,164 @@
+"""What an audit is asked to do, checked once, and how much of it a budget allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+from shiftproof.adapters import METHODS, Method, method
+from shiftproof.errors import ConfigurationError
+from shiftproof.registry import unknown
+from shiftproof.runs import Json
+from shiftproof.shifts import Shift, catalogue
+from shiftproof.shifts.base import check_severity
+from shiftproof.shifts.text import registry as text_registry
+
+BudgetName: TypeAlias = Literal["quick", "standard", "full"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many images each measurement may use (None is all), and which methods of adaptation are tried on how many."""
+
+    images: int | None
+    methods: tuple[str, ...]
+    adaptation_images: int
+
+
+BUDGETS: Mapping[str, Budget] = {
+    "quick": Budget(1_000, ("bn", "tent", "rdumb"), 256),
+    "standard": Budget(5_000, ("bn", "tent", "eta", "eata", "rdumb", "sar", "roid"), 2_000),
+    "full": Budget(
+        None, ("bn", "tent", "rpl", "cpl", "slr", "eta", "eata", "rdumb", "sar", "roid", "deyo", "lame"), 10_000
+    ),
+}
+SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
+SPARSE_SEVERITIES = (1.0, 3.0, 5.0)
+LEAST_IMAGES = 100
+ALLOWED = {"cpu": 0.25e9, "cuda": 25e9}
+"""Operations per input for which `quick` is made, by kind of device: what costs more is measured on fewer images."""
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """The choices that decide an audit's numbers; everything else only decides how fast they come."""
+
+    budget: str
+    sections: tuple[str, ...]
+    shifts: tuple[Shift, ...]
+    """What the images are put under, each at every one of the severities."""
+    severities: tuple[float, ...]
+    images: int | None
+    seed: int
+    methods: tuple[Method, ...]
+    adaptation_images: int
+    scale: float = 1.0
+    """The share of the budget's sizes that is used: less than 1 where the model is too costly for all."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether so little is left of the budget that severities and shifts are thinned out too."""
+        return self.scale < 0.5
+
+    def to_row(self) -> dict[str, Json]:
+        """Return the settings as JSON values, with shifts and methods by name."""
+        named = {"shifts": [shift.name for shift in self.shifts], "methods": [each.name for each in self.methods]}
+        return {**asdict(replace(self, shifts=(), methods=())), **named}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> AuditSettings:
+        """Return the settings of a row."""
+        held: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+        held |= {"shifts": tuple(map(_named, row["shifts"])), "methods": tuple(map(method, row["methods"]))}
+        return cls(**held)
+
+
+def make_settings(
+    *,
+    budget: str = "quick",
+    sections: Sequence[str] | None = None,
+    shifts: Sequence[str] | None = None,
+    severities: Sequence[float] | None = None,
+    images: int | None = None,
+    seed: int = 0,
+    methods: Sequence[str] | None = None,
+    inputs: str = "images",
+    scale: float = 1.0,
+) -> AuditSettings:
+    """Check the options of an audit and fill in what the budget leaves open.
+
+    `shifts` names corruptions or families of them; None is the family `common`, or `everyday` where the `inputs` are
+    texts. `methods` names those of adaptation. `scale` is the share of the budget's sizes that is used.
+    """
+    from shiftproof.audits.sections import SECTIONS, applicable
+
+    if budget not in get_args(BudgetName):
+        raise unknown("budget", budget, BUDGETS)
+    for name in sections or ():
+        if name not in SECTIONS:
+            raise unknown("section", name, SECTIONS)
+    if images is not None and images < 1:
+        raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", got=str(images))
+    chosen: list[str] = []
+    for name in shifts or (("everyday",) if inputs == "texts" else ("common",)):
+        catalogue.check_name(name)
+        chosen.extend(_shifts_of_texts(name) if inputs == "texts" else _shifts_of_images(name))
+    usual = SEVERITIES if scale >= 0.5 else SPARSE_SEVERITIES
+    levels = tuple(sorted({float(severity) for severity in severities or usual}))
+    for severity in levels:
+        check_severity("of the audit", severity)
+        if severity == 0:
+            raise ConfigurationError(
+                "Severity 0 is the clean input.", fix="leave it out; the section `clean` measures it"
+            )
+    for name in methods or ():
+        if name not in METHODS:
+            raise unknown("method of adaptation", name, METHODS)
+    asked = applicable(inputs, sections)
+    tried = tuple(name for name in methods or BUDGETS[budget].methods if name != "source")
+    return AuditSettings(
+        budget=budget,
+        sections=asked,
+        shifts=tuple(_named(name) for name in dict.fromkeys(chosen)),
+        severities=levels,
+        images=images if images is not None else _scaled(BUDGETS[budget].images, scale),
+        seed=seed,
+        methods=tuple(map(method, tried)),
+        adaptation_images=BUDGETS[budget].adaptation_images if images is None else images,
+        scale=scale,
+    )
+
+
+def affordable(budget: str, device: str, operations: float) -> float:
+    """Return the share of a budget's sizes a model can have that needs so many operations per input, in (0, 1].
+
+    Only `quick` promises to be quick; the others measure all they say, however long it takes. The share follows from
+    counted operations, never from a clock, so that the same audit has the same sizes every time.
+    """
+    allowed = ALLOWED.get(device.partition(":")[0], ALLOWED["cpu"])
+    if budget != "quick" or operations <= allowed:
+        return 1.0
+    return float(f"{allowed / operations:.2g}")
+
+
+def _scaled(images: int | None, scale: float) -> int | None:
+    return images if images is None or scale == 1 else min(images, max(LEAST_IMAGES, round(images * scale)))
+
+
+def _named(name: str) -> Shift:
+    """Return a corruption or a text shift by its registered name, at some severity."""
+    return text_registry.text_shift(name, 1) if name in text_registry.SHIFTS else catalogue.corruption(name, 1)
+
+
+def _shifts_of_images(name: str) -> Sequence[str]:
+    """Return the corruptions of a family, or the one of this name."""
+    families = (*catalogue.TABLED, catalogue.PLUGINS)
+    return catalogue.names(name) if name in families else [catalogue.corruption(name, 1).name]
+
+
+def _shifts_of_texts(name: str) -> Sequence[str]:
+    """Return the text shifts of a family that need no model, or the one of this name."""
+    if name in text_registry.FAMILIES:
+        return [shift for shift in text_registry.FAMILIES[name] if shift not in text_registry.NEED_MODELS]
+    return [text_registry.text_shift(name, 1).name]

@@ -1,0 +1,263 @@
+"""What came of an audit, made from the store alone: views, numbers, `results.json`, `results.csv` and the reports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shiftproof.audits.audit_settings import AuditSettings
+from shiftproof.audits.caveats import caveats, told
+from shiftproof.audits.costs import Costs, duration
+from shiftproof.audits.gate import Check, Requirement, check
+from shiftproof.audits.sections import planned, section
+from shiftproof.audits.sections.base import Measurement, Scope
+from shiftproof.audits.sections.wording import of_texts
+from shiftproof.errors import RunError
+from shiftproof.reports import notebook
+from shiftproof.reports.notebook import Figures
+from shiftproof.reports.view import Masthead, Sentence, View
+from shiftproof.runs import AnyTask, Json, Result, Store, write_atomically
+
+TASKS = "tasks"
+"""A note in a store: the identities of the tasks of each section, in the order of its plan."""
+CLEAN = "clean"
+"""The section whose cells every audit measures, asked for or not: what the others say means little without them."""
+BULKY = ("pictures", "texts", "hits", "milliseconds")
+"""Fields of a row that stay in the store and out of the exported files: large ones, and times."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """An audit: where its files are, what it found, and the numbers a pipeline can gate on."""
+
+    folder: Path
+    masthead: Masthead
+    views: tuple[View, ...]
+    numbers: Mapping[str, float]
+    failures: tuple[str, ...]
+    missing: int = 0
+    """Planned cells that have no result, in an audit that was stopped or whose store is damaged."""
+    checks: tuple[Check, ...] = ()
+    """What was required of the numbers, and whether it holds."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every requirement holds, of an audit that is not unfinished."""
+        return not self.missing and all(one.passed for one in self.checks)
+
+    @property
+    def unfinished(self) -> str:
+        """What says that cells are missing; empty where none is."""
+        if not self.missing:
+            return ""
+        return f"Unfinished: {self.missing:,} planned cells were not measured. The same command measures them."
+
+    @property
+    def report(self) -> Path:
+        """The report to open in a browser."""
+        return self.folder / "report.html"
+
+    def plot(self, section: str | None = None) -> Figures:
+        """Return the charts of the report, or of one section, as Plotly figures, which a notebook shows."""
+        return notebook.figures(self.views, section)
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self)
+
+    def __repr__(self) -> str:
+        return notebook.text(self)
+
+
+@dataclass(frozen=True)
+class AuditRecord:
+    """What a store holds of an audit: what it was about, its plan, and the results so far, by section."""
+
+    about: Mapping[str, Any]
+    scope: Scope
+    tasks: Mapping[str, tuple[Measurement, ...]]
+    results: Mapping[str, list[Result]]
+
+    @classmethod
+    def of(cls, store: Store) -> AuditRecord:
+        """Read a store, which must be an audit's."""
+        noted = store.about().get("audit")
+        if noted is None:
+            raise RunError(f"The run in {str(store.folder)!r} is not an audit.", expected="a folder `audit` wrote")
+        about: dict[str, Any] = json.loads(noted)
+        scope = Scope(AuditSettings.from_row(about["settings"]), **about["scope"])
+        identities: dict[str, list[str]] = json.loads(store.about()[TASKS])
+        tasks = {name: planned(name, scope) for name in identities}
+        results = {name: _found(store, identities[name], some) for name, some in tasks.items()}
+        return cls(about, scope, tasks, results)
+
+    def views(self) -> tuple[View, ...]:
+        """Let every section say what its results mean; no number is given that lacks one of its tasks."""
+        return tuple(
+            _whole(
+                section(name).view(self.results[name]),
+                self.tasks[name],
+                {result.task for result in self.results[name] if result.row is not None},
+            )
+            for name in self.scope.settings.sections
+        )
+
+    def everything(self) -> list[Result]:
+        """Return all results, in the order of the plan; a task that two sections planned is there once."""
+        return list({result.task: result for some in self.results.values() for result in some}.values())
+
+
+def noted(tasks: Mapping[str, Sequence[Measurement]], fingerprints: Mapping[str, str]) -> str:
+    """Return the note of what an audit planned, so that its results are found whatever has changed in code since."""
+    return json.dumps({name: [task.identity(fingerprints) for task in some] for name, some in tasks.items()})
+
+
+def _found(store: Store, identities: Sequence[str], tasks: Sequence[Measurement]) -> list[Result]:
+    """Return the results of tasks by the identities that were noted; refuse those that say they are of others."""
+    pairs = dict(zip(identities, tasks, strict=True))
+    for identity, described in store.descriptions(pairs).items():
+        if described != str(pairs[identity]):
+            raise ValueError(f"it holds {described} where {pairs[identity]} is planned")
+    return list(store.find(pairs))
+
+
+@contextmanager
+def understood(folder: str | Path) -> Iterator[None]:
+    """Say of a run directory that it cannot be understood, where what it holds is not what an audit wrote."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"Cannot read the audit in {str(folder)!r}.",
+            expected="a folder that `shiftproof audit` of this version wrote",
+            got=f"{type(error).__name__}: {error}",
+            fix="run the audit again into another folder; this one is left as it is",
+        ) from error
+
+
+def conclude(store: Store, require: Sequence[Requirement] = ()) -> Audit:
+    """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
+    record = AuditRecord.of(store)
+    about, scope, everything = record.about, record.scope, record.everything()
+    found = caveats(about.get("caveats", ()), record.results[CLEAN])
+    views = told(record.views(), found)
+    if scope.inputs == "texts":
+        views = tuple(map(of_texts, views))
+    failures = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
+    numbers = {name: value for view in views for name, value in view.numbers.items()}
+    missing = len({task for some in record.tasks.values() for task in some}) - len(everything)
+    costs = Costs.of(store, everything)
+    masthead = _masthead(about, scope, costs, failures, missing)
+    _export(store.folder, about, [caveat.text for caveat in found], numbers, everything, costs)
+    audit = Audit(store.folder, masthead, views, numbers, failures, missing)
+    audit = replace(audit, checks=check(require, audit))
+    _write_report(audit)
+    return audit
+
+
+def _whole(view: View, planned: Collection[Measurement], measured: Collection[AnyTask]) -> View:
+    """Return a view without the numbers that lack tasks; where there are some, also without what was said by them."""
+    lacking = [task for task in planned if task not in measured]
+    needs = section(view.section).needs
+    numbers = {name: value for name, value in view.numbers.items() if not any(needs(name, task) for task in lacking)}
+    if len(numbers) == len(view.numbers):
+        return view
+    said = f"{view.title}: {len(lacking):,} of {len(planned):,} cells were not measured, so no overall figure is given."
+    notes = ("Means in the tables and charts are of what was measured, and not of all that was planned.", *view.notes)
+    return replace(view, verdict=(Sentence(said, "bad"),), tiles=(), actions=(), notes=notes, numbers=numbers)
+
+
+def _write_report(audit: Audit) -> None:
+    from shiftproof.reports import html
+
+    html.write(audit.report, audit.masthead, audit.views)
+
+
+def _masthead(
+    about: Mapping[str, Any],
+    scope: Scope,
+    costs: Costs,
+    failures: tuple[str, ...],
+    missing: int,
+) -> Masthead:
+    prints = about["fingerprints"]
+    facts = {
+        scope.inputs: f"{scope.images:,}",
+        "budget": about["budget"],
+        "device": about["device"],
+        "measuring time": duration(sum(costs.measured.values())),
+        **({"peak memory": f"{max(costs.memory.values()) / 2**30:.1f} GiB"} if costs.memory else {}),
+        "written": time.strftime("%Y-%m-%d %H:%M"),
+        "model fingerprint": prints["model"],
+        "data fingerprint": prints["data"],
+    }
+    method = {
+        "version": f"shiftproof {prints['version']}",
+        "seed": str(scope.settings.seed),
+        "shifts": ", ".join(shift.name for shift in scope.settings.shifts),
+        "severities": ", ".join(f"{severity:g}" for severity in scope.settings.severities),
+    }
+    if costs.planned:
+        spent, planned = sum(costs.measured.values()), sum(costs.planned.values())
+        method["time"] = f"{duration(spent)} of measuring; the plan announced {duration(planned)}"
+    if scope.settings.scale < 1:
+        method["what was cut"] = _cut(about, scope)
+    if about["data_notes"]:
+        method["data"] = " ".join(about["data_notes"])
+    if missing:
+        method["not measured"] = f"{missing} cells; run the same command again to measure them"
+    return Masthead(about["model"], about["data"], facts, about["command"], method, failures, costs.times)
+
+
+def _cut(about: Mapping[str, Any], scope: Scope) -> str:
+    """Say what a costly model was not given, why, and how to get it."""
+    settings = scope.settings
+    thinned = ", fewer severities, and adaptation under one corruption of each kind" if settings.sparse else ""
+    return (
+        f"One of the {scope.inputs} takes this model {about['operations'] / 1e9:.1f} billion operations, so "
+        f"{settings.budget} has {100 * settings.scale:.2g}% of its usual sizes, though not below what each section "
+        f"needs{thinned}. "
+        f"--budget standard is never cut; --images sets the number of {scope.inputs}."
+    )
+
+
+def _export(
+    folder: Path,
+    about: Mapping[str, Any],
+    said: Sequence[str],
+    numbers: Mapping[str, float],
+    results: Sequence[Result],
+    costs: Costs,
+) -> None:
+    """Write `results.json`, where everything but the block `timing` is the same for every run, and `results.csv`."""
+    rows: list[dict[str, Json]] = [
+        {
+            **result.task.describe(),
+            **{name: value for name, value in (result.row or {}).items() if name not in BULKY},
+            **({"error": result.error} if result.error else {}),
+        }
+        for result in results
+    ]
+    content = {
+        "model": about["model"],
+        "data": about["data"],
+        "fingerprints": about["fingerprints"],
+        "settings": about["settings"],
+        "caveats": said,
+        "numbers": numbers,
+        "cells": rows,
+        "timing": {**costs.to_row(), "cells": [round(result.seconds, 4) for result in results]},
+    }
+    write_atomically(folder / "results.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    names = list(dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, dict)))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(folder / "results.csv", text.getvalue())

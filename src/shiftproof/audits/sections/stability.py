@@ -1,0 +1,228 @@
+"""How long does the help last: methods of adaptation along a stream of changing corruptions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftproof.adapters import Counts, Method
+from shiftproof.adapters import method as find
+from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, steps_that_tell
+from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
+from shiftproof.audits.sections.measuring import make_adapter, preset_for, rows
+from shiftproof.audits.sections.trace_figures import trace_figure
+from shiftproof.audits.sections.wording import between, listed
+from shiftproof.data.imageset import SMALL_SIDE
+from shiftproof.errors import ModelError
+from shiftproof.measures.means import mean
+from shiftproof.reports.view import Action, Sentence, View
+from shiftproof.runs import Json, Result, Row
+from shiftproof.shifts import Shift
+from shiftproof.streams import Trace, evaluate, make_stream
+from shiftproof.subjects import Subject
+
+SIZES: Mapping[str, int] = {"quick": 1_024, "standard": 10_000, "full": 50_000}
+"""Images of the stream, by budget; a fourth of them where images are large."""
+LONG_ONLY: Mapping[str, tuple[str, ...]] = {"quick": (), "standard": ("guard",), "full": ("guard",)}
+"""Methods that join those of the audit, by budget: a short stream does not tell them from others."""
+BATCH, SPARSE_BATCH = 64, 16
+SEVERITY = 3.0
+STEPS = 100
+"""A stream has at most so many steps of severity: with as many images, each step has more."""
+
+
+@dataclass(frozen=True)
+class LongStream(Measurement):
+    """A stream of changing corruptions through a fresh adapter."""
+
+    kind = "endurance"
+    method: Method
+    images: int
+    speed: int
+    shifts: tuple[Shift, ...]
+    seed: int
+    batch: int = BATCH
+
+    def measure(self, subject: Subject) -> Row:
+        """Send the stream through the adapter."""
+        preset = preset_for(subject)
+        try:
+            adapter = make_adapter(subject.model, self.method, preset=preset)
+        except ModelError as error:
+            return {"applies": False, "reason": error.headline}
+        several = len(self.shifts) > 1
+        stream = make_stream(
+            "ccc" if several else "gradual",
+            subject.data,
+            shifts=[shift.name for shift in self.shifts],
+            severity=SEVERITY if several else None,
+            length=self.images,
+            speed=self.speed,
+            seed=self.seed,
+            batch_size=self.batch,
+            device=subject.device,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
+            trace = evaluate(adapter, stream)
+        return {
+            "images": sum(trace.images),
+            "right": sum(trace.right),
+            "resets": trace.resets,
+            "updates": trace.updates,
+            "preset": preset,
+            "batches": {"images": trace.images, "right": trace.right, "shifts": trace.shifts},
+            "milliseconds": [round(1e3 * seconds, 3) for seconds in trace.seconds],
+        }
+
+    def work(self) -> Work:
+        """Count images through an adapter, each under two corruptions."""
+        each = 2 * self.images / len(self.shifts)
+        shifted = [unit for shift in self.shifts for unit in shifting(shift, each)]
+        adapting = [(Unit("adapter", self.method), 1.0), (Unit("adapt", self.method, self.batch), float(self.images))]
+        return [(READ, self.images), *adapting, *shifted]
+
+    def parameters(self) -> dict[str, Json]:
+        """Return the fields, with shifts by name: their severities change along the stream."""
+        return {**super().parameters(), "shifts": [shift.name for shift in self.shifts]}
+
+
+class Stability(Section):
+    """Rolling accuracy of every method against the source model's, over corruptions that change without end."""
+
+    name = "endurance"
+    title = "How long the help lasts"
+    question = "Over a long stream of changing corruptions, which methods stay above the model as it is?"
+    numbers = (
+        Number("endurance.collapsed", "methods that fall below the unadapted model for good", "lower", "count"),
+        Number("endurance.*", "accuracy a method adds along the stream", None),
+    )
+
+    def plan(self, scope: Scope) -> Iterator[LongStream]:
+        """Plan the same stream for every method; each is one task, because a method's answers depend on all before."""
+        settings = scope.settings
+        most = SIZES[settings.budget] // (1 if scope.side <= SMALL_SIDE else 4)
+        images = min(scope.scaled(most, 128), 10 * scope.images)
+        batch = SPARSE_BATCH if settings.sparse else BATCH
+        methods = (find("source"), *settings.methods, *map(find, LONG_ONLY[settings.budget]))
+        for method in {each.name: each for each in methods}.values():
+            yield LongStream(method, images, max(batch, images // STEPS), settings.shifts, settings.seed, batch)
+
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say that a method's own number needs its task and the source model's."""
+        own = isinstance(task, LongStream) and task.method.name in ("source", number.removeprefix("endurance."))
+        return number == "endurance.collapsed" or own
+
+    def view(self, results: Sequence[Result]) -> View:
+        """Tell who falls below the source model and when, and who stays above."""
+        found = rows(results, LongStream)
+        traces = {task.method.name: _trace(row) for task, row in found if row.get("applies", True)}
+        reasons = sorted({str(row["reason"]) for _, row in found if "reason" in row})
+        if "source" not in traces or len(traces) < 2:
+            notes = tuple(reasons) or ("No method was measured along a stream.",)
+            return View(self.name, self.title, self.question, notes=notes)
+        source = traces["source"]
+        images, steps = sum(source.images), len(source.images)
+        preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
+        batch = found[0][0].batch
+        window = max(batch, min(2_000, images // 4))
+        others = {name: trace for name, trace in traces.items() if name != "source"}
+        gains = {name: trace.area(source) for name, trace in others.items()}
+        gained = {name: _gained(trace, source) for name, trace in others.items()}
+        falls = {name: trace.collapse(source, window) for name, trace in others.items()}
+        numbers = {f"endurance.{name}": gain for name, gain in gains.items()}
+        numbers["endurance.collapsed"] = float(sum(place is not None for place in falls.values()))
+        return View(
+            self.name,
+            self.title,
+            self.question,
+            verdict=(_verdict(gained, gains, falls, images, steps),),
+            blocks=(trace_figure(traces, window),),
+            notes=(
+                f"{images:,} images in {steps:,} batches of {batch}, cropped and mirrored at random, each under two "
+                "corruptions: one fades out while the next fades in. Severities are not calibrated, so the source "
+                "model's accuracy moves too; compare lines at the same place.",
+                *(
+                    [
+                        f"Only quick collapses show in {steps:,} batches: rdumb goes back every "
+                        f"{steps_that_tell() // 2:,}. shiftproof adapt --stream ccc runs long streams."
+                    ]
+                    if steps < steps_that_tell()
+                    else []
+                ),
+                *diagnoses({name: Counts(steps, each.updates, each.resets) for name, each in others.items()}),
+                *reasons,
+            ),
+            numbers=numbers,
+            actions=_actions(gained, gains, falls, preset, long=steps >= steps_that_tell()),
+        )
+
+
+def _trace(row: Row) -> Trace:
+    kept = cast("Mapping[str, list[int]]", row["batches"])
+    return Trace.join(
+        [
+            {
+                "start": 0,
+                **{name: row.get(name, 0) for name in ("resets", "updates")},
+                "milliseconds": row["milliseconds"],
+                **kept,
+            }
+        ]
+    )
+
+
+def _gained(trace: Trace, source: Trace) -> NDArray[np.float64]:
+    """Return what a method adds to the source model's accuracy on every batch, [N]."""
+    return np.subtract(trace.right, source.right) / np.asarray(trace.images, np.float64)
+
+
+def _actions(
+    gained: Gains, gains: Mapping[str, float], falls: Mapping[str, int | None], preset: str | None, *, long: bool
+) -> tuple[Action, ...]:
+    fallen = sorted(name for name, place in falls.items() if place is not None)
+    lasting = {name: gained[name] for name in gains if name not in fallen and gains[name] > 0}
+    best = advised(lasting, long=long)
+    if not fallen or best is None:
+        return ()
+    return (
+        Action(
+            f"Over long streams adapt with {best}, not with {listed(fallen)}",
+            f"Along the stream {best} stays {100 * gains[best]:.1f} points above the unadapted model; "
+            f"{listed(fallen)} fell below it.",
+            adapting_code(best, preset),
+            gain=100 * gains[best],
+            on="along the stream",
+        ),
+    )
+
+
+def _verdict(
+    gained: Gains, gains: Mapping[str, float], falls: Mapping[str, int | None], images: int, steps: int
+) -> Sentence:
+    best = max(gains, key=lambda name: gains[name])
+    fallen = {name: place for name, place in falls.items() if place is not None}
+    points = f"{100 * gains[best]:.1f} points" + (f" ({between(mean(gained[best]), '')})" if steps > 1 else "")
+    stays = f"{best} stays {points} above it" if gains[best] > 0 else "no method stays above it"
+    short = f"{steps:,} batches are too short to tell" if steps < steps_that_tell() else ""
+    if fallen:
+        first = min(fallen, key=lambda name: fallen[name])
+        return Sentence(
+            f"Along a stream of changing corruptions {first} falls below the unadapted model after {fallen[first]:,} "
+            f"images; {stays}{f', but {short} whether that lasts' if short and gains[best] > 0 else ''}.",
+            "watch" if gains[best] > 0 else "bad",
+        )
+    if short:
+        return Sentence(
+            f"{short} whether the help lasts. So far, along {images:,} images of changing corruptions, no method falls "
+            f"below the unadapted model; {stays}."
+        )
+    return Sentence(
+        f"Along {images:,} images of changing corruptions no method falls below the unadapted model for good; {stays}.",
+    )

@@ -1,0 +1,130 @@
+"""What a person at a terminal sees: progress while an audit runs, and its verdict when it ends."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich import markup, progress
+from rich.console import Console
+from rich.table import Table
+
+from shiftproof.audits.conclusion import Audit
+from shiftproof.audits.costs import duration
+from shiftproof.audits.forecast import Forecast
+from shiftproof.errors import printable
+from shiftproof.reports import headlines, view
+from shiftproof.runs import Result
+
+SIGNS = {"good": "[green]good [/]", "watch": "[yellow]watch[/]", "bad": "[red]bad  [/]", "plain": "     "}
+
+
+class Progress:
+    """A bar of what is done, on the error stream so that output can be piped; a quiet one shows nothing."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=quiet,
+        )
+        self._task = self._bar.add_task("loading", total=None)
+
+    def heard(self, done: int, total: int, result: Result | None) -> None:
+        """Show how far the run is, and what it just measured."""
+        what = "measuring" if result is None else str(result.task.parameters().get("shift", result.task.kind))
+        self.show(done, total, what)
+
+    def on_plan(self, forecast: Forecast) -> None:
+        """Print how long each section should take, and all of them."""
+        lines = [(name, duration(seconds / forecast.at_a_time)) for name, seconds in forecast.remaining.items()]
+        for name, text in [*lines, ("all", duration(forecast.seconds))]:
+            self._bar.console.print(f"{name:<12} about {text}", highlight=False)
+
+    def show(self, done: int, total: int, what: str) -> None:
+        """Show how far the work is, in a few words."""
+        self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+
+def summary(audit: Audit, console: Console | None = None) -> None:
+    """Print the verdict, the first table of every section, failed cells, and where the report is."""
+    console = console or Console()
+    head = audit.masthead
+    kind = "texts" if "texts" in head.facts else "images"
+    console.print(f"\n[bold]{escape(head.model)}[/] on [bold]{escape(head.data)}[/], {head.facts[kind]} {kind}\n")
+    if "data" in head.method:
+        console.print(f"  {escape(head.method['data'])}\n", soft_wrap=True)
+    for _, sentence in headlines.verdict(audit.views):
+        console.print(f"  {SIGNS[sentence.level]} {escape(sentence.text)}", soft_wrap=True)
+    for section in audit.views:
+        tables = [block for block in section.blocks if isinstance(block, view.Table)]
+        if tables and section.section != "clean":
+            console.print()
+            console.print(_table(tables[0]))
+    if todo := headlines.actions(audit.views):
+        console.print("\n[bold]What to do next[/]; the report has the commands")
+        for number, (_, action) in enumerate(todo, start=1):
+            console.print(f"  {number} {escape(action.title)}{escape(_gain(action))}", soft_wrap=True)
+    for failure in audit.failures:
+        console.print(f"[red]failed[/] {escape(failure.splitlines()[0])}", soft_wrap=True)
+    if audit.failures:
+        console.print(f"{len(audit.failures)} cells failed; the same command tries them again.")
+    if audit.checks or audit.missing:
+        console.print()
+        show_checks(audit, console)
+    console.print(
+        f"\nreport   {escape(str(audit.report))}\nnumbers  {escape(str(audit.folder / 'results.json'))}", soft_wrap=True
+    )
+
+
+def _gain(action: view.Action) -> str:
+    if action.gain is None:
+        return ""
+    return f": {'at most ' if action.bound else '+'}{action.gain:.1f} points {action.on}"
+
+
+def show_checks(audit: Audit, console: Console | None = None) -> None:
+    """Print what was required and whether it holds, and loudly where an audit is unfinished."""
+    console = console or Console()
+    if audit.missing:
+        console.print(f"[bold red]{audit.unfinished}[/]", soft_wrap=True)
+    for one in audit.checks:
+        sign = "[green]holds[/]" if one.passed else "[red]fails[/]"
+        console.print(f"{sign}  {escape(str(one))}", highlight=False, soft_wrap=True)
+
+
+def _table(table: view.Table) -> Table:
+    made = Table(title=escape(table.title), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        made.add_column(
+            escape(column.title.replace("severity ", "")), justify="left" if column.kind == "text" else "right"
+        )
+    for row in table.rows:
+        made.add_row(*(_cell(value, column) for value, column in zip(row, table.columns, strict=True)))
+    return made
+
+
+def _cell(value: str | float | int | None, column: view.Column) -> str:
+    if value is None:
+        return ""
+    if column.kind == "percent":
+        return f"{100 * float(value):.1f}"
+    return escape(str(value))
+
+
+def escape(text: str) -> str:
+    """Return a text that is shown as it is: neither this library nor the terminal reads commands in it."""
+    return markup.escape(printable(text))

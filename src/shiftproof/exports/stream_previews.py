@@ -1,0 +1,35 @@
+"""A look at a stream: images at evenly spread positions, as a picture or a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.exports.previews import Row, Sheet, to_html, to_png
+from shiftproof.runs import write_atomically
+from shiftproof.runs.files import expand
+from shiftproof.shifts.levels import to_bytes
+from shiftproof.streams.stream import Stream
+
+
+def preview_stream(stream: Stream, out: str | Path = "stream.png", *, rows: int = 12, columns: int = 6) -> Path:
+    """Write a sheet with `columns` neighbouring images at each of `rows` positions; `out` ends in .png or .html."""
+    path = expand(out)
+    if path.suffix.lower() not in (".png", ".html"):
+        raise ConfigurationError(
+            "A preview is a picture or a page.", expected="a name that ends in .png or .html", got=str(out)
+        )
+    if rows < 1 or columns < 1:
+        raise ConfigurationError("A preview needs rows and columns.", got=f"{rows} rows, {columns} columns")
+    width = min(columns, len(stream))
+    last = len(stream) - width
+    starts = dict.fromkeys(round(last * row / max(1, rows - 1)) for row in range(rows))
+    found = []
+    for start in starts:
+        batch = stream.read(start, start + width)
+        pictures = to_bytes(batch.images).cpu().expand(-1, 3, -1, -1).permute(0, 2, 3, 1).contiguous().numpy()
+        found.append(Row(f"{start:,}  {batch.shift}", "position and shift", tuple(pictures)))
+    note = f"{stream.data.name}, {len(stream):,} images, seed {stream.seed}"
+    sheet = Sheet(f"Stream: {stream.kind}", note, tuple(f"+{column}" for column in range(width)), tuple(found))
+    write_atomically(path, to_png(sheet) if path.suffix.lower() == ".png" else to_html(sheet))
+    return path

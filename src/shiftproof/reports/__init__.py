@@ -1,0 +1,1 @@
+"""Views, which hold what is to be said, and their rendering as HTML and in notebooks."""

@@ -1,0 +1,227 @@
+"""Fitness of tuples as tasks of a run: each tuple on a range of images is measured once, kept, and never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftproof.data import ImageSet
+from shiftproof.errors import DataError, RunError
+from shiftproof.models import BatchFitter
+from shiftproof.runs import Crew, Inline, OnProgress, Plan, Result, Row, Store, Task, drive
+from shiftproof.searchers.applying import MEMORY, Applier
+from shiftproof.searchers.constraint import Constraint
+from shiftproof.searchers.fitness import Fitness
+from shiftproof.searchers.search_trace import Score, check_fitness
+from shiftproof.searchers.space import Genes, Space
+from shiftproof.shifts import Shift
+from shiftproof.shifts.base import CACHED
+from shiftproof.shifts.levels import from_levels, to_bytes
+
+MOST = 2_000
+"""Images of one cell: a kill costs no more than these."""
+
+
+@dataclass(frozen=True)
+class HeldImages:
+    """The images of a search, held in memory as bytes [N, C, H, W] on the device that transforms them."""
+
+    images: Tensor
+    keys: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def unit(self, start: int, stop: int) -> Tensor:
+        """Return images as float32 in [0, 1]."""
+        return from_levels(self.images[start:stop])
+
+
+def hold(data: ImageSet, device: str = "cpu") -> HeldImages:
+    """Read all images of a set into memory."""
+    if len(data) == 0:
+        raise DataError("There are no images to search with.")
+    parts = [(to_bytes(batch.images), batch.keys) for batch in data.batches(256)]
+    images, keys = (torch.cat(some) for some in zip(*parts, strict=True))
+    return HeldImages(images.to(device), keys)
+
+
+@dataclass(frozen=True)
+class TriedTuple(Task["Evaluator"]):
+    """A tuple of steps on a range of images."""
+
+    kind = "search"
+    steps: tuple[Shift, ...]
+    start: int
+    stop: int
+    seed: int
+
+    def measure(self, subject: Evaluator) -> Row:
+        """Return the counts of the tuple."""
+        return subject.fit(lambda size: subject.count(self.steps, self.start, self.stop, size))
+
+
+class Evaluator:
+    """The worker of a search: applies tuples, asks the model, and counts; equal tuples give equal rows.
+
+    It can be sent to worker processes, with the images and the model it holds.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        pixels: HeldImages,
+        fitness: Fitness,
+        constraint: Constraint | None = None,
+        *,
+        batch_size: int = 64,
+        seed: int = 0,
+        memory: int = MEMORY,
+    ) -> None:
+        self.pixels, self.fitness, self.constraint = pixels, fitness, constraint or Constraint()
+        self.space, self.fit = space, BatchFitter(batch_size)
+        self.steps = {step.label: step for step in space.steps}
+        self.applier = Applier(pixels.images, pixels.keys, seed=seed, memory=memory)
+
+    def __call__(self) -> Evaluator:
+        """Be the worker."""
+        return self
+
+    def task(self, genes: Genes, start: int, stop: int) -> TriedTuple:
+        """Return the task of a tuple on a range of images."""
+        return TriedTuple(tuple(self.space.steps[gene] for gene in genes), start, stop, self.applier.seed)
+
+    def score(self, rows: Sequence[Row], images: int) -> Score:
+        """Return what the rows of a tuple, over as many images, come to."""
+        for row in rows:
+            if "outside" in row:
+                check_fitness(float(str(row["outside"])))
+        counts = np.sum([cast("list[float]", row["counts"]) for row in rows], axis=0)
+        if not self.constraint:
+            return Score(self.fitness.value(counts))
+        sums = np.sum([cast("list[float]", row["sums"]) for row in rows], axis=0)
+        return Score(self.fitness.value(counts), *self.constraint.judge(sums, images))
+
+    def measure(self, task: TriedTuple) -> Row:
+        """Return the counts of a tuple on a range of images."""
+        return task.measure(self)
+
+    def count(self, steps: Sequence[Shift], start: int, stop: int, batch_size: int) -> Row:
+        """Return the counts of steps in turn on a range of images."""
+        counts, sums = np.zeros(0), np.zeros(2)
+        for first, last in self._parts(start, stop, batch_size):
+            images = self.applier(steps, first, last)
+            if self.constraint:
+                sums += self.constraint.tally(self.pixels.unit(first, last), images)
+            for rows in self._batches(first, last, batch_size):
+                some, _ = self.fitness.tally(images[rows.start - first : rows.stop - first], rows)
+                counts = counts + some if len(counts) else some
+        value = self.fitness.value(counts)
+        if not 0.0 <= value <= 1.0:  # NaN included; whoever reads the row stops at it, as no other tuple will do better
+            return {"outside": repr(value)}
+        row: dict[str, Sequence[float]] = {"counts": counts.tolist()}
+        return {**row, "sums": sums.tolist()} if self.constraint else row
+
+    def _parts(self, start: int, stop: int, batch_size: int) -> Iterator[tuple[int, int]]:
+        """Cut a range into parts that stay in a CPU's cache over a tuple's steps, whole batches each."""
+        if self.fitness.whole:
+            yield start, stop
+            return
+        fitting = CACHED // self.pixels.images[0].numel() if self.pixels.images.device.type == "cpu" else MOST
+        size = batch_size * max(1, round(fitting / batch_size))
+        for first in range(start, stop, size):
+            yield first, min(first + size, stop)
+
+    def _batches(self, first: int, last: int, batch_size: int) -> Iterator[slice]:
+        size = last - first if self.fitness.whole else batch_size
+        for start in range(first, last, size):
+            yield slice(start, min(start + size, last))
+
+
+class Evaluation:
+    """What searchers call: scores of tuples, measured by a crew of evaluators, kept in a store and read from it.
+
+    A tuple that was measured before, in this search or in a run that was killed, is not measured again. One whose
+    measurement failed is noted with its error, and the others go on; where all of a batch fail, the search ends.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        store: Store,
+        fingerprints: Mapping[str, str],
+        crew: Crew | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self.evaluator, self.store = evaluator, store
+        self.fingerprints, self.on_progress = dict(fingerprints), on_progress
+        self.crew = crew or Inline().open(evaluator)
+        self._ends: dict[Genes, list[int]] = {}
+
+    def __call__(self, tuples: Sequence[Genes], images: int | None = None, /) -> list[Score]:
+        """Return the scores of tuples on the first `images` images, all by default."""
+        count = len(self.evaluator.pixels) if images is None else images
+        before = len(self._ends)
+        ranges = {genes: self._ranges(genes, count) for genes in sorted(set(tuples))}  # shared first steps side by side
+        tasks = {genes: [self.evaluator.task(genes, *one) for one in some] for genes, some in ranges.items()}
+        plan = Plan(tuple(task for some in tasks.values() for task in some), self.fingerprints)
+        found = drive(plan, self.store, self.crew, on_progress=self._after(before))
+        results = {result.task: result for result in found}
+        scores = {genes: self._score([results[task] for task in some], count) for genes, some in tasks.items()}
+        errors = [score.error for score in scores.values() if score.error is not None]
+        if errors and len(errors) == len(scores):
+            raise RunError(
+                f"None of {len(scores)} tuples could be evaluated.",
+                reason=errors[0],
+                fix="repair what failed and run the same search again: what was evaluated before is kept",
+            )
+        return [scores[genes] for genes in tuples]
+
+    def _after(self, before: int) -> OnProgress | None:
+        """Return what hears of one batch of tuples and tells of all that were tried."""
+        on_progress = self.on_progress
+        return (
+            None
+            if on_progress is None
+            else lambda done, total, result: on_progress(before + done, before + total, result)
+        )
+
+    def _ranges(self, genes: Genes, count: int) -> list[tuple[int, int]]:
+        """Cut the first `count` images where this tuple's evaluations ended so far, and at the most a cell may hold."""
+        ends = self._ends.setdefault(genes, [])
+        while not ends or ends[-1] < count:
+            ends.append(min(count, (ends[-1] if ends else 0) + MOST))
+        return list(zip([0, *ends], ends, strict=False))
+
+    def _score(self, results: Sequence[Result], images: int) -> Score:
+        for result in results:
+            if result.error is not None:
+                return Score(None, error=_reason(result.error))
+        return self.evaluator.score([result.row or {} for result in results], images)
+
+
+class Direct:
+    """Scores of tuples without a store, for a search inside larger work; each tuple is measured once."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self._scores: dict[tuple[Genes, int], Score] = {}
+
+    def __call__(self, tuples: Sequence[Genes], images: int | None = None, /) -> list[Score]:
+        """Return the scores of tuples; an error of the model is raised."""
+        count = len(self.evaluator.pixels) if images is None else images
+        for genes in sorted(set(tuples)):
+            if (genes, count) not in self._scores:
+                row = self.evaluator.measure(self.evaluator.task(genes, 0, count))
+                self._scores[genes, count] = self.evaluator.score([row], count)
+        return [self._scores[genes, count] for genes in tuples]
+
+
+def _reason(error: str) -> str:
+    """Return the line of an error that says what happened: a traceback's last, a paragraph's whole."""
+    return error.strip().splitlines()[-1] if error.startswith("Traceback") else error

@@ -1,0 +1,1 @@
+"""Random augmentation: policies over operations, and random framing."""

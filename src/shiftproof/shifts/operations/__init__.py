@@ -1,0 +1,1 @@
+"""Operations at a level in their own units: geometry, colour and tone."""

@@ -1,0 +1,1 @@
+"""Noise and mixing defined by frequencies."""

@@ -1,0 +1,1 @@
+"""CCC, continuously changing corruptions (Press et al. 2023): calibration, paths of constant difficulty, schedule."""

@@ -1,0 +1,157 @@
+"""Calibrate: measure, for one model, the pairs of corruptions a CCC run needs, and only where its path may go.
+
+First every corruption alone at severity 5, which tells who can reach the target; then, for the pairs of the run, both
+alone and together on a coarse grid up to where they pass the target; then the places of the best path so far, on ever
+more images, until the accuracy of every place of the path is known to a given precision. Accuracies are fitted to all
+that was counted for a pair (`measures.surfaces`): raw counts would make the search choose the places that were lucky.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path as FilePath
+from typing import Any
+
+from shiftproof.errors import ConfigurationError
+from shiftproof.measures.windows import WINDOW
+from shiftproof.models.identity import digest
+from shiftproof.runs import Executor, OnProgress, Plan, Store, choose_executor
+from shiftproof.shifts import corruption
+from shiftproof.streams.ccc.probing import WHOLE, Condition, Probe
+from shiftproof.streams.ccc.schedule import LENGTH, LEVELS, SEED, SPEED, Course, MissingPairError, Pair
+from shiftproof.streams.ccc.stream_calibration import FILE, StreamCalibration, Variant
+from shiftproof.streams.ccc.surveying import Route, Survey, find_routes
+from shiftproof.streams.ccc.targets import Target, accuracy_at, read_target
+from shiftproof.streams.orders import corruptions
+from shiftproof.subjects import Subject
+from shiftproof.version import __version__
+
+IMAGES = 4000
+"""Images a place is measured on, at most."""
+PRECISION = 0.01
+"""Standard error of the accuracy at every place of a path."""
+STEADY = 0.02
+"""A path that strays from the target by more than this, over a window, is avoided: difficulty shall be constant."""
+REACH = 0.02
+"""A corruption that stays above the target by no more than this at severity 5 still counts as reaching it."""
+SURVEY_LOOKS = 3
+"""Corruptions alone at severity 5 are counted on 1,000 images."""
+CLEAN_LOOKS = 4
+"""Clean accuracy, which named targets are shares of, is counted on 2,000 images."""
+
+
+def calibrate(
+    model: Any,
+    data: Any,
+    *,
+    out: str | FilePath,
+    length: int = LENGTH,
+    target: Target = "easy",
+    speed: int = SPEED,
+    seed: int = SEED,
+    shifts: Sequence[str] | None = None,
+    images: int = IMAGES,
+    precision: float = PRECISION,
+    crop: float | None = None,
+    steady: float | None = STEADY,
+    variant: Variant = "steady",
+    device: str = "auto",
+    executor: str | Executor = "inline",
+    workers: int | None = None,
+    model_options: Mapping[str, Any] | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    on_progress: OnProgress | None = None,
+) -> StreamCalibration:
+    """Calibrate a model for a CCC run of `length` images and write `calibration.json` to the folder `out`.
+
+    `model` and `data` are what `load_model` and `load_data` take. `target` is an accuracy of the model, or `easy`,
+    `medium` or `hard` (`streams.targets`). The same call goes on where an earlier one stopped, and a longer run, or
+    another target, measures only what is missing. `shifts` names corruptions or families, `holdout` for choosing
+    hyper-parameters. Places of a path are measured on up to `images` images each, until the standard error of their
+    fitted accuracy is no more than `precision`; the notes of the result say how many are interpolated.
+
+    `variant` is how paths are chosen: `steady` keeps the accuracy over any 2,000 images as near to the target as can
+    be, `exact` keeps the mean over a path there, as published, `release` searches as the released generator does. Where
+    severities go in steps too coarse for a model, or one corruption undoes part of the other, as blur does of noise, no
+    path keeps the accuracy constant: a pair whose path strays by more than `steady` is avoided. None avoids none.
+    """
+    target = read_target(target)
+    if length < 1 or speed < 1 or images < 1 or precision <= 0:
+        raise ConfigurationError(
+            "A calibration needs images and a precision.",
+            expected="1 or more images, a precision over 0",
+            got=f"length {length}, speed {speed}, images {images}, precision {precision:g}",
+        )
+    tested = Subject.of(model, data, device=device, model_options=model_options, data_options=data_options)
+    probe = Probe(tested, crop)
+    images = min(images, len(probe.pool))
+    identity = {"model": tested.model_fingerprint, "data": probe.whole.fingerprint}
+    subject = {"version": __version__, **identity, "calibration": digest([images, probe.area])}
+    together = 2 if 2 * speed <= WINDOW else 1
+    where = choose_executor(executor, workers, device=tested.device)
+    with Store(FilePath(out), subject) as store, where.open(probe) as crew:
+        tested.check_answers(store)
+        survey = Survey(crew, Plan((), subject), store, on_progress, images)
+        survey.measure([WHOLE], CLEAN_LOOKS)
+        right, seen = survey.counted(WHOLE)
+        clean, classes = right / seen, survey.classes
+        goal = accuracy_at(target, clean=clean, classes=classes)
+        noises, left_out = _who_reaches(survey, corruptions(shifts), goal)
+        limit = inf if steady is None else steady
+        routes: dict[Pair, Route] = {}
+        rough: dict[Pair, float] = {}
+        while missing := _missing(noises, routes, rough, seed, -(-length // speed)):
+            routes |= find_routes(
+                survey, missing, goal, variant=variant, together=together, precision=precision, limit=limit
+            )
+            strays = {pair: routes[pair].straying(goal, together) for pair in missing}
+            rough |= {pair: stray for pair, stray in strays.items() if stray > limit}
+        made = StreamCalibration(
+            **identity,
+            target=goal,
+            clean=clean,
+            classes=classes,
+            images=images,
+            seed=0,
+            crop=probe.area,
+            variant=variant,
+            noises=noises,
+            left_out=left_out,
+            measured=survey.measured,
+            paths={pair: route.path for pair, route in routes.items()},
+            expected={pair: route.accuracy for pair, route in routes.items()},
+            errors={pair: max(route.error) for pair, route in routes.items()},
+            rough=rough,
+            name=str(model) if isinstance(model, str | FilePath) else "",
+            length=length,
+            speed=speed,
+            stream_seed=seed,
+        )
+        made.save(FilePath(out) / FILE)
+    return made
+
+
+def _who_reaches(survey: Survey, names: Sequence[str], target: float) -> tuple[tuple[str, ...], dict[str, float]]:
+    """Return the corruptions that bring the model down to the target alone, or the two that come nearest."""
+    strongest = {name: Condition.of(corruption(name, 5)) for name in names}
+    survey.measure(strongest.values(), SURVEY_LOOKS)
+    counts = {name: survey.counted(condition, SURVEY_LOOKS) for name, condition in strongest.items()}
+    accuracy = {name: right / images for name, (right, images) in counts.items()}
+    reaching = [name for name in names if accuracy[name] <= target + REACH]
+    if len(reaching) < 2:
+        reaching = sorted(names, key=lambda name: accuracy[name])[:2]
+    return tuple(reaching), {name: accuracy[name] for name in names if name not in reaching}
+
+
+def _missing(
+    noises: Sequence[str], routes: Mapping[Pair, Route], rough: Mapping[Pair, float], seed: int, steps: int
+) -> list[Pair]:
+    """Return pairs without a path that a run of so many steps needs next; none when it is covered."""
+    course = Course(noises, {pair: route.path for pair, route in routes.items()}, seed, rough)
+    try:
+        course.legs(steps)
+    except MissingPairError as error:
+        least = -(-(steps - course.reached()) // (2 * LEVELS - 1))  # no path is longer
+        return course.wanted(least) or [error.pair]
+    return []

@@ -1,0 +1,116 @@
+"""Continually changing corruptions: two at a time, the one fading out as the other fades in, at constant difficulty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from shiftproof.data import ImageSet
+from shiftproof.data.imageset import SMALL_SIDE
+from shiftproof.errors import ConfigurationError
+from shiftproof.keyed import Keyed
+from shiftproof.runs import Json
+from shiftproof.shifts import Shift
+from shiftproof.shifts.augment.framing import FlipCrop
+from shiftproof.streams.ccc.balancing import balanced_order
+from shiftproof.streams.ccc.schedule import LENGTH, SEED, SPEED, Course, MissingPairError, pair_shift, straight
+from shiftproof.streams.ccc.stream_calibration import JOINT, StreamCalibration
+from shiftproof.streams.orders import Staged, corruptions
+
+CROPS = {"small": 0.64, "large": 0.08}
+"""The least area of a crop: the usual 8% leaves next to nothing of an image of up to 64 pixels a side."""
+
+
+def default_crop(data: ImageSet) -> float:
+    """Return the least area of crops of these images."""
+    return CROPS["small" if data.side <= SMALL_SIDE else "large"]
+
+
+class Ccc(Staged):
+    """Continually changing corruptions (Press et al. 2023), endless and seekable.
+
+    Every image is cropped and mirrored at random, then goes through two corruptions with 256 levels between them. A
+    step of `speed` images has one pair of severities; the next lowers the first or raises the second by 0.25. A
+    `calibration` gives paths along which the accuracy of its model stays at its target. Without one, severities go
+    straight from (`severity`, 0) to (0, `severity`): the difficulty then varies. Length, speed and seed are by default
+    those of the calibration, or 100,000 images, 1,000 a step and seed 43. Where labels are known, every stretch
+    of 256 images has the classes in their shares: the accuracy of a window then does not move with its mix of classes.
+    """
+
+    kind: ClassVar[str] = "ccc"
+    fresh: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        data: ImageSet,
+        *,
+        length: int | None = None,
+        calibration: StreamCalibration | None = None,
+        shifts: Sequence[str] | None = None,
+        severity: float = 3.0,
+        speed: int | None = None,
+        seed: int | None = None,
+        crop: float | None = None,
+        **options: Any,
+    ) -> None:
+        self.calibration = calibration
+        run = (None,) * 3 if calibration is None else (calibration.length, calibration.speed, calibration.stream_seed)
+        length, speed, seed = map(_first, (length, speed, seed), run, (LENGTH, SPEED, SEED))
+        if calibration is None:
+            names = corruptions(shifts)
+            paths = {(one, other): straight(severity) for one in names for other in names if one != other}
+            self.course = Course(names, paths, seed)
+            area = default_crop(data) if crop is None else crop
+        else:
+            if shifts is not None or crop is not None:
+                raise ConfigurationError(
+                    "Shifts and crops are the calibration's.", fix="leave them out, or calibrate with others"
+                )
+            self.course = Course(calibration.noises, calibration.paths, seed, calibration.rough)
+            area = calibration.crop
+        steps = -(-length // speed) if speed > 0 else 0
+        try:
+            self.course.legs(max(1, steps))
+        except MissingPairError as error:
+            reached = self.course.reached() * speed
+            raise ConfigurationError(
+                "The calibration does not reach as far as the stream.",
+                expected=f"paths for {length:,} images",
+                got=f"paths for {reached:,}: {JOINT.join(error.pair)} is missing",
+                fix="calibrate again with this length, speed and seed: what was measured is kept",
+            ) from None
+        super().__init__(data, length=length, speed=speed, seed=seed, framing=FlipCrop(smallest=area), **options)
+
+    def order(self, number: int) -> Tensor:
+        """Return the rows of a pass, classes spread evenly over it."""
+        if self.data.labels is None:
+            return super().order(number)
+        return balanced_order(Keyed(self.seed, [number]).fork("order"), self.data.labels)
+
+    def stage(self, number: int) -> Shift:
+        """Return the pair of corruptions of a step."""
+        return pair_shift(*self.course.at(number))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the calibration has to say, and whether steps repeat images."""
+        said = () if self.calibration is None else self.calibration.notes
+        if len(self.data) < self.speed:
+            return (
+                *said,
+                f"A step of {self.speed:,} images goes over the {len(self.data):,} images of the set more than once, "
+                "each time with another crop and other draws.",
+            )
+        return said
+
+    def describe(self) -> dict[str, Json]:
+        """Return the speed and the steps of the course."""
+        legs = self.course.legs(-(-self.length // self.speed))
+        return {"speed": self.speed, "course": [[*pair, [list(at) for at in self.course.paths[pair]]] for pair in legs]}
+
+
+def _first(*values: int | None) -> int:
+    """Return the first value that is given."""
+    return next(value for value in values if value is not None)

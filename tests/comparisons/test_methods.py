@@ -1,0 +1,130 @@
+"""Methods of adaptation side by side, and how far statistics move: measured on the demo, resumed, and refused."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from shiftproof import load_data, load_model, shifts
+from shiftproof.adapters import adapt
+from shiftproof.audits.audit_settings import make_settings
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.base import Scope
+from shiftproof.comparisons.methods import compare_methods
+from shiftproof.errors import ShiftproofError
+from shiftproof.measures import ErrorLine, mean_distance
+from shiftproof.models import collect_statistics, logits, source_statistics
+from shiftproof.runs import Result
+from shiftproof.subjects import Subject
+
+
+def test_methods_are_measured_on_the_same_shifted_images(tmp_path):
+    found = compare_methods(shifts=["contrast@5", "fog@2"], methods=["bn"], images=48, batch_size=16, out=tmp_path)
+    assert found.methods == ("source", "bn")
+    model, data = load_model("demo"), load_data("demo").take(48)
+    assert isinstance(model, torch.nn.Module)
+    adapter = adapt(model, "bn", preset="cifar")
+    right = {"source": 0, "bn": 0}
+    for batch in data.batches(16):
+        assert batch.labels is not None
+        images = shifts.parse("contrast@5")(batch.images, batch.keys)
+        for name, scores in (("source", logits(model, images)), ("bn", adapter(images))):
+            right[name] += int(scores.argmax(1).eq(batch.labels).sum())
+    for name, hits in right.items():
+        assert found.accuracies[name, "contrast@5"].right == hits
+    assert found.gain("source") == 0
+    gains = [found.accuracies["bn", s].value - found.accuracies["source", s].value for s in ("contrast@5", "fog@2")]
+    assert found.gain("bn") == pytest.approx(sum(gains) / 2)
+    assert found.costs["source"] == 1
+    written = json.loads((tmp_path / "methods.json").read_text())
+    assert written["rows"] == found.to_rows()
+
+
+def test_a_second_run_measures_only_what_is_new(tmp_path):
+    given = {"shifts": ["contrast@5"], "images": 16, "out": tmp_path}
+    heard = []
+    compare_methods(methods=["bn"], **given)
+    found = compare_methods(
+        methods=["bn", "lame"], **given, on_progress=lambda done, total, result: heard.append(result)
+    )
+    assert [result.task.parameters()["method"] for result in heard if result] == ["lame"]
+    assert ("bn", "contrast@5") in found.accuracies
+
+
+def test_options_reach_the_methods_that_have_them(tmp_path):
+    given: dict[str, Any] = {"shifts": ["contrast@5"], "methods": ["bn", "lame"], "images": 16, "batch_size": 4}
+    sources = compare_methods(**given, out=tmp_path / "a", options={"prior": 1e12})
+    assert sources.accuracies["bn", "contrast@5"] == sources.accuracies["source", "contrast@5"]
+    assert "lame" not in sources.reasons
+
+
+def test_a_model_that_cannot_adapt_is_told_why_and_the_source_is_still_measured(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
+    found = compare_methods(model, shifts=["fog@1"], methods=["bn", "lame"], images=8, out=tmp_path)
+    assert "no normalisation layers" in found.reasons["bn"]
+    assert set(found.accuracies) == {("source", "fog@1"), ("lame", "fog@1")}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"shifts": []}, "nothing to adapt to"),
+        ({"shifts": ["fgo@3"]}, "fog"),
+        ({"shifts": ["fog@3"], "methods": ["tant"]}, "tent"),
+        ({"shifts": ["fog@3"], "batch_size": 0}, "batch size"),
+    ],
+)
+def test_refusals(given, words, tmp_path):
+    with pytest.raises(ShiftproofError, match=words):
+        compare_methods(images=4, out=tmp_path, **given)
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return Subject.of(load_model("demo"), load_data("demo").take(24), device="cpu", batch_size=64)
+
+
+@pytest.fixture(scope="module")
+def results(subject):
+    settings = make_settings(shifts=["contrast", "brightness"], severities=[1, 5], images=24, methods=["bn"])
+    one = section("adaptation")
+    cells = [cell for cell in one.plan(Scope(settings, 24, 32)) if cell.kind != "adaptation.prior"]
+    return [Result(cell, cell.measure(subject), None, 1.0) for cell in cells]
+
+
+def test_distances_and_predictions_are_those_of_the_measures(subject, results):
+    (row,) = [result.row for result in results if result.task.kind == "adaptation.statistics"]
+    batch = next(iter(subject.data.batches(24)))
+    source = source_statistics(subject.model)
+
+    def distance(label):
+        images = shifts.parse(label)(batch.images, batch.keys)
+        return mean_distance(source, collect_statistics(subject.model, [images]))
+
+    assert row["distances"]["contrast@5"] == pytest.approx(distance("contrast@5"))
+    held = [f"{name}@{severity}" for name in shifts.names("holdout") for severity in (1, 5)]
+    errors = []
+    for label in held:
+        answers = logits(subject.model, shifts.parse(label)(batch.images, batch.keys)).argmax(1)
+        errors.append(1 - float((answers == batch.labels).double().mean()))
+    line = ErrorLine.fit([distance(label) for label in held], errors)
+    expected = min(1, max(0, float(line.predict(distance("contrast@5")))))
+    assert row["predicted"]["contrast@5"] == pytest.approx(expected)
+
+
+def test_the_view_tells_what_distances_predict_and_draws_the_map(results):
+    view = section("adaptation").view(results)
+    titles = [block.title for block in view.blocks]
+    assert any("predicts the error to within" in title for title in titles)
+    assert any("look most alike" in title for title in titles)
+    assert 0 <= view.numbers["distance_prediction_error"] < 1
+
+
+def test_a_model_without_statistics_says_so():
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
+    subject = Subject.of(model, load_data("demo").take(8), device="cpu", batch_size=64)
+    settings = make_settings(shifts=["fog"], severities=[5], images=8)
+    one = section("adaptation")
+    (cell,) = [cell for cell in one.plan(Scope(settings, 8, 32)) if cell.kind == "adaptation.statistics"]
+    assert cell.measure(subject)["applies"] is False
