@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=43)
     parser.add_argument("--shifts", default="", help="corruptions or families, separated by commas")
     parser.add_argument(
-        "--calibration", type=Path, help="what `shiftproof stream calibrate` wrote; made where not given"
+        "--calibration", type=Path, help="what `shiftproof calibrate` wrote; made where not given"
     )
     parser.add_argument("--calibration-images", type=int, default=IMAGES, help="images a place is measured on at most")
     parser.add_argument("--precision", type=float, default=PRECISION, help="standard error of calibrated accuracies")

@@ -29,7 +29,7 @@ from shiftproof.searchers.uniform import draw_tuples
 from shiftproof.training.feed import Feed
 from shiftproof.training.loop import Loop
 from shiftproof.training.recipes import RECIPES, recipe
-from shiftproof.training.settings import Settings
+from shiftproof.training.settings import TrainingSettings
 
 SIGMA = 0.25
 
@@ -38,7 +38,7 @@ def make_loop(name: str, data: ImageSet, batch: int, options: argparse.Namespace
     """Return a recipe's loop over random images."""
     steps_per_epoch = len(data) // batch
     epochs = 2 + (options.rounds + 2) * options.steps // steps_per_epoch
-    settings = Settings(
+    settings = TrainingSettings(
         epochs=epochs, batch_size=batch, lr=1e-3, schedule="constant", log_every=10**9, framing=options.framing
     )
     chosen = recipe(name)

@@ -17,7 +17,7 @@ from shiftproof.data import ImageSet
 from shiftproof.training.feed import Feed
 from shiftproof.training.losses import smoothadv
 from shiftproof.training.recipes import recipe
-from shiftproof.training.settings import Settings
+from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.tuples import TupleSearch
 
 EPOCHS = 6
@@ -37,7 +37,7 @@ def main() -> None:
 def seen(name: str, data: ImageSet) -> Tensor:
     """Return an image as a recipe makes it in each epoch, [epochs, 3, H, W]; noise only where it is all there is."""
     chosen, one = recipe(name), data.subset([IMAGE])
-    settings = Settings(epochs=EPOCHS, batch_size=1)
+    settings = TrainingSettings(epochs=EPOCHS, batch_size=1)
     feed = Feed(one, chosen, settings, device=torch.device("cpu"))
     found = []
     if chosen.tuples is not None and chosen.tuples.searcher is not None:

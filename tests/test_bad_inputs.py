@@ -463,21 +463,21 @@ STATES: dict[str, Row] = {
     ),
     "calibration that is not JSON": Row(
         lambda: put("c.json", "hello"),
-        ("stream", "preview", "--calibration", "c.json", "--out", "out.png"),
+        ("preview-stream", "--calibration", "c.json", "--out", "out.png"),
         ["c.json", "stream calibrate"],
     ),
     "calibration that is a pickle": Row(
         lambda: put("c.json", pickle.dumps(Trap())),
-        ("stream", "preview", "--calibration", "c.json", "--out", "out.png"),
+        ("preview-stream", "--calibration", "c.json", "--out", "out.png"),
         ["c.json", "stream calibrate"],
     ),
     "calibration of nothing": Row(
         lambda: put("c.json", json.dumps({"model": 3})),
-        ("stream", "preview", "--calibration", "c.json", "--out", "out.png"),
+        ("preview-stream", "--calibration", "c.json", "--out", "out.png"),
         ["c.json", "stream calibrate"],
     ),
     "no calibration": Row(
-        nothing, ("stream", "preview", "--calibration", "c.json", "--out", "out.png"), ["c.json", "stream calibrate"]
+        nothing, ("preview-stream", "--calibration", "c.json", "--out", "out.png"), ["c.json", "stream calibrate"]
     ),
     "run directory that is not one": Row(nothing, ("report", "."), ["no run in", "expected"]),
     "run directory with a broken store": Row(

@@ -1,4 +1,4 @@
-"""`shiftproof adapt` as a user meets it."""
+"""`shiftproof compare-methods` as a user meets it."""
 
 import json
 

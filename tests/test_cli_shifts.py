@@ -1,4 +1,4 @@
-"""`shiftproof corrupt` and `shiftproof preview` as a user meets them: a process, its output, its files."""
+"""`shiftproof write-corrupted` and `shiftproof preview` as a user meets them: a process, its output, its files."""
 
 import json
 import os
@@ -118,9 +118,9 @@ def test_preview_writes_a_picture(photos, tmp_path):
 
 
 ERRORS = {
-    "unknown shift": (["corrupt", "demo", "out", "--shift", "fogg@3"], 1, "did you mean"),
-    "no data": (["corrupt", "nowhere/", "out", "--shift", "fog@3"], 1, "nowhere"),
-    "bad choice": (["corrupt", "demo", "out", "--shift", "fog@3", "--on-bad-file", "ask"], 2, "skip"),
+    "unknown shift": (["write-corrupted", "demo", "out", "--shift", "fogg@3"], 1, "did you mean"),
+    "no data": (["write-corrupted", "nowhere/", "out", "--shift", "fog@3"], 1, "nowhere"),
+    "bad choice": (["write-corrupted", "demo", "out", "--shift", "fog@3", "--on-bad-file", "ask"], 2, "skip"),
     "no image": (["preview", "none.png"], 1, "none.png"),
     "bad severities": (["preview", "--severities", "a"], 2, "numbers separated by commas"),
 }

@@ -33,7 +33,7 @@ SMALL = ("--target", 0.5, "--images", 40, "--speed", 20, "--shifts", "contrast,g
 
 def test_calibrate_preview_write_and_adapt(images, tmp_path):
     made = tmp_path / "calibration"
-    done = run("stream", "calibrate", "-d", images, "-o", made, *SMALL, "--calibration-images", 20, "--device", "cpu")
+    done = run("calibrate", "-d", images, "-o", made, *SMALL, "--calibration-images", 20, "--device", "cpu")
     assert done.exit_code == 0
     assert "for a target of 50%" in done.stdout
     assert "combinations were measured" in done.stdout
@@ -41,11 +41,11 @@ def test_calibrate_preview_write_and_adapt(images, tmp_path):
     assert json.loads(file.read_text())["target"] == 0.5
 
     common = ("-d", images, "--calibration", file)  # which says the length, the speed and the seed
-    done = run("stream", "preview", *common, "-o", tmp_path / "stream.png", "--rows", 2)
+    done = run("preview-stream", *common, "-o", tmp_path / "stream.png", "--rows", 2)
     assert done.exit_code == 0
     assert (tmp_path / "stream.png").is_file()
 
-    done = run("stream", "write", tmp_path / "shards", *common, "--format", "jpg", "--shard-images", 25)
+    done = run("write-stream", tmp_path / "shards", *common, "--format", "jpg", "--shard-images", 25)
     assert done.exit_code == 0
     assert sorted(path.name for path in (tmp_path / "shards").glob("*.tar")) == ["shard-000000.tar", "shard-000001.tar"]
 
@@ -63,7 +63,7 @@ def test_a_calibration_of_another_model_is_taken_and_told(images, tmp_path):
     file = tmp_path / "model.py"
     file.write_text("def build():\n    return lambda images: images.mean((2, 3)).repeat(1, 4)[:, :10]\n")
     made = tmp_path / "calibration"
-    assert run("stream", "calibrate", "-m", f"{file}:build", "-d", images, "-o", made, *SMALL).exit_code == 0
+    assert run("calibrate", "-m", f"{file}:build", "-d", images, "-o", made, *SMALL).exit_code == 0
     options = ("--calibration", made, "--method", "bn", "--device", "cpu")
     done = run("adapt", "--stream", "ccc", "-d", images, *options, "-o", tmp_path / "run")
     assert done.exit_code == 0
@@ -104,9 +104,9 @@ def test_streams_that_need_no_calibration_run_as_they_are(images, tmp_path):
 
 def test_wrong_options_are_told(images, tmp_path):
     with pytest.raises(ConfigurationError, match="no stream named 'cc'"):
-        run("stream", "preview", "--stream", "cc", "-o", tmp_path / "a.png")
+        run("preview-stream", "--stream", "cc", "-o", tmp_path / "a.png")
     with pytest.raises(DataError, match="Cannot read the calibration"):
-        run("stream", "preview", "--calibration", tmp_path / "none.json", "-o", tmp_path / "a.png")
-    assert run("stream", "preview", "--stream", "mixed", "--calibration", "x.json").exit_code == 2
-    assert run("stream", "write", tmp_path / "x", "--format", "gif").exit_code == 2
-    assert run("stream", "calibrate", "--variant", "greedy").exit_code == 2
+        run("preview-stream", "--calibration", tmp_path / "none.json", "-o", tmp_path / "a.png")
+    assert run("preview-stream", "--stream", "mixed", "--calibration", "x.json").exit_code == 2
+    assert run("write-stream", tmp_path / "x", "--format", "gif").exit_code == 2
+    assert run("calibrate", "--variant", "greedy").exit_code == 2

@@ -17,14 +17,14 @@ from shiftproof.options import Count, NotNegative, Options, Share, Words, descri
 from shiftproof.registry import resolve
 from shiftproof.shifts.parametric import FORMS
 from shiftproof.training import RECIPES
-from shiftproof.training.settings import Settings
+from shiftproof.training.settings import TrainingSettings
 from tests.adapters.networks import convolutional
 
 PARTS = [part for each in RECIPES.values() for part in (each.objective, each.tuples) if part is not None]
 EVERYONE: dict[str, Options] = {
     **{f"method {name}": method(name).defaults for name in METHODS},
     **{f"training {type(part).__name__}": part for part in PARTS},
-    "training settings": Settings(),
+    "training settings": TrainingSettings(),
 }
 SHIFTS: dict[str, Any] = {
     each.name: each for each in map(shifts.parse, ("power_law[eps=8,center=4,alpha=1]", "fourier_basis[i=1,j=2]"))

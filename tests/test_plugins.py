@@ -20,7 +20,7 @@ from torch import nn
 
 import shiftproof
 from shiftproof import adapters, shifts
-from shiftproof.audits.auditing import reopen
+from shiftproof.audits.auditing import gate
 from shiftproof.audits.sections import SECTIONS, applicable
 from shiftproof.cli.catalogue import show
 from shiftproof.comparisons.along_streams import compare_on_stream
@@ -478,7 +478,7 @@ def test_an_audit_measures_edited_shifts_methods_and_sections_anew(rain, mirrors
     changed = ("accuracy.rain", "gain.mine", "symmetry")
     assert all(after[name] != before[name] for name in changed)
     assert after["accuracy.contrast"] == before["accuracy.contrast"]
-    assert reopen(tmp_path / "run").numbers == after
+    assert gate(tmp_path / "run").numbers == after
     rain()
     assert run("run")["accuracy.rain"] == before["accuracy.rain"]  # what was measured is there
 

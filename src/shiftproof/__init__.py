@@ -32,17 +32,25 @@ if TYPE_CHECKING:
         training,
     )
     from shiftproof.adapters import Adapter, adapt
-    from shiftproof.audits import Audit, audit
+    from shiftproof.audits import Audit, audit, gate, report
     from shiftproof.certificates import Certification, Spectrum, certify
     from shiftproof.certificates.spectral_analysis import spectrum
-    from shiftproof.comparisons import Comparison, compare
-    from shiftproof.data import load_data
+    from shiftproof.comparisons import (
+        Comparison,
+        MethodComparison,
+        StreamComparison,
+        compare,
+        compare_methods,
+        compare_on_stream,
+    )
+    from shiftproof.data import DataSpec, load_data
     from shiftproof.errors import ShiftproofError
     from shiftproof.estimators import Estimate, estimate
-    from shiftproof.models import load_model
+    from shiftproof.exports import preview, preview_stream, write_corrupted, write_stream
+    from shiftproof.models import ModelSpec, load_model
     from shiftproof.searchers import Search, search
     from shiftproof.shifts import corrupt
-    from shiftproof.streams import Trace, evaluate
+    from shiftproof.streams import StreamCalibration, Trace, calibrate, evaluate
     from shiftproof.training import Trained, train
 
 __all__ = [
@@ -50,10 +58,15 @@ __all__ = [
     "Audit",
     "Certification",
     "Comparison",
+    "DataSpec",
     "Estimate",
+    "MethodComparison",
+    "ModelSpec",
     "Search",
     "ShiftproofError",
     "Spectrum",
+    "StreamCalibration",
+    "StreamComparison",
     "Trace",
     "Trained",
     "__version__",
@@ -61,9 +74,12 @@ __all__ = [
     "adapters",
     "audit",
     "audits",
+    "calibrate",
     "certificates",
     "certify",
     "compare",
+    "compare_methods",
+    "compare_on_stream",
     "comparisons",
     "corrupt",
     "data",
@@ -72,12 +88,16 @@ __all__ = [
     "estimators",
     "evaluate",
     "exports",
+    "gate",
     "keyed",
     "load_data",
     "load_model",
     "measures",
     "models",
+    "preview",
+    "preview_stream",
     "register",
+    "report",
     "reports",
     "runs",
     "search",
@@ -87,25 +107,34 @@ __all__ = [
     "streams",
     "train",
     "training",
+    "write_corrupted",
+    "write_stream",
 ]
 
 _HOMES = {
     "adapters": ("Adapter", "adapt"),
-    "audits": ("Audit", "audit"),
+    "audits": ("Audit", "audit", "gate", "report"),
     "certificates": ("Certification", "Spectrum", "certify", "spectrum"),
-    "comparisons": ("Comparison", "compare"),
-    "data": ("load_data",),
+    "comparisons": (
+        "Comparison",
+        "MethodComparison",
+        "StreamComparison",
+        "compare",
+        "compare_methods",
+        "compare_on_stream",
+    ),
+    "data": ("DataSpec", "load_data"),
     "errors": ("ShiftproofError",),
     "estimators": ("Estimate", "estimate"),
-    "exports": (),
+    "exports": ("preview", "preview_stream", "write_corrupted", "write_stream"),
     "keyed": (),
     "measures": (),
-    "models": ("load_model",),
+    "models": ("ModelSpec", "load_model"),
     "reports": (),
     "runs": (),
     "searchers": ("Search", "search"),
     "shifts": ("corrupt",),
-    "streams": ("Trace", "evaluate"),
+    "streams": ("StreamCalibration", "Trace", "calibrate", "evaluate"),
     "training": ("Trained", "train"),
 }
 """Every sub-package, with the names it gives to the top level."""

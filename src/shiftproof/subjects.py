@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from shiftproof.data import ImageSet, load_data, load_images, matched
+from shiftproof.data import DataLike, ImageSet, load_data, load_images, matched
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BatchFitter, Model, choose_device, fingerprint, load_model
+from shiftproof.models import BatchFitter, Model, ModelLike, ModelSpec, choose_device, fingerprint, load_model
 from shiftproof.models.answers import check_behaviour
 from shiftproof.models.precision import Reduced, reduced
 from shiftproof.runs import Row, Store, Task
@@ -36,27 +36,25 @@ LARGE_SIDE, LARGE_BATCH = 96, 8
 class Subject:
     """A model and data as the user gave them, and, from the first time they are asked for, as they are loaded.
 
-    `given_model` and `given_data` are text that is loaded with the options, or the objects themselves; `images` are
+    `given_model` and `given_data` are text, specs, or the objects themselves; `images` are
     drawn in proportion to the classes, None is all, in one keyed order (`ImageSet.take`). Made by `Subject.of`.
     """
 
-    given_model: Any
-    given_data: Any
+    given_model: ModelLike
+    given_data: DataLike
     images: int | None = None
     seed: int = 0
     device: str = "cpu"
     given_batch: int | None = None
     amp: bool = False
     texts: bool = False
-    model_options: Mapping[str, Any] = field(default_factory=dict)
-    data_options: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
-        model: Any,
-        data: Any,
+        model: ModelLike,
+        data: DataLike,
         *,
         images: int | None = None,
         seed: int = 0,
@@ -64,19 +62,17 @@ class Subject:
         batch_size: int | None = None,
         amp: bool = False,
         texts: bool = False,
-        model_options: Mapping[str, Any] | None = None,
-        data_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Check the choices and the device; nothing is loaded yet.
 
-        `model` and `data` are what `load_model` and `load_data` take, with their options. `batch_size` is by default
+        `model` and `data` are what `load_model` and `load_data` take, or returned. `batch_size` is by default
         what suits the device and the size of images. With `amp` the model computes in bfloat16 where PyTorch deems it
         safe. `texts` says that a set of texts will do too.
         """
         if batch_size is not None and batch_size < 1:
             raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))
         where = choose_device(device, model)
-        return cls(model, data, images, seed, where, batch_size, amp, texts, model_options or {}, data_options or {})
+        return cls(model, data, images, seed, where, batch_size, amp, texts)
 
     def __eq__(self, other: object) -> bool:
         """Whether the same loaded things are measured in the same batches."""
@@ -91,20 +87,29 @@ class Subject:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own, and must find the same."""
-        loaded = ("model", "model_fingerprint", "loaded_data", "labelled_data", "places", "data", "fingerprints")
+        loaded = (
+            "model",
+            "model_fingerprint",
+            "loaded_data",
+            "labelled_data",
+            "places",
+            "unmatched_places",
+            "data",
+            "fingerprints",
+        )
         kept = {name: value for name, value in self.__dict__.items() if name not in loaded}
         return {**kept, "expected": self.__dict__.get("fingerprints", self.expected)}
 
     @cached_property
     def model(self) -> Model:
         """The model on its device, in its precision."""
-        loaded = load_model(self.given_model, device=self.device, **self.model_options)
+        loaded = load_model(self.given_model, device=self.device)
         return reduced(loaded) if self.amp else loaded
 
     @cached_property
     def loaded_data(self) -> ImageSet:
         """All inputs, in the order of the data, with labels as they were found there."""
-        return (load_data if self.texts else load_images)(self.given_data, **self.data_options)
+        return (load_data if self.texts else load_images)(self.given_data)
 
     @cached_property
     def labelled_data(self) -> ImageSet:
@@ -116,6 +121,16 @@ class Subject:
     def places(self) -> Tensor:
         """Where the chosen inputs are in the data, in the order they are used, [N]."""
         return self.labelled_data.draw(self.images, seed=self.seed)
+
+    @cached_property
+    def unmatched_places(self) -> Tensor:
+        """Where the chosen inputs are in the data, of data whose labels are not matched to the model's outputs, [N]."""
+        return self.loaded_data.draw(self.images, seed=self.seed)
+
+    @property
+    def unmatched_data(self) -> ImageSet:
+        """The chosen inputs, in their keyed order, with labels as they were found: for measures of one's own."""
+        return self.loaded_data.subset(self.unmatched_places)
 
     @cached_property
     def data(self) -> ImageSet:
@@ -134,9 +149,10 @@ class Subject:
     @property
     def name(self) -> str:
         """What to call the model: the text it was given as, its own name, or its class."""
-        if isinstance(self.given_model, str | Path):
-            return str(self.given_model)
-        named = self.given_model if isinstance(self.model, Reduced) else self.model
+        given = self.given_model.given if isinstance(self.given_model, ModelSpec) else self.given_model
+        if isinstance(given, str | Path):
+            return str(given)
+        named = given if isinstance(self.model, Reduced) else self.model
         return str(getattr(self.model, "name", type(named).__name__))
 
     @cached_property
@@ -183,7 +199,7 @@ class Subject:
     def taking(self, images: int | None) -> Self:
         """Return the same model on other images of the same data."""
         made = self._changed(images=images)
-        for name in ("places", "data", "fingerprints"):
+        for name in ("places", "unmatched_places", "data", "fingerprints"):
             made.__dict__.pop(name, None)
         return made
 

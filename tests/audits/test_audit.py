@@ -70,7 +70,7 @@ def test_a_second_call_measures_nothing_and_changes_nothing(reference):
     assert (reference.folder / "results.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 7}, {"executor": "processes", "workers": 2}], ids=str)
+@pytest.mark.parametrize("options", [{"batch_size": 7}, {"executor": "processes:2"}], ids=str)
 def test_batch_size_and_executor_do_not_change_the_results(reference, tmp_path, options):
     result = shiftproof.audit("demo", "demo", out=tmp_path, **SMALL, **options)
     assert without_times(result.folder) == without_times(reference.folder)
@@ -202,12 +202,12 @@ def test_an_unwritable_run_directory_is_an_error_a_user_can_act_on(tmp_path):
 
 
 def test_reopen_writes_the_same_files_from_the_store_alone(reference):
-    from shiftproof.audits import reopen
+    from shiftproof.audits import gate
 
     before = (reference.folder / "results.json").read_bytes()
     for name in ("report.html", "results.json", "results.csv"):
         (reference.folder / name).unlink()
-    again = reopen(reference.folder)
+    again = gate(reference.folder)
     assert (reference.folder / "results.json").read_bytes() == before
     assert again.numbers == reference.numbers
     assert again.report.exists()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import shiftproof
-from shiftproof.audits import reopen
+from shiftproof.audits import gate
 from shiftproof.audits.caveats import caveats, told
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.chance import Standing
@@ -68,7 +68,7 @@ OPTIONS: dict[str, Any] = {"images": 40, "shifts": ["brightness"], "severities":
 )
 def test_what_is_wrong_is_told_everywhere_and_again(kind, says, tmp_path):
     made = shiftproof.audit(Odd(kind), "demo", out=tmp_path, sections=["clean", "corruptions"], **OPTIONS)
-    for found in (made, reopen(tmp_path)):
+    for found in (made, gate(tmp_path)):
         assert says in " ".join(sentence.text for _, sentence in headlines.verdict(found.views))
         assert says in text(found)
         assert says in found.report.read_text("utf-8")

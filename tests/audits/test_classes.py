@@ -44,7 +44,7 @@ def test_audit_matches_a_subset_by_name(folders, tmp_path):
 
 def test_audit_in_processes_matches_too(folders, tmp_path):
     made = shiftproof.audit(
-        "demo", folders / "names", out=tmp_path, sections=["clean"], executor="processes", workers=1
+        "demo", folders / "names", out=tmp_path, sections=["clean"], executor="processes:1"
     )
     assert made.numbers["clean_accuracy"] > 0.85
 

@@ -16,9 +16,9 @@ from torch import nn
 from typer.testing import CliRunner
 
 import shiftproof
-from shiftproof.audits import reopen
-from shiftproof.audits.gate import COMPARISONS, Check, Requirement, junit, parse, parse_all
+from shiftproof.audits import gate
 from shiftproof.audits.numbers import find
+from shiftproof.audits.requirements import COMPARISONS, Check, Requirement, junit, parse, parse_all
 from shiftproof.audits.sections import SECTIONS, section
 from shiftproof.cli import app
 from shiftproof.errors import ConfigurationError, RunError
@@ -35,7 +35,7 @@ def audited(tmp_path_factory):
 
 
 def gated(audited, *requirements):
-    return reopen(audited.folder, require=requirements)
+    return gate(audited.folder, require=requirements)
 
 
 @given(
@@ -126,7 +126,7 @@ def test_missing_numbers_fail_with_the_reason(tmp_path):
 
 
 def test_junit_has_a_case_for_every_requirement(audited, tmp_path):
-    found = reopen(audited.folder, require=["clean >= 0", "clean > 2"], junit=tmp_path / "junit.xml")
+    found = gate(audited.folder, require=["clean >= 0", "clean > 2"], junit=tmp_path / "junit.xml")
     suite = Xml.parse(tmp_path / "junit.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     failing = [case.get("name") for case in suite if case.find("failure") is not None]
@@ -175,7 +175,7 @@ class TestUnfinished:
             assert database.execute(query).rowcount == 1
 
     def test_numbers_that_lack_a_cell_are_not_given(self, cut, run):
-        found = reopen(cut)
+        found = gate(cut)
         assert found.missing == 1
         assert found.numbers.keys() == {"clean_accuracy", "clean_confidence_gap", "accuracy.contrast"}
         assert found.numbers["accuracy.contrast"] == run.numbers["accuracy.contrast"]
@@ -185,7 +185,7 @@ class TestUnfinished:
         assert "1 of 9 cells were not measured" in said.text
 
     def test_nothing_passes(self, cut, tmp_path):
-        found = reopen(cut, require=["clean > 0", "mce < 90"], junit=tmp_path / "junit.xml")
+        found = gate(cut, require=["clean > 0", "mce < 90"], junit=tmp_path / "junit.xml")
         assert not found.passed
         assert [one.passed for one in found.checks] == [True, False]
         assert "unfinished, 1 planned cells were not measured" in found.checks[1].reason
@@ -207,7 +207,7 @@ class TestUnfinished:
     def test_a_damaged_row_is_missing_and_the_same_audit_measures_it_again(self, run):
         query = "UPDATE cells SET result = '{\"rig' WHERE task = 'corruptions' AND parameters LIKE '%fog@4%'"
         self.change(run.folder, query)
-        assert reopen(run.folder).missing == 1
+        assert gate(run.folder).missing == 1
         again = shiftproof.audit("demo", "demo", out=run.folder, **self.OPTIONS)
         assert (again.missing, again.numbers) == (0, run.numbers)
 

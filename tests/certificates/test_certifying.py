@@ -78,7 +78,7 @@ def test_bad_certificate_files_are_refused(tmp_path):
             load_certificate(tmp_path / name)
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 17}, {"executor": "processes", "workers": 2}], ids=str)
+@pytest.mark.parametrize("options", [{"batch_size": 17}, {"executor": "processes:2"}], ids=str)
 def test_batch_size_and_workers_do_not_change_certificates(reference, options):
     assert certify("demo", "demo", **SMALL, **options) == reference
 

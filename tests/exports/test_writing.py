@@ -170,7 +170,7 @@ class TestFolder:
     def test_several_processes_write_the_same_bytes(self, folder: Path, tmp_path: Path) -> None:
         texts = ["gaussian_noise@1", "snow@2", "glass_blur@3"]
         write_corrupted(folder, tmp_path / "one", shifts=texts)
-        write_corrupted(folder, tmp_path / "two", shifts=texts, executor="processes", workers=2)
+        write_corrupted(folder, tmp_path / "two", shifts=texts, executor="processes:2")
         assert tree(tmp_path / "one") == tree(tmp_path / "two")
 
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 from shiftproof import load_data, load_model
-from shiftproof.audits import audit, reopen
+from shiftproof.audits import audit, gate
 from shiftproof.certificates import load_certificate
 from shiftproof.cli import app, config
 from shiftproof.data import ImageSet
@@ -289,7 +289,7 @@ TARGETS: dict[str, Target] = {
     "calibration": Target("c.json", of_calibration, courses, is_json=True),
     "certificate": Target("c.json", of_json({"format": "shiftproof-certificate/1"}), load_certificate, is_json=True),
     "monitor": Target("m.npz", of_monitor, lambda path: monitor().load(path)),
-    "run directory": Target("run.sqlite", of_run, lambda path: reopen(path.parent)),
+    "run directory": Target("run.sqlite", of_run, lambda path: gate(path.parent)),
     "manifest": Target("manifest.json", of_json({"seed": 0}), corrupted, is_json=True),
     "configuration": Target("audit.toml", lambda: b'model = "demo"\nshifts = ["fog"]\nimages = 3\n', configured),
     "WordNet": Target("data.noun", WORDS["data.noun"], lambda path: synonyms.__wrapped__(str(path.parent)), WORDS),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from shiftproof import load_data, load_model
-from shiftproof.audits import gate
+from shiftproof.audits import requirements
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.cli.application import listed, numbers
 from shiftproof.data.labels import number_classes
@@ -64,7 +64,7 @@ TARGETS: dict[str, Callable[[str], object]] = {
     "sections": lambda text: make_settings(sections=[text]),
     "shifts": lambda text: make_settings(shifts=[text]),
     "methods": lambda text: make_settings(methods=[text]),
-    "requirement": lambda text: str(gate.parse(text)),
+    "requirement": lambda text: str(requirements.parse(text)),
     "class name": lambda text: number_classes([text, "dog"], [text, "cat", "dog"]),
 }
 

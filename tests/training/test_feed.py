@@ -9,7 +9,7 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.shifts import parse
 from shiftproof.training.feed import Feed, _Read, shifted
 from shiftproof.training.recipes import recipe
-from shiftproof.training.settings import Settings
+from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.team import Team
 from tests.training.samples import two_classes
 
@@ -20,7 +20,7 @@ def data():
 
 
 def make(data, name="augmix+jsd", team=None, **options):
-    settings = Settings(**{"batch_size": 8, "epochs": 2, **options})
+    settings = TrainingSettings(**{"batch_size": 8, "epochs": 2, **options})
     return Feed(data, recipe(name), settings, device=torch.device("cpu"), team=team)
 
 
@@ -120,7 +120,7 @@ def test_a_batch_can_have_several_tuples(data, space, count):
     """Equal parts of a batch go through tuples of their own, in however many processes the batch is made."""
     chosen = recipe("rda", space=space, length=3, per_batch=count)
     assert chosen.tuples is not None
-    settings = Settings(batch_size=8, epochs=2, framing="")
+    settings = TrainingSettings(batch_size=8, epochs=2, framing="")
     feeds = [
         Feed(data, chosen, settings, device=torch.device("cpu"), team=team)
         for team in (None, *(Team(rank, 4) for rank in range(4)))
@@ -139,6 +139,6 @@ def test_a_batch_can_have_several_tuples(data, space, count):
 
 def test_batches_that_tuples_cannot_share_are_refused(data):
     with pytest.raises(ConfigurationError, match="equal parts"):
-        Feed(data, recipe("rda", per_batch=3), Settings(batch_size=8), device=torch.device("cpu"))
+        Feed(data, recipe("rda", per_batch=3), TrainingSettings(batch_size=8), device=torch.device("cpu"))
     with pytest.raises(ConfigurationError, match="per_batch"):
         recipe("rda", per_batch=0)

@@ -13,7 +13,7 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.training import RECIPES, recipe
 from shiftproof.training.objectives import Hierarchical, ThreeWay
 from shiftproof.training.schedules import SCHEDULES, rate_at
-from shiftproof.training.settings import Settings
+from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.state import Average
 from shiftproof.training.tuples import Tuples
 
@@ -113,4 +113,4 @@ def test_the_average_follows_its_formula():
 )
 def test_settings_out_of_range(wrong):
     with pytest.raises(ConfigurationError):
-        Settings(**wrong)
+        TrainingSettings(**wrong)

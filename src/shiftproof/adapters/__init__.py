@@ -5,7 +5,7 @@ logits = adapted(images)          # predicts, and learns from the images
 """
 
 from shiftproof.adapters.adapter import Adapter
-from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method, method_names
+from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method, with_source
 from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.freezing import freeze
 from shiftproof.adapters.guard import Guard
@@ -37,6 +37,6 @@ __all__ = [
     "facts",
     "freeze",
     "method",
-    "method_names",
     "never",
+    "with_source",
 ]

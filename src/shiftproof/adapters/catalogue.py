@@ -13,7 +13,7 @@ from shiftproof.adapters.method import Method
 from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.allocation import ease_allocation
-from shiftproof.registry import Registry, unknown
+from shiftproof.registry import Registry
 
 _OWN = {
     "source": "shiftproof.adapters.batch_statistics:SOURCE",
@@ -59,12 +59,14 @@ def method(name: str | Method) -> Method:
     return METHODS.load(name)
 
 
-def method_names(methods: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of methods to compare, the source model first; refuse what is not the name of one."""
-    for name in methods:
-        if name not in METHODS:
-            raise unknown("method of adaptation", name, METHODS)
-    return tuple(dict.fromkeys(("source", *methods)))
+def with_source(methods: Sequence[str | Method]) -> tuple[Method, ...]:
+    """Return methods to compare, the source model first; refuse what is not the name of one, and one name for two."""
+    found: dict[str, Method] = {}
+    for each in ("source", *methods):
+        made = method(each)
+        if found.setdefault(made.name, made) != made:
+            raise ConfigurationError("Two methods have the same name.", expected="one method a name", got=made.name)
+    return tuple(found.values())
 
 
 def adapt(

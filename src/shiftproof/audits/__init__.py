@@ -1,6 +1,6 @@
 """The main job: one section per question, and the report."""
 
-from shiftproof.audits.auditing import audit, reopen
+from shiftproof.audits.auditing import audit, gate, report
 from shiftproof.audits.conclusion import Audit
 
-__all__ = ["Audit", "audit", "reopen"]
+__all__ = ["Audit", "audit", "gate", "report"]

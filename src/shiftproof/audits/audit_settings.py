@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from shiftproof.adapters import METHODS, Method, method
+from shiftproof.adapters import Method, method, with_source
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift, catalogue
 from shiftproof.shifts.base import check_severity
+from shiftproof.shifts.text import TextShift
 from shiftproof.shifts.text import registry as text_registry
 
 BudgetName: TypeAlias = Literal["quick", "standard", "full"]
@@ -47,7 +48,9 @@ class AuditSettings:
     budget: str
     sections: tuple[str, ...]
     shifts: tuple[Shift, ...]
-    """What the images are put under, each at every one of the severities."""
+    """What inputs are put under, each at every one of the severities."""
+    fixed: tuple[Shift, ...]
+    """Further shifts, each as it is."""
     severities: tuple[float, ...]
     images: int | None
     seed: int
@@ -63,14 +66,19 @@ class AuditSettings:
 
     def to_row(self) -> dict[str, Json]:
         """Return the settings as JSON values, with shifts and methods by name."""
-        named = {"shifts": [shift.name for shift in self.shifts], "methods": [each.name for each in self.methods]}
-        return {**asdict(replace(self, shifts=(), methods=())), **named}
+        named = {
+            "shifts": [shift.name for shift in self.shifts],
+            "fixed": [shift.label for shift in self.fixed],
+            "methods": [each.name for each in self.methods],
+        }
+        return {**asdict(replace(self, shifts=(), fixed=(), methods=())), **named}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> AuditSettings:
         """Return the settings of a row."""
         held: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
         held |= {"shifts": tuple(map(_named, row["shifts"])), "methods": tuple(map(method, row["methods"]))}
+        held |= {"fixed": tuple(map(catalogue.as_shift, row["fixed"]))}
         return cls(**held)
 
 
@@ -78,18 +86,18 @@ def make_settings(
     *,
     budget: str = "quick",
     sections: Sequence[str] | None = None,
-    shifts: Sequence[str] | None = None,
+    shifts: Sequence[str | Shift] | None = None,
     severities: Sequence[float] | None = None,
     images: int | None = None,
     seed: int = 0,
-    methods: Sequence[str] | None = None,
+    methods: Sequence[str | Method] | None = None,
     inputs: str = "images",
     scale: float = 1.0,
 ) -> AuditSettings:
     """Check the options of an audit and fill in what the budget leaves open.
 
-    `shifts` names corruptions or families of them; None is the family `common`, or `everyday` where the `inputs` are
-    texts. `methods` names those of adaptation. `scale` is the share of the budget's sizes that is used.
+    `shifts` are corruptions or families of them by name, at every severity, and others as they are; None is the family
+    `common`, or `everyday` where the `inputs` are texts. `scale` is the share of the budget's sizes that is used.
     """
     from shiftproof.audits.sections import SECTIONS, applicable
 
@@ -101,9 +109,12 @@ def make_settings(
     if images is not None and images < 1:
         raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", got=str(images))
     chosen: list[str] = []
-    for name in shifts or (("everyday",) if inputs == "texts" else ("common",)):
-        catalogue.check_name(name)
-        chosen.extend(_shifts_of_texts(name) if inputs == "texts" else _shifts_of_images(name))
+    fixed: list[Shift] = []
+    for each in shifts or (("everyday",) if inputs == "texts" else ("common",)):
+        if isinstance(each, str) and each in _graded(inputs):
+            chosen.extend(_shifts_of_texts(each) if inputs == "texts" else _shifts_of_images(each))
+        else:
+            fixed.append(_fitting(catalogue.as_shift(each), inputs))
     usual = SEVERITIES if scale >= 0.5 else SPARSE_SEVERITIES
     levels = tuple(sorted({float(severity) for severity in severities or usual}))
     for severity in levels:
@@ -112,19 +123,17 @@ def make_settings(
             raise ConfigurationError(
                 "Severity 0 is the clean input.", fix="leave it out; the section `clean` measures it"
             )
-    for name in methods or ():
-        if name not in METHODS:
-            raise unknown("method of adaptation", name, METHODS)
     asked = applicable(inputs, sections)
-    tried = tuple(name for name in methods or BUDGETS[budget].methods if name != "source")
+    _, *tried = with_source(methods or BUDGETS[budget].methods)
     return AuditSettings(
         budget=budget,
         sections=asked,
         shifts=tuple(_named(name) for name in dict.fromkeys(chosen)),
+        fixed=tuple(dict.fromkeys(fixed)),
         severities=levels,
         images=images if images is not None else _scaled(BUDGETS[budget].images, scale),
         seed=seed,
-        methods=tuple(map(method, tried)),
+        methods=tuple(tried),
         adaptation_images=BUDGETS[budget].adaptation_images if images is None else images,
         scale=scale,
     )
@@ -149,6 +158,22 @@ def _scaled(images: int | None, scale: float) -> int | None:
 def _named(name: str) -> Shift:
     """Return a corruption or a text shift by its registered name, at some severity."""
     return text_registry.text_shift(name, 1) if name in text_registry.SHIFTS else catalogue.corruption(name, 1)
+
+
+def _graded(inputs: str) -> set[str]:
+    """Return the families, and the shifts, whose severities an audit chooses."""
+    if inputs == "texts":
+        return {*text_registry.FAMILIES, *text_registry.SHIFTS}
+    families = (*catalogue.TABLED, catalogue.PLUGINS)
+    return {*families, *(name for family in families for name in catalogue.names(family))}
+
+
+def _fitting(shift: Shift, inputs: str) -> Shift:
+    """Return a shift of inputs of this kind; refuse others."""
+    if isinstance(shift, TextShift) != (inputs == "texts"):
+        other = "images" if inputs == "texts" else "texts"
+        raise ConfigurationError(f"{shift.label} is a shift of {other}.", expected=f"a shift of {inputs}")
+    return shift
 
 
 def _shifts_of_images(name: str) -> Sequence[str]:

@@ -6,21 +6,21 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
 import torch
 
-from shiftproof.audits.audit_settings import affordable, make_settings
+from shiftproof.adapters import Method
+from shiftproof.audits.audit_settings import BudgetName, affordable, make_settings
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, conclude, noted, understood
 from shiftproof.audits.costs import PLANNED, note_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
-from shiftproof.audits.gate import junit as junit_xml
-from shiftproof.audits.gate import parse, parse_all
+from shiftproof.audits.requirements import junit as junit_xml
+from shiftproof.audits.requirements import parse, parse_all
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
-from shiftproof.data import TextSet
-from shiftproof.models import BatchFitter
+from shiftproof.data import DataLike, TextSet
+from shiftproof.models import BatchFitter, ModelLike
 from shiftproof.models.arithmetic import operations as operations_of
 from shiftproof.models.texts import pairing, truncation
 from shiftproof.runs import (
@@ -35,77 +35,65 @@ from shiftproof.runs import (
     write_atomically,
 )
 from shiftproof.runs.hosting import cores
+from shiftproof.shifts import Shift
 from shiftproof.subjects import Measurer, Subject
 
 OUT = "shiftproof-audit"
 
 
 def audit(
-    model: Any = "demo",
-    data: Any = "demo",
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
     *,
-    out: str | Path = OUT,
-    budget: str = "quick",
+    budget: BudgetName = "quick",
     sections: Sequence[str] | None = None,
-    shifts: Sequence[str] | None = None,
+    shifts: Sequence[str | Shift] | None = None,
     severities: Sequence[float] | None = None,
-    images: int | None = None,
-    seed: int = 0,
-    methods: Sequence[str] | None = None,
-    device: str = "auto",
-    amp: bool = False,
-    batch_size: int | None = None,
-    weights: str | Path | None = None,
-    size: int | None = None,
-    labels: str | Path | None = None,
-    classes: str | Path | Sequence[str] = "auto",
-    on_bad_file: Literal["fail", "skip"] = "fail",
-    text_column: str | None = None,
-    label_column: str | None = None,
-    executor: str | Executor = "inline",
-    workers: int | None = None,
+    methods: Sequence[str | Method] | None = None,
     require: Sequence[str] = (),
     junit: str | Path | None = None,
+    amp: bool = False,
+    images: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    batch_size: int | None = None,
+    out: str | Path = OUT,
+    executor: str | Executor = "inline",
     command: str | None = None,
     on_progress: OnProgress | None = None,
     on_plan: Callable[[Forecast], None] | None = None,
 ) -> Audit:
-    """Audit a classifier under distribution shift and write `report.html`, `results.json` and `results.csv` to `out`.
+    """Audit a classifier under distribution shift. Writes report.html, results.json and results.csv.
 
-    `model` and `data` are what `load_model` and `load_data` take. The run directory `out` resumes: a second call with
-    the same arguments goes on where the first stopped. `budget` sets how many images are used, `sections` which
-    questions are asked, `shifts` which corruptions (or families) at which `severities`, `methods` which ways of
-    adapting while serving. With `amp` the model computes in bfloat16 where PyTorch deems it safe. Classes are matched
-    to the model's outputs by name; where it does not know the data's names, `classes` lists them in the order of its
-    outputs, or names a file with one a line. `text_column` and `label_column` name columns of a table of texts.
-    `executor` is `inline`, `processes` or `ray`; the last two spread the work over `workers` processes, and the numbers
-    are the same.
-    `require` is what must hold of the numbers, such as "mce < 70": `checks` of the result says whether it does, and
-    `junit` names a file for that in JUnit's XML. `on_plan(forecast)` hears, before any long work, how long it should
-    take, and `on_progress(done, all, result)` of progress.
+    Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing.
+
+    Args:
+        model: What `load_model` takes or returned.
+        data: What `load_data` takes or returned.
+        budget: quick (1,000 images), standard (5,000) or full (all).
+        sections: Sections to run. Default: all.
+        shifts: Shifts: families or names, measured at every severity, or any other text form or `Shift`, measured as
+            it is: fog@3, rotate=15, 'fog@3 + jpeg_compression@2'. Default: common; everyday for texts.
+        severities: Severities in (0, 5]. Default: 1 to 5.
+        methods: Methods of test-time adaptation. Default: by budget.
+        require: What must hold, such as 'mce < 70' or 'worst_case > 40%'.
+        junit: Also write whether what is required holds, as JUnit XML.
+        amp: Let the model compute in bfloat16 where PyTorch deems it safe.
+        images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
+        seed: Seed of every random draw.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        out: Run directory; the same call resumes it.
+        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
+        command: What the report says it was made by.
+        on_plan: Called with a forecast before any long work.
 
     >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], sections=["clean", "corruptions"])
     >>> result.numbers["clean_accuracy"] > result.numbers["accuracy.contrast"]
     True
     """
-    subject = Subject.of(
-        model,
-        data,
-        seed=seed,
-        device=device,
-        batch_size=batch_size,
-        amp=amp,
-        texts=True,
-        model_options={"weights": weights},
-        data_options={
-            "size": size,
-            "labels": labels,
-            "classes": classes,
-            "on_bad_file": on_bad_file,
-            "text_column": text_column,
-            "label_column": label_column,
-        },
-    )
+    subject = Subject.of(model, data, seed=seed, device=device, batch_size=batch_size, amp=amp, texts=True)
     inputs = "texts" if isinstance(subject.loaded_data, TextSet) else "images"
     asked = partial(
         make_settings,
@@ -120,7 +108,7 @@ def audit(
     )
     settings = asked()  # what is wrong with the options is told before a model is loaded
     requirements = parse_all(require, settings.sections)
-    where = choose_executor(executor, workers, device=subject.device)
+    where = choose_executor(executor, device=subject.device)
     (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
     operations = operations_of(subject.model, one.images)
     settings = asked(scale=affordable(budget, subject.device, operations))
@@ -151,19 +139,35 @@ def audit(
         if missing:
             note_memory(store, subject.device)
         with understood(out):
-            result = conclude(store, requirements)
+            result = conclude(store, requirements, scope)
     if junit is not None:
         write_atomically(Path(junit), junit_xml(result))
     return result
 
 
-def reopen(out: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:
-    """Return the audit of a run directory and write its report and result files again, from what its store holds.
+def report(run: str | Path) -> Audit:
+    """Write the report of a run directory again, from what was measured so far.
 
-    What is required of its numbers is checked as in `audit`.
+    Exits with 1 if tasks failed or are missing.
+
+    Args:
+        run: A folder that `audit` wrote.
+    """
+    return gate(run)
+
+
+def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:
+    """Check what is required of an audit that was made before.
+
+    Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing.
+
+    Args:
+        run: A folder that `audit` wrote.
+        require: What must hold, such as 'mce < 70' or 'worst_case > 40%'.
+        junit: Also write whether what is required holds, as JUnit XML.
     """
     requirements = tuple(map(parse, require))
-    with Store(Path(out)) as store, understood(out):
+    with Store(Path(run)) as store, understood(run):
         result = conclude(store, requirements)
     if junit is not None:
         write_atomically(Path(junit), junit_xml(result))

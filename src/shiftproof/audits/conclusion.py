@@ -15,7 +15,7 @@ from typing import Any
 from shiftproof.audits.audit_settings import AuditSettings
 from shiftproof.audits.caveats import caveats, told
 from shiftproof.audits.costs import Costs, duration
-from shiftproof.audits.gate import Check, Requirement, check
+from shiftproof.audits.requirements import Check, Requirement, check
 from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.sections.wording import of_texts
@@ -85,13 +85,13 @@ class AuditRecord:
     results: Mapping[str, list[Result]]
 
     @classmethod
-    def of(cls, store: Store) -> AuditRecord:
-        """Read a store, which must be an audit's."""
+    def of(cls, store: Store, scope: Scope | None = None) -> AuditRecord:
+        """Read a store, which must be an audit's; the scope it was planned with is made again where it is not given."""
         noted = store.about().get("audit")
         if noted is None:
             raise RunError(f"The run in {str(store.folder)!r} is not an audit.", expected="a folder `audit` wrote")
         about: dict[str, Any] = json.loads(noted)
-        scope = Scope(AuditSettings.from_row(about["settings"]), **about["scope"])
+        scope = scope or Scope(AuditSettings.from_row(about["settings"]), **about["scope"])
         identities: dict[str, list[str]] = json.loads(store.about()[TASKS])
         tasks = {name: planned(name, scope) for name in identities}
         results = {name: _found(store, identities[name], some) for name, some in tasks.items()}
@@ -141,9 +141,9 @@ def understood(folder: str | Path) -> Iterator[None]:
         ) from error
 
 
-def conclude(store: Store, require: Sequence[Requirement] = ()) -> Audit:
+def conclude(store: Store, require: Sequence[Requirement] = (), scope: Scope | None = None) -> Audit:
     """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
-    record = AuditRecord.of(store)
+    record = AuditRecord.of(store, scope)
     about, scope, everything = record.about, record.scope, record.everything()
     found = caveats(about.get("caveats", ()), record.results[CLEAN])
     views = told(record.views(), found)
@@ -200,7 +200,7 @@ def _masthead(
     method = {
         "version": f"shiftproof {prints['version']}",
         "seed": str(scope.settings.seed),
-        "shifts": ", ".join(shift.name for shift in scope.settings.shifts),
+        "shifts": ", ".join([*(one.name for one in scope.settings.shifts), *map(str, scope.settings.fixed)]),
         "severities": ", ".join(f"{severity:g}" for severity in scope.settings.severities),
     }
     if costs.planned:

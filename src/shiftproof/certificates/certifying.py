@@ -16,8 +16,9 @@ from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.driving import check_subject, measure_all
 from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
+from shiftproof.data import DataLike
 from shiftproof.errors import RunError
-from shiftproof.models import BatchFitter, device_of
+from shiftproof.models import BatchFitter, ModelLike, device_of
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
 from shiftproof.shifts import Shift, as_shift
 from shiftproof.subjects import Subject
@@ -31,51 +32,60 @@ CELL_IMAGES = 256
 
 
 def certify(
-    model: Any,
-    data: Any,
-    labels: Any = None,
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
     *,
     sigma: float,
+    shift: str | Shift | None = None,
+    rule: Literal["sequential", "fixed", "radius"] = "sequential",
+    radius: float | None = None,
     n0: int = 100,
     n: int = 100_000,
     alpha: float = 0.001,
-    rule: Literal["fixed", "sequential", "radius"] = "sequential",
-    radius: float | None = None,
     tolerance: float = TOLERANCE,
     futility: bool = True,
-    shift: str | Shift | None = None,
-    images: int | None = None,
-    seed: int = 0,
     dtype: Precision = "float32",
     compile: bool = False,  # noqa: A002  (the option's name)
+    images: int | None = None,
+    seed: int = 0,
     device: str = "auto",
     batch_size: int | None = None,
-    weights: str | Path | None = None,
-    size: int | None = None,
-    classes: str | Path | Sequence[str] = "auto",
     out: str | Path | None = None,
     executor: str | Executor = "inline",
-    workers: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Certification:
-    """Certify a model smoothed with Gaussian noise: L2 distances within which the smoothed class cannot change.
+    """Certify a model by randomized smoothing: L2 distances within which the smoothed model's class cannot change.
 
-    What is certified is the smoothed model, which is served with noise and a vote (`Smoothed.predict`); of the model
-    itself nothing is said. `model` and `data` (with `labels`) are what `load_model` and `load_data` take; black boxes
-    are welcome. `sigma` is the noise's standard deviation on the [0, 1] scale. `n0` samples choose a class, at most `n`
-    fresh ones count it, and each certificate is wrong with probability at most `alpha`. Rules:
+    The guarantee is the smoothed model's, served with noise and a vote (`Smoothed.predict`), not the model's own. With
+    labels, images whose first guess is wrong are skipped, since they count 0.
 
-    * `sequential`: the full radius with fewer samples, up to a `tolerance` (see `rules.Sequential`).
-    * `fixed`: n samples and one bound (Cohen et al. 2019); `futility` stops early on images that will not be certified.
-    * `radius`: is the radius at least `radius`? Most images answer within a few hundred samples. Every radius is that
-      or 0, and their average is `radius` times the share certified.
-
-    With labels, images whose first guess is wrong are skipped, since they count 0. `shift` certifies shifted images;
-    `images` uses so many of them. `dtype` and `compile` certify a copy of the model in that precision. The run
-    directory `out` resumes, and holds the certificate file when all is done; one on other terms is never overwritten.
+    Args:
+        model: What `load_model` takes or returned.
+        data: What `load_data` takes or returned.
+        sigma: Standard deviation of the noise, on the [0, 1] scale of images; 2 at most.
+        shift: Certify shifted images, such as fog@3. Default: clean ones.
+        rule: sequential: the full radius with fewer samples. fixed: n samples and one bound (Cohen et al. 2019).
+            radius: is it at least the radius? Most images answer within a few hundred samples; every radius is that or
+            0, and their average is that times the share certified.
+        radius: The radius to ask for, with the rule radius.
+        n0: Samples that choose a class.
+        n: Fresh samples that count it, at most.
+        alpha: Probability that a certificate is wrong, at most.
+        tolerance: How much of the radius the rule sequential may give away (see `rules.Sequential`).
+        futility: With the rule fixed, stop early on images that will not be certified.
+        dtype: Certify a copy of the model in this precision.
+        compile: Compile the model first.
+        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        seed: Seed of every random draw.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        out: Run directory; the same call resumes it. Holds the certificate when all is done; one on other
+            terms is never overwritten.
+        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
 
     >>> model, images = (lambda images: images.mean((2, 3))), torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
-    >>> found = certify(model, images, [0, 1, 2], sigma=0.25, n=1000)
+    >>> found = certify(model, (images, [0, 1, 2]), sigma=0.25, n=1000)
     >>> found.accuracy(at=0.5).value
     1.0
     """
@@ -83,15 +93,7 @@ def certify(
     chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
     check_sizes(n0, n)
     job = CertificationJob(
-        subject=Subject.of(
-            model,
-            data,
-            images=images,
-            seed=seed,
-            device=device,
-            model_options={"weights": weights},
-            data_options={"size": size, "labels": labels, "classes": classes},
-        ),
+        subject=Subject.of(model, data, images=images, seed=seed, device=device),
         rule=chosen,
         n0=n0,
         shift=None if shift is None else as_shift(shift),
@@ -104,7 +106,7 @@ def certify(
     path = None if out is None else Path(out) / file_name(job.terms().shift)
     if path is not None and path.exists():
         check_same(path, job.terms())
-    where = choose_executor(executor, workers, device=job.subject.device)
+    where = choose_executor(executor, device=job.subject.device)
     made = job.conclude(measure_all(job.subject, job.tasks(), job, out=out, executor=where, on_progress=on_progress))
     if path is not None:
         made.save(path)

@@ -25,8 +25,9 @@ from shiftproof.certificates.driving import check_subject, measure_all
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band, band_means, frequencies, laid_out, radial
 from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
+from shiftproof.data import DataLike
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BatchFitter, device_of, logits
+from shiftproof.models import BatchFitter, ModelLike, device_of, logits
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor, write_atomically
 from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral.waves import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
@@ -115,12 +116,10 @@ class Spectrum:
 
 
 def spectrum(
-    model: Any,
-    data: Any,
-    labels: Any = None,
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
     *,
     measure: Measure = "accuracy",
-    images: int = 200,
     eps: float = 4.0,
     step: int = 1,
     alphas: Sequence[float] = ALPHAS,
@@ -131,23 +130,37 @@ def spectrum(
     n0: int = 100,
     n: int = 10_000,
     alpha: float = 0.001,
+    images: int = 200,
     seed: int = 0,
     device: str = "auto",
     batch_size: int | None = None,
-    weights: str | Path | None = None,
-    size: int | None = None,
-    classes: str | Path | Sequence[str] = "auto",
     out: str | Path | None = None,
     executor: str | Executor = "inline",
-    workers: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Spectrum:
-    """Measure a model frequency by frequency, on `images` labelled images.
+    """Measure a model by frequency: under single waves, under noise around a frequency. Writes spectrum.json.
 
-    `eps` is the L2 norm of a wave in each channel, `step` leaves out frequencies between its multiples. The sets have
-    noise of every power (`alphas`) and strength around every centre (1, 1 + `step`, ...). `corruptions` are those
-    whose amplitudes are told, at a `severity`; None is the fifteen common ones. `measure="acr"` certifies by the rule
-    `sequential`, with noise `sigma`, `n0` samples to choose a class and at most `n` to count it. `out` resumes.
+    Args:
+        model: What `load_model` takes or returned.
+        data: What `load_data` takes or returned.
+        measure: accuracy, or acr: the average certified radius, by the rule sequential.
+        eps: L2 norm of a wave, in each channel.
+        step: Measure frequencies that are multiples of this.
+        alphas: Powers of the noise around a frequency.
+        strengths: L2 norms of that noise; values are averaged over them.
+        corruptions: Corruptions whose amplitudes are reported. Default: common.
+        severity: Their severity.
+        sigma: With the measure acr, standard deviation of the noise.
+        n0: With the measure acr, samples that choose a class.
+        n: With the measure acr, samples that count it, at most.
+        alpha: Probability that a certificate is wrong, at most.
+        images: Use this many inputs, drawn in proportion to the classes. Default: 200.
+        seed: Seed of every random draw.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        out: Run directory; the same call resumes it.
+        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
 
     >>> found = spectrum("demo", "demo", images=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
     >>> sorted(found.waves), found.amplitudes.keys() >= {"clean", "fog"}
@@ -158,7 +171,7 @@ def spectrum(
         raise ConfigurationError(f"There is no measure {measure!r}.", expected="accuracy or acr")
     if step < 1 or images < 1 or not 0 < eps < math.inf:
         raise ConfigurationError(
-            "These sizes make no spectrum.",
+            "Invalid spectrum settings.",
             expected="a step and a number of images of 1 or more, and a finite eps above 0",
             got=f"step={step}, images={images}, eps={eps:g}",
         )
@@ -166,15 +179,7 @@ def spectrum(
     if measure == "acr":
         rule = make_rule("sequential", sigma=sigma, n=n, alpha=alpha)
         check_sizes(n0, n)
-    subject = Subject.of(
-        model,
-        data,
-        images=images,
-        seed=seed,
-        device=device,
-        model_options={"weights": weights},
-        data_options={"size": size, "labels": labels, "classes": classes},
-    )
+    subject = Subject.of(model, data, images=images, seed=seed, device=device)
     job = SpectrumJob(subject, rule, n0, seed, batch_size)
     check_subject(subject)
     if subject.data.labels is None:
@@ -183,7 +188,7 @@ def spectrum(
         eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity
     )
     tasks = plan.tasks(subject.data.shape, job.terms())
-    where = choose_executor(executor, workers, device=subject.device)
+    where = choose_executor(executor, device=subject.device)
     results = measure_all(subject, tasks, job, out=out, executor=where, on_progress=on_progress)
     made = _conclude(results, subject, measure, step, {**job.terms(), "eps": eps, "images": len(subject.data)})
     if out is not None:

@@ -1,8 +1,4 @@
-"""The command line: a thin shell over the same verbs, with the same option names.
-
-One module per group of commands. Nothing heavy is imported until a command runs, so
-that `shiftproof --help` answers at once.
-"""
+"""The command line: every command is a verb, with the verb's own parameters as options."""
 
 from __future__ import annotations
 
@@ -12,17 +8,6 @@ from typing import NoReturn
 
 import typer
 
-from shiftproof.cli import (  # noqa: F401  (they add their commands)
-    adapting,
-    auditing,
-    certifying,
-    estimating,
-    listing,
-    searching,
-    shifting,
-    streaming,
-    training,
-)
 from shiftproof.cli.application import FAILED, INTERRUPTED, app
 from shiftproof.errors import Interrupted, ShiftproofError
 
@@ -42,9 +27,7 @@ def main() -> None:
         typer.echo(f"shiftproof: {error}", err=True)
         sys.exit(FAILED)
     except Interrupted:
-        typer.echo(
-            "shiftproof: interrupted. What was measured is saved; the same command goes on from there.", err=True
-        )
+        typer.echo("shiftproof: interrupted. What was measured is saved; the same command resumes it.", err=True)
         sys.exit(INTERRUPTED)
 
 

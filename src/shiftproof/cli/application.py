@@ -1,18 +1,45 @@
-"""The application that commands join, and how they read their options."""
+"""The application: its commands are made of verbs when they are first used, so that `--help` answers at once."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from shiftproof.version import __version__
 
 FAILED, GATED, INTERRUPTED = 1, 3, 130
 
+
+class Commands(TyperGroup):
+    """The commands of `COMMANDS`. A list of them needs their names and first lines only; no verb is imported for it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the table."""
+        from shiftproof.cli.commands import COMMANDS
+
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command without its options, as a list shows it."""
+        from shiftproof.cli.commands import COMMANDS
+
+        known = COMMANDS.get(cmd_name)
+        return None if known is None else TyperCommand(cmd_name, help=known.summary.replace("`", ""))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is about to run, whole."""
+        from shiftproof.cli.commands import COMMANDS
+        from shiftproof.cli.derive import build
+
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, (build(name, COMMANDS[name]) if name is not None and name in COMMANDS else found), rest
+
+
 app = typer.Typer(
     name="shiftproof",
-    help="Where a classifier breaks under distribution shift, how badly, what helps, and what is guaranteed.",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -36,22 +63,3 @@ def _options(
 ) -> None:
     """Where a classifier breaks under distribution shift, how badly, what helps, and what is guaranteed."""
     # `--version` acts in its callback; `--debug` is taken by `main`, so that it works after a command too.
-
-
-def listed(text: str) -> list[str] | None:
-    """Split an option's text at its commas; nothing is None."""
-    return [part.strip() for part in text.split(",") if part.strip()] or None
-
-
-def numbers(option: str, text: str) -> list[float] | None:
-    """Read an option's numbers, separated by commas."""
-    try:
-        return [float(part) for part in listed(text) or ()] or None
-    except ValueError:
-        raise typer.BadParameter(f"{option} takes numbers separated by commas, such as 1,3,5; got {text!r}") from None
-
-
-def one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is not among the choices."""
-    if value not in choices:
-        raise typer.BadParameter(f"{option} is one of {', '.join(choices)}; got {value!r}")

@@ -14,15 +14,24 @@ from shiftproof.registry import Registry, resolve, unknown
 Rows: TypeAlias = Iterator[tuple[str, ...]]
 
 
-def show(kind: str, console: Console | None = None) -> None:
-    """Print the names of a kind, one of `KINDS`."""
+def list_names(kind: str) -> Table:
+    """List what there is of a kind, with what installed packages add.
+
+    Args:
+        kind: shifts, adapters, recipes, estimators, searchers, spaces, streams, sections, models or data.
+    """
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
     columns, rows = KINDS[kind]
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows():
         table.add_row(*row)
-    (console or Console()).print(table)
+    return table
+
+
+def show(table: Table, _: Mapping[str, Any]) -> None:
+    """Print a table."""
+    Console().print(table)
 
 
 def _shifts() -> Rows:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import typer
 from rich import markup, progress
 from rich.console import Console
 from rich.table import Table
@@ -12,9 +15,10 @@ from rich.table import Table
 from shiftproof.audits.conclusion import Audit
 from shiftproof.audits.costs import duration
 from shiftproof.audits.forecast import Forecast
+from shiftproof.cli.application import FAILED, GATED
 from shiftproof.errors import printable
 from shiftproof.reports import headlines, view
-from shiftproof.runs import Result
+from shiftproof.runs import Result, Row
 
 SIGNS = {"good": "[green]good [/]", "watch": "[yellow]watch[/]", "bad": "[red]bad  [/]", "plain": "     "}
 
@@ -22,7 +26,8 @@ SIGNS = {"good": "[green]good [/]", "watch": "[yellow]watch[/]", "bad": "[red]ba
 class Progress:
     """A bar of what is done, on the error stream so that output can be piped; a quiet one shows nothing."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self) -> None:
+        quiet = os.environ.get("RANK", "0") != "0"  # of several processes, one speaks
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -34,20 +39,20 @@ class Progress:
         )
         self._task = self._bar.add_task("loading", total=None)
 
-    def heard(self, done: int, total: int, result: Result | None) -> None:
-        """Show how far the run is, and what it just measured."""
-        what = "measuring" if result is None else str(result.task.parameters().get("shift", result.task.kind))
-        self.show(done, total, what)
+    def on_progress(self, done: int, total: int, result: Result | Row | None) -> None:
+        """Show how far the run is, and what it just measured, or how far training is."""
+        what = "measuring"
+        if isinstance(result, Result):
+            what = str(result.task.parameters().get("shift", result.task.kind))
+        elif result is not None:
+            what = f"epoch {float(str(result['epoch'])):.1f} loss {float(str(result['loss'])):.4f}"
+        self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
 
     def on_plan(self, forecast: Forecast) -> None:
         """Print how long each section should take, and all of them."""
         lines = [(name, duration(seconds / forecast.at_a_time)) for name, seconds in forecast.remaining.items()]
         for name, text in [*lines, ("all", duration(forecast.seconds))]:
             self._bar.console.print(f"{name:<12} about {text}", highlight=False)
-
-    def show(self, done: int, total: int, what: str) -> None:
-        """Show how far the work is, in a few words."""
-        self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -128,3 +133,28 @@ def _cell(value: str | float | int | None, column: view.Column) -> str:
 def escape(text: str) -> str:
     """Return a text that is shown as it is: neither this library nor the terminal reads commands in it."""
     return markup.escape(printable(text))
+
+
+def show_audit(result: Audit, _: Mapping[str, Any]) -> None:
+    """Print an audit, and end with the status that says how it went."""
+    summary(result)
+    _exit(result)
+
+
+def show_gate(result: Audit, _: Mapping[str, Any]) -> None:
+    """Print what was required, and end with the status that says whether it holds."""
+    show_checks(result)
+    _exit(result)
+
+
+def _exit(result: Audit) -> None:
+    """End with the status that says how it went.
+
+    Nothing is said to hold or not of an unfinished audit; else a requirement goes before a task that failed.
+    """
+    if result.missing:
+        raise typer.Exit(FAILED)
+    if not result.passed:
+        raise typer.Exit(GATED)
+    if result.failures:
+        raise typer.Exit(FAILED)

@@ -1,4 +1,4 @@
-"""Endurance: methods of adaptation along one long stream, each beside the model as it is, resumable at any point."""
+"""Long-stream stability: methods of adaptation along one long stream, each beside the model as it is."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from shiftproof.adapters import Counts
+from shiftproof.adapters import Counts, Method, with_source
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
 from shiftproof.audits.sections.measuring import make_adapter, preset_for
+from shiftproof.data import DataLike
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models import choose_device
+from shiftproof.models import ModelLike, choose_device
 from shiftproof.registry import unknown
-from shiftproof.runs import Json, OnProgress, Processes, Row, Task, write_atomically
+from shiftproof.runs import Executor, Inline, Json, OnProgress, Row, Task, choose_executor, write_atomically
 from shiftproof.streams import STREAMS, Stream, StreamCalibration, Trace, calibrate, evaluate, make_stream
 from shiftproof.streams.ccc.calibrating import IMAGES, PRECISION
 from shiftproof.streams.ccc.schedule import LENGTH, SEED, SPEED
@@ -24,10 +25,10 @@ from shiftproof.streams.ccc.targets import Target, read_target
 from shiftproof.subjects import Subject
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 METHODS = ("source", "bn", "tent", "eta", "eata", "rdumb", "guard")
-FILE = "endurance.json"
+FILE = "stream.json"
 
 
 @dataclass(frozen=True)
@@ -57,59 +58,67 @@ class StreamComparison:
 
 
 def compare_on_stream(
-    model: Any = "demo",
-    data: Any = "demo",
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
     *,
-    out: str | Path = "shiftproof-stream",
     stream: str = "ccc",
-    methods: Sequence[str] = METHODS,
-    images: int | None = None,
+    methods: Sequence[str | Method] = METHODS,
     target: Target | None = None,
     speed: int | None = None,
-    seed: int | None = None,
     shifts: Sequence[str] | None = None,
-    batch_size: int = 64,
     preset: str | None = None,
     lr_scale: float = 1.0,
     calibration: str | Path | None = None,
     calibration_images: int = IMAGES,
     precision: float = PRECISION,
+    images: int | None = None,
+    seed: int | None = None,
     device: str = "auto",
-    workers: int = 1,
-    weights: str | Path | None = None,
-    size: int | None = None,
-    labels: str | Path | None = None,
-    classes: str | Path | Sequence[str] = "auto",
-    on_bad_file: Literal["fail", "skip"] = "fail",
+    batch_size: int = 64,
+    out: str | Path = "shiftproof-stream",
+    executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> StreamComparison:
-    """Send the same stream of `images` images through every method, and trace how often each is right.
+    """Compare methods of test-time adaptation along one long stream, where some collapse. Writes stream.json.
 
-    `stream` is a name in `streams.STREAMS`, and what is None is the stream's own: `images` all of one round, 100,000 of
-    CCC; `speed`, images a step. CCC keeps the source model at the accuracy `target` (a number, or `easy`, `medium` or
-    `hard`; easy by default) by a `calibration`, a file or folder, which then says what is None, or made in `out` where
-    there is none, on up to `calibration_images` images a place to a standard error of `precision`. One of another model
-    is taken as it is, and said. `methods` are names of `adapters.METHODS`;
-    the source model is always among them. `lr_scale` multiplies learning rates. `workers` methods run at a time, in a
-    process each. Every method has a run directory in `out`: the same call goes on where it was killed. Writes
-    `endurance.json`.
+    The source model is always among the methods. Every method has a run directory of its own in `out`. Without a
+    `calibration`, CCC is calibrated on the model first; one of another model is taken as it is, and said.
+
+    Args:
+        model: What `load_model` takes or returned.
+        data: What `load_data` takes or returned.
+        stream: ccc, concatenated, mixed, correlated or gradual.
+        methods: Methods; `shiftproof list adapters` names them.
+        target: With ccc, the source model's accuracy along the stream: easy, medium, hard, or a number. Default: easy,
+            or the calibration's.
+        speed: Images per step. Default: 1,000 of ccc and gradual, or the calibration's; else all images.
+        shifts: Shifts or families of the stream.
+        preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
+        lr_scale: Learning rates times this.
+        calibration: With ccc, what `calibrate` wrote, file or folder. Default: made in the run directory.
+        calibration_images: With ccc, images a pair of severities is measured on, at most.
+        precision: With ccc, standard error of accuracies on the paths.
+        images: Length of the stream. Default: one round of all images; of ccc 100,000, or the calibration's.
+        seed: Seed of every random draw. Default: 0; of ccc 43, or the calibration's.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Images per batch.
+        out: Run directory; the same call resumes it.
+        executor: inline, or processes:4 for so many methods at a time; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
     """
-    from shiftproof.adapters import method_names
-
-    names = method_names(methods)
+    tried = with_source(methods)
     if stream not in STREAMS:
         raise unknown("stream", stream, STREAMS)
-    if (images is not None and images < 1) or workers < 1 or lr_scale <= 0:
+    if (images is not None and images < 1) or lr_scale <= 0:
         raise ConfigurationError(
-            "A run needs images, workers and a learning rate.",
+            "A run needs images and a learning rate.",
             expected="more than 0 of each",
-            got=f"images {images}, workers {workers}, lr_scale {lr_scale:g}",
+            got=f"images {images}, lr_scale {lr_scale:g}",
         )
     if stream == "mixed" and speed is not None:
         raise ConfigurationError("A mixed stream has no steps.", expected="no speed", got=f"speed {speed}")
     device, folder = choose_device(device, model), Path(out)
     target = None if target is None else read_target(target)
-    data_options = {"size": size, "labels": labels, "classes": classes, "on_bad_file": on_bad_file}
     made: Path | None = None
     if stream == "ccc":
         made = Path(calibration) if calibration is not None else folder / "calibration" / "calibration.json"
@@ -118,27 +127,23 @@ def compare_on_stream(
                 model,
                 data,
                 out=made.parent,
-                length=LENGTH if images is None else images,
+                images=LENGTH if images is None else images,
                 target=target or "easy",
                 speed=SPEED if speed is None else speed,
                 seed=SEED if seed is None else seed,
                 shifts=shifts,
-                images=calibration_images,
+                calibration_images=calibration_images,
                 precision=precision,
                 device=device,
-                model_options={"weights": weights},
-                data_options=data_options,
                 on_progress=on_progress,
             )
     given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size, "speed": speed}
     given |= {"shifts": None if stream == "ccc" else shifts}
-    subject = Subject.of(
-        model, data, device=device, model_options={"weights": weights}, data_options=data_options, batch_size=batch_size
-    )
-    contest = _Contest(subject, folder, stream, given, made, target, preset, lr_scale)
-    traces, reasons = _run(contest, names, workers, on_progress)
-    made_stream = contest.stream()
-    result = StreamComparison(folder, traces, reasons, (*contest.notes(), *_said(traces)))
+    subject = Subject.of(model, data, device=device, batch_size=batch_size)
+    stream_runs = _StreamRuns(subject, folder, stream, given, made, target, preset, lr_scale)
+    traces, reasons = _run(stream_runs, tried, choose_executor(executor, device=device), on_progress)
+    made_stream = stream_runs.stream()
+    result = StreamComparison(folder, traces, reasons, (*stream_runs.notes(), *_said(traces)))
     run = {"length": len(made_stream), "seed": made_stream.seed, "speed": getattr(made_stream, "speed", None)}
     content = {"stream": stream, **given, **run, "target": target, "lr_scale": lr_scale, "notes": result.notes}
     write_atomically(folder / FILE, json.dumps({**content, "rows": result.to_rows()}, indent=1) + "\n")
@@ -146,19 +151,19 @@ def compare_on_stream(
 
 
 @dataclass(frozen=True)
-class MethodRun(Task["_Contest"]):
+class MethodRun(Task["_StreamRuns"]):
     """The whole stream through one method."""
 
     kind = "stream"
-    method: str
+    method: Method
 
-    def measure(self, subject: _Contest) -> Row:
+    def measure(self, subject: _StreamRuns) -> Row:
         """Run the method, or what is left of its run."""
         return subject.trace(self.method).to_row()
 
 
 @dataclass(frozen=True)
-class _Contest:
+class _StreamRuns:
     """Everything needed to make the stream and a method's adapter, here or as the worker of another process."""
 
     subject: Subject
@@ -174,7 +179,7 @@ class _Contest:
         """Leave behind what was made."""
         return {name: value for name, value in self.__dict__.items() if name != "made"}
 
-    def __call__(self) -> _Contest:
+    def __call__(self) -> _StreamRuns:
         """Return what runs methods in this process."""
         return self
 
@@ -202,36 +207,35 @@ class _Contest:
         calibration = getattr(stream, "calibration", None)
         return (*stream.notes, *(calibration.notes_for(self.subject.model_fingerprint) if calibration else ()))
 
-    def trace(self, method: str, on_progress: OnProgress | None = None) -> Trace:
+    def trace(self, method: Method, on_progress: OnProgress | None = None) -> Trace:
         """Run one method, or what is left of its run."""
         stream = self.stream()
         preset = self.preset or preset_for(self.subject)
         adapter = make_adapter(self.subject.model, method, preset=preset, lr_scale=self.lr_scale)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
-            return evaluate(adapter, stream, out=self.folder / method, on_progress=on_progress)
+            return evaluate(adapter, stream, out=self.folder / method.name, on_progress=on_progress)
 
 
 def _run(
-    contest: _Contest, names: Sequence[str], workers: int, on_progress: OnProgress | None
+    stream_runs: _StreamRuns, methods: Sequence[Method], executor: Executor, on_progress: OnProgress | None
 ) -> tuple[dict[str, Trace], dict[str, str]]:
     """Run the methods, one after another or so many at a time; a method the model cannot have gives its reason."""
-    contest.stream()  # what is wrong with it is told before any process starts
-    if workers > 1:
-        tasks = [MethodRun(name) for name in names]
-        with Processes(min(workers, len(names)), contest.subject.device).open(contest) as crew:
-            for number, _ in enumerate(crew.run(tasks), 1):
+    stream_runs.stream()  # what is wrong with it is told before any process starts
+    if not isinstance(executor, Inline):
+        with executor.open(stream_runs) as workers:
+            for number, _ in enumerate(workers.run([MethodRun(each) for each in methods]), 1):
                 if on_progress is not None:
-                    on_progress(number, len(names), None)
+                    on_progress(number, len(methods), None)
         on_progress = None
     # What is done is only read; what failed in its process fails here, in its own words, once the others are safe.
     traces: dict[str, Trace] = {}
     reasons: dict[str, str] = {}
-    for number, name in enumerate(names):
+    for number, each in enumerate(methods):
         try:
-            traces[name] = contest.trace(name, _part(on_progress, number, len(names)))
+            traces[each.name] = stream_runs.trace(each, _part(on_progress, number, len(methods)))
         except ModelError as error:
-            reasons[name] = error.headline
+            reasons[each.name] = error.headline
     return traces, reasons
 
 
@@ -251,30 +255,3 @@ def _part(on_progress: OnProgress | None, number: int, parts: int) -> OnProgress
     if on_progress is None:
         return None
     return lambda done, total, result: on_progress(number * total + done, parts * total, result)
-
-
-def show(result: StreamComparison, console: Console | None = None) -> None:
-    """Print a row per method: accuracy, against the source model, where it collapsed, resets and pace."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = console or Console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("method", "accuracy, %", "against source", "collapsed after", "updates", "resets", "ms/batch"):
-        table.add_column(title, justify="left" if title == "method" else "right")
-    for row in result.to_rows():
-        after = row["collapsed_after"]
-        table.add_row(
-            str(row["method"]),
-            f"{100 * float(str(row['accuracy'])):.1f}",
-            "" if row["method"] == "source" else f"{100 * float(str(row['area_against_source'])):+.1f}",
-            "" if after is None else f"{after:,} images",
-            *(f"{row[count]:,}" if row[count] else "" for count in ("updates", "resets")),
-            f"{1e3 * float(str(row['seconds_per_batch'])):.1f}",
-        )
-    console.print(table)
-    for name, reason in result.reasons.items():
-        console.print(f"{name}: {reason}", markup=False, soft_wrap=True)
-    for note in result.notes:
-        console.print(note, markup=False, soft_wrap=True)
-    console.print(f"\nnumbers  {result.folder / FILE}", markup=False, soft_wrap=True)

@@ -107,10 +107,15 @@ class Comparison:
 
 
 def compare(*runs: str | Path, out: str | Path = OUT, command: str | None = None) -> Comparison:
-    """Compare audits by their run directories, the others with the first; writes `reports.html` and `comparison.json`.
+    """Compare audits of the same images: what got better and worse, with intervals. Writes report.html.
 
-    They must be of the same images. Only cells that all of them measured count, so audits with other shifts or sections
-    are compared on what they share. Numbers that are means over images get an interval by a paired bootstrap.
+    Only tasks that all of them measured count, so audits with other shifts or sections are compared on what they share.
+    Numbers that are means over images get an interval by a paired bootstrap.
+
+    Args:
+        runs: Run directories of audits; the first is the baseline.
+        out: Folder of the report and of comparison.json.
+        command: What the report says it was made by.
     """
     if len(runs) < 2:
         raise ConfigurationError(

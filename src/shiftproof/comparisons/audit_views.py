@@ -5,10 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as Grid
-
 from shiftproof.audits.sections.wording import listed, title
 from shiftproof.comparisons.audit_comparison import CONFIDENCE, Comparison, Difference
 from shiftproof.measures.bootstrap import RESAMPLES
@@ -92,26 +88,6 @@ def words(name: str) -> str:
     joints = {"accuracy": "under", "acr": "under", "gain": "by", "certified_accuracy": "within"}
     between = joints.get(kind, "of")
     return " ".join([title(kind), *([between, title(rest)] if dot else [])]).replace("mce", "mCE").replace("acr", "ACR")
-
-
-def show(found: Comparison, console: Console | None = None) -> None:
-    """Print the verdict and every difference."""
-    console = console or Console()
-    for label in found.differences:
-        console.print(f"\n{escape(verdict(found, label).text)}\n", soft_wrap=True, highlight=False)
-        grid = Grid(box=None, pad_edge=False, header_style="bold")
-        for name in ("number", found.labels[0], label, "difference", "95% interval", ""):
-            grid.add_column(escape(name), justify="left" if name in ("number", "") else "right", no_wrap=True)
-        for one in found.differences[label]:
-            reach = "" if one.low is None else f"{one.low:+.2g} to {one.high:+.2g}"
-            grid.add_row(one.name, f"{one.one:.3g}", f"{one.other:.3g}", f"{one.value:+.2g}", reach, one.verdict)
-        console.print(grid)
-    for note in found.notes:
-        console.print(escape(note), soft_wrap=True)
-    console.print(
-        f"\nreport   {escape(str(found.report))}\nnumbers  {escape(str(found.folder / 'comparison.json'))}",
-        soft_wrap=True,
-    )
 
 
 def _most(differences: Sequence[Difference]) -> str:

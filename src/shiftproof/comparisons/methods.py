@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from shiftproof.adapters import Counts, method_names
-from shiftproof.adapters import method as find
+from shiftproof.adapters import Counts, Method, with_source
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.sections.adaptation import AdaptedStream
 from shiftproof.audits.sections.advice import diagnoses
 from shiftproof.audits.sections.measuring import accuracy, preset_for
+from shiftproof.data import DataLike
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
-from shiftproof.runs import OnProgress, Plan, Result, Row, Store, drive, write_atomically
+from shiftproof.models import ModelLike
+from shiftproof.runs import Executor, OnProgress, Plan, Result, Row, Store, choose_executor, drive, write_atomically
 from shiftproof.shifts import Shift, as_shift
 from shiftproof.subjects import Measurer, Subject
 
@@ -71,51 +72,51 @@ class MethodComparison:
 
 
 def compare_methods(
-    model: Any = "demo",
-    data: Any = "demo",
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
     *,
     shifts: Sequence[str | Shift],
-    methods: Sequence[str] = ("bn", "tent", "rdumb"),
-    out: str | Path = "shiftproof-adapt",
-    images: int | None = None,
-    batch_size: int = 64,
+    methods: Sequence[str | Method] = ("bn", "tent", "rdumb"),
     preset: str | None = None,
     options: Mapping[str, Any] | None = None,
+    images: int | None = None,
     seed: int = 0,
     device: str = "auto",
-    weights: str | Path | None = None,
-    size: int | None = None,
-    labels: str | Path | None = None,
-    classes: str | Path | Sequence[str] = "auto",
-    on_bad_file: Literal["fail", "skip"] = "fail",
+    batch_size: int = 64,
+    out: str | Path = "shiftproof-methods",
+    executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> MethodComparison:
-    """Let every method adapt to the same images under each shift, in batches, and measure how often it is right.
+    """Compare methods of test-time adaptation under shifts, each from a fresh start. Writes methods.json.
 
-    `shifts` are texts that `shifts.parse` reads (`fog@3`), or shifts; `images` a number of
-    images, None all. `preset` is by default the one for the model's number of classes and kind of normalisation;
-    `options` are given to every method that has them. The source model is always measured too. `out` is a run
-    directory: the same call goes on where it stopped. Writes `methods.json` there.
+    The source model is always measured too.
+
+    Args:
+        model: What `load_model` takes or returned.
+        data: What `load_data` takes or returned.
+        shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2', or `Shift` objects.
+        methods: Methods; `shiftproof list adapters` names them.
+        preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
+        options: Given to every method that has them, such as {"prior": 16}.
+        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        seed: Seed of every random draw.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Images per batch.
+        out: Run directory; the same call resumes it.
+        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
 
     >>> found = compare_methods("demo", "demo", shifts=["contrast@5"], methods=["bn"], images=64, out=folder)
     >>> found.gain("bn") > 0.1
     True
     """
-    names = method_names(methods)
-    tried = [find(name) for name in names]  # what is wrong with one is told now
+    tried = with_source(methods)  # what is wrong with one is told now
+    names = tuple(each.name for each in tried)
     made = _labelled([as_shift(shift) for shift in shifts])
     if not made:
         raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", got="none")
-    subject = Subject.of(
-        model,
-        data,
-        images=images,
-        seed=seed,
-        device=device,
-        batch_size=batch_size,
-        model_options={"weights": weights},
-        data_options={"size": size, "labels": labels, "classes": classes, "on_bad_file": on_bad_file},
-    )
+    subject = Subject.of(model, data, images=images, seed=seed, device=device, batch_size=batch_size)
+    where = choose_executor(executor, device=subject.device)
     check_subject(subject)
     count = len(subject.data)
     fixed = preset or preset_for(subject)
@@ -128,7 +129,7 @@ def compare_methods(
     plan = Plan(tasks, subject.fingerprints)
     with Store(Path(out), subject.identity) as store:
         subject.check_answers(store)
-        results = drive(plan, store, partial(Measurer, subject), on_progress=on_progress)
+        results = drive(plan, store, partial(Measurer, subject), executor=where, on_progress=on_progress)
     comparison = _compared(Path(out), tuple(made), names, results, fixed)
     about = {"fingerprints": plan.fingerprints, "preset": fixed, "options": given}
     write_atomically(

@@ -8,6 +8,19 @@ from shiftproof.data.imageset import ImageSet
 from shiftproof.data.loading import FORMS, load_data, load_images
 from shiftproof.data.matching import match, matched
 from shiftproof.data.source import BadFile
+from shiftproof.data.specs import DataLike, DataSpec
 from shiftproof.data.textset import TextSet
 
-__all__ = ["FORMS", "BadFile", "Batch", "ImageSet", "TextSet", "load_data", "load_images", "match", "matched"]
+__all__ = [
+    "FORMS",
+    "BadFile",
+    "Batch",
+    "DataLike",
+    "DataSpec",
+    "ImageSet",
+    "TextSet",
+    "load_data",
+    "load_images",
+    "match",
+    "matched",
+]

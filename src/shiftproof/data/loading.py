@@ -17,6 +17,7 @@ from shiftproof.data.demo import DEMOS, load_demo
 from shiftproof.data.folders import load_folder
 from shiftproof.data.huggingface import from_huggingface, is_huggingface, is_saved, load_saved
 from shiftproof.data.imageset import ImageSet, OnBadFile
+from shiftproof.data.specs import DataLike, DataSpec
 from shiftproof.data.text_loading import from_texts, is_table, is_text_folder, load_table, load_text_folder
 from shiftproof.data.textset import TextSet, is_texts, not_images
 from shiftproof.errors import ConfigurationError, DataError
@@ -49,7 +50,7 @@ _ARCHIVES = (".tar", ".tgz", ".gz", ".zip", ".bz2", ".xz", ".7z", ".rar")
 
 
 def load_data(
-    source: Any,
+    source: DataLike,
     *,
     size: Size | None = None,
     labels: ArrayLike | Tensor | str | Path | None = None,
@@ -62,19 +63,27 @@ def load_data(
 ) -> ImageSet:
     """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1]; or of texts.
 
-    `source` is one of `FORMS`, `NAME:rest` for a loader that others added, an array or tensor of images, a pair of
-    images and labels, a Hugging Face data set, or an `ImageSet`, which is returned as it is. `size` resizes the short
-    side and crops the centre. `labels` is a CSV for a folder, an array or `.npy` file for arrays. `classes` are the
-    class names in the model's order (a list, or a file with a name per line), `"auto"`, or `"sorted"` for torchvision's
-    order. `split` chooses a part where there are several. `color="rgb"` makes three channels of one, `"grey"` keeps one
-    where a folder's images are all grey.
+    Args:
+        source: demo, a folder with one sub-folder per class, an .npz file, CIFAR files, or texts.csv; in Python also
+            images, a pair of images and labels, texts or pairs of texts, a Hugging Face data set, a set already made
+            (returned as it is), or a `DataSpec`.
+        size: Resize the short side and crop the centre to this many pixels.
+        labels: CSV of labels (columns file, label) for a flat folder; an array or .npy file for arrays.
+        classes: File of the model's class names, one a line, in the order of its outputs, or a list of them; `auto`
+            matches by name, `sorted` is torchvision's order.
+        split: The part to use where there are several, such as train.
+        color: `rgb` makes three channels of one, `grey` keeps one where a folder's images are all grey.
+        on_bad_file: Whether to fail or skip when an image cannot be read.
+        text_column: Column of texts in a table, or two with a comma between them for pairs.
+        label_column: Column of labels in a table of texts.
 
-    A table or a folder of texts, a list of texts or of pairs, and such a list with its labels, are a `TextSet`.
-    `text_column` names a table's column of texts, or two with a comma between them for pairs; `label_column` that of
-    the labels.
+    >>> len(load_data("demo")), load_data("demo").classes[3]
+    (1000, 'cat')
     """
+    if isinstance(source, DataSpec):
+        return load_data(source.given, **source.options)
     if is_prefixed(LOADERS, source):
-        source = load_prefixed(LOADERS, source)
+        source = load_prefixed(LOADERS, str(source))
     images: dict[str, Any] = {"size": size, "split": split, "color": color}
     texts = _load_texts(source, labels, images, classes, on_bad_file, text_column, label_column)
     if texts is not None:
@@ -86,6 +95,13 @@ def load_data(
             "an ImageSet, which is already made", size=size, labels=labels, classes=chosen, split=split, color=color
         )
         return source
+    return _from_object(source, labels, split, on_bad_file, pixels)
+
+
+def _from_object(
+    source: Any, labels: Any, split: str | None, on_bad_file: OnBadFile, pixels: Mapping[str, Any]
+) -> ImageSet:
+    """Return the set of images that a path, a name, arrays or a Hugging Face data set stand for."""
     if is_huggingface(source):
         _refuse("a Hugging Face data set", labels=labels)
         return from_huggingface(source, split=split, on_bad_file=on_bad_file, **pixels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.data import Batch, ImageSet, TextSet, load_data, matched
+from shiftproof.data import Batch, DataLike, ImageSet, TextSet, load_data, matched
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import LARGEST_ERROR, Calibration, Copy
@@ -24,11 +25,15 @@ from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.references import Reference, common_class, doubts
 from shiftproof.estimators.results import Estimate
 from shiftproof.measures.estimation import Array, fit_temperature, score
-from shiftproof.models import choose_device, device_of, load_model
+from shiftproof.models import ModelLike, device_of, load_model
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
+from shiftproof.runs import OnProgress, write_atomically
+from shiftproof.runs.files import expand
 from shiftproof.shifts import Shift, as_shift
+from shiftproof.subjects import Subject
 
+FILE = "estimate.json"
 KINDS = (
     "speckle_noise",
     "gaussian_blur",
@@ -182,63 +187,74 @@ class Estimator:
 
 
 def estimate(
-    model: Any = "demo",
-    data: Any = "demo",
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
     *,
-    source: Any = "demo-source",
+    source: DataLike = "demo-source",
     method: str = "auto",
-    other: Any = None,
+    other: ModelLike | None = None,
     neighborhood: NeighborhoodLike | None = None,
-    n: int = 10,
+    views: int = 10,
     shifts: Sequence[str | Shift] | None = None,
-    images: int | None = IMAGES,
     temperature: float | None = None,
+    images: int | None = IMAGES,
     seed: int = 0,
     device: str = "auto",
-    batch_size: int = BATCH_SIZE,
-    size: int | None = None,
-    classes: str | Path | Sequence[str] = "auto",
-    text_column: str | None = None,
-    label_column: str | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    batch_size: int | None = None,
+    out: str | Path | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Estimate:
-    """Return the accuracy to expect of a model on images or texts without labels, and what speaks against it.
+    """Estimate a model's accuracy on inputs without labels, with caveats.
 
-    `source` is a labelled validation set like the data the model was made for. It is shifted in known ways (`shifts`,
-    texts such as `fog@3`; by default ten corruptions at three severities) to learn what the outputs say of accuracy.
-    `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen; the answers of the
-    others are in the result's `others`. The interval is for shifts like these: where the inputs are unlike every
-    shifted copy, warnings say so, and it spans what all methods say. A second model, `other`, adds their agreement.
-    `images` is how many of `data` are used; labels it may have are never looked at. `classes` are the
-    model's class names in the order of its outputs, where it does not know those of the source. `text_column` and
-    `label_column` name columns of tables of texts.
-    To ask for several sets, keep an `Estimator`.
+    The interval is for shifts like those it is calibrated on: where the inputs are unlike every shifted copy, warnings
+    say so, and it spans what all methods say. To ask for several sets, keep an `Estimator`.
 
-    >>> result = estimate("demo", "demo", images=60, n=2, shifts=[f"{name}@5" for name in KINDS[:4]])
+    Args:
+        model: What `load_model` takes or returned.
+        data: Inputs without labels: what `load_data` takes or returned. Labels it may have are never looked at.
+        source: Labelled inputs like those the model was made for.
+        method: auto, the one with the least error on shifts it has not seen, or a method, such as combined, invariance,
+            atc_entropy or bn_distance; the answers of the others are in the result's `others`.
+        other: A second model, for the method agreement.
+        neighborhood: randaugment, translate, erase, ..., eda, or any shift. Default: randaugment; eda for texts.
+        views: Views of every input.
+        shifts: Shifts to calibrate on, such as fog@3. Default: ten corruptions at three severities.
+        temperature: What divides the logits. Default: fitted to the source's labels.
+        images: Use this many inputs, drawn in proportion to the classes; 0 is all.
+        seed: Seed of every random draw.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Inputs per forward pass. Default: 128.
+        out: Folder to write the numbers to, as estimate.json.
+        on_progress: Called as on_progress(done, all, result).
+
+    >>> result = estimate("demo", "demo", images=60, views=2, shifts=[f"{name}@5" for name in KINDS[:4]])
     >>> result.low <= result.accuracy <= result.high
     True
     """
     check_method(method)
     if method == "agreement" and other is None:
         raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
-    device = choose_device(device, model)
-    tested = load_model(model, device=device)
-    labelled = load_data(source, size=size, classes=classes, text_column=text_column, label_column=label_column)
-    target = load_data(data, size=size, text_column=text_column)  # its labels, if any, are of no use
+    subject = Subject.of(
+        model, data, images=images or None, seed=seed, device=device, batch_size=batch_size or BATCH_SIZE, texts=True
+    )
     estimator = Estimator.fit(
-        tested,
-        labelled,
+        subject.model,
+        load_data(source),
         shifts=shifts,
         neighborhood=neighborhood,
-        n=n,
+        n=views,
         temperature=temperature,
         methods=[] if method == "auto" else [method],
         seed=seed,
-        batch_size=batch_size,
-        on_progress=on_progress,
+        batch_size=subject.batch_size,
+        on_progress=None if on_progress is None else lambda done, total: on_progress(done, total, None),
     )
-    chosen = target.take(images, seed=seed)
-    return estimator(chosen, method=method, other=None if other is None else load_model(other, device=device))
+    second = None if other is None else load_model(other, device=subject.device)
+    found = estimator(subject.unmatched_data, method=method, other=second)
+    if out is not None:
+        content = {**found.to_row(), "others": [one.to_row() for one in found.others]}
+        write_atomically(expand(out) / FILE, json.dumps(content, indent=1) + "\n")
+    return found
 
 
 def default_shifts(source: ImageSet) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.data import BadFile, Batch, ImageSet, load_data
+from shiftproof.data import BadFile, Batch, DataLike, ImageSet, load_data
 from shiftproof.errors import DataError
 from shiftproof.exports.copies import CopiedRun, Copies, digest_of
 from shiftproof.exports.suites import Target
@@ -30,19 +30,18 @@ LABELS = "labels.npy"
 class ArrayCopies(Copies):
     """Copies as uint8 arrays [B * N, H, W, C], block after block, and the labels as often as there are blocks.
 
-    `data` is what `load_data` takes, with `options`. An array is filled under the name `fog.npy.part`, and is called
+    `data` is what `load_data` takes. An array is filled under the name `fog.npy.part`, and is called
     `fog.npy` once it is whole.
     """
 
     slice_images: ClassVar[int] = 1024
 
-    data: Any
-    options: Mapping[str, Any]
+    data: DataLike
 
     @cached_property
     def images(self) -> ImageSet:
         """The images."""
-        return load_data(self.data, **self.options)
+        return load_data(self.data)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the loaded images behind: another process loads its own."""

@@ -24,7 +24,7 @@ from shiftproof.shifts.base import Shift
 
 
 @dataclass(frozen=True)
-class Order:
+class CopyRequest:
     """What decides the bytes of a copy, besides the images."""
 
     targets: tuple[Target, ...]
@@ -59,7 +59,7 @@ class Order:
         return ", ".join([*labels, *(f"{name} {value}" for name, value in self.facts().items()), f"shifts {content}"])
 
 
-def make_order(
+def make_request(
     source: Any,
     shifts: Sequence[str | Shift],
     suite: str | None,
@@ -71,19 +71,19 @@ def make_order(
     preset: str | None,
     textures: str | None,
     device: str,
-) -> Order:
+) -> CopyRequest:
     """Check the options against each other, and fill in what they leave open."""
     if bool(shifts) == (suite is not None):
         raise ConfigurationError(
             "A copy is made under shifts, or as a suite.",
-            expected=f"--shift fog@3, once or more, or --suite {' | '.join(SUITES)}",
+            expected=f"--shifts fog@3, or --suite {' | '.join(SUITES)}",
             got="both" if shifts else "neither",
         )
     published = _published(suite)
     if published and preset is not None:
         raise ConfigurationError(f"The suite {suite} has a preset, {published.preset}.", got=f"--preset {preset}")
     if not published and textures is not None:
-        fix = f"--shift 'frost@3[textures={textures}]'"
+        fix = f"--shifts 'frost@3[textures={textures}]'"
         raise ConfigurationError("textures= is for the frost of a suite.", fix=fix)
     if published and not published.arrays and not is_folder(source):
         raise ConfigurationError(
@@ -99,7 +99,7 @@ def make_order(
         raise unknown("format", file_format, get_args(Format))
     if not 1 <= quality <= 100:
         raise ConfigurationError(f"JPEG has no quality {quality}.", expected="a number from 1 to 100")
-    return Order(
+    return CopyRequest(
         targets=published.targets(textures) if published else shift_targets(shifts, preset=preset, arrays=arrays),
         arrays=arrays,
         suite=suite,

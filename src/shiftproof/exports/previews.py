@@ -81,16 +81,20 @@ class Sheet:
 
 def preview(
     image: str | Path | None = None,
-    out: str | Path = "preview.png",
     *,
+    out: str | Path = "preview.png",
     families: Sequence[str] = ("common",),
     severities: Sequence[float] = SEVERITIES,
     seed: int = 0,
 ) -> Path:
-    """Write a sheet of every shift of some families by severity, and return its path.
+    """Show an image under every shift, by severity, as a picture or a page, whose path is returned.
 
-    `image` is a file; None takes images of the demo, another one for each shift. `out` ends in `.png` or `.html`.
-    Families are those with severities: `common`, `holdout` and `bar`.
+    Args:
+        image: An image file. Default: images of the demo, another one for each shift.
+        out: What to write: a .png or an .html file.
+        families: Families with severities: common, holdout and bar.
+        severities: Severities in [0, 5].
+        seed: Seed of every random draw.
 
     >>> preview(out=folder / "sheet.png", families=["holdout"], severities=[5]).name
     'sheet.png'

@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from torch import Tensor
 
+from shiftproof.data import DataLike
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs import Executor, OnProgress, Plan, Row, Store, Task, choose_executor, drive, write_atomically
 from shiftproof.shifts.levels import to_bytes
+from shiftproof.streams.making import as_stream
 from shiftproof.streams.stream import Stream
 from shiftproof.version import __version__
 
@@ -74,22 +77,47 @@ class Writer:
         return {"shard": name, "images": stop - start}
 
 
-def write_shards(
-    stream: Stream,
-    out: str | Path,
+def write_stream(
+    stream: str | Stream = "ccc",
+    data: DataLike = "demo",
     *,
+    out: str | Path,
     format: Format = "png",  # noqa: A002  (the option's name)
     quality: int = QUALITY,
     shard_images: int = 10_000,
+    speed: int | None = None,
+    shifts: Sequence[str] | None = None,
+    calibration: str | Path | None = None,
+    images: int | None = None,
+    seed: int | None = None,
+    device: str = "cpu",
     executor: str | Executor = "inline",
-    workers: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Path:
-    """Write a stream as tar files of `shard_images` images each, with a manifest, and return the manifest's path.
+    """Write a stream as tar files of images, labels and shifts, with a manifest, whose path is returned.
 
     A sample is `000000017.png` (or `.jpg`, which loses a little), `.cls`, its label, and `.json`, its shift and key, as
-    WebDataset reads them. A killed call is finished by the same call; any executor writes the same bytes.
+    WebDataset reads them. Any executor writes the same bytes.
+
+    Args:
+        stream: ccc, concatenated, mixed, correlated or gradual; or a `Stream`, which has all that follows up to seed.
+        data: What `load_data` takes or returned.
+        images: Length of the stream. Default: the stream's own.
+        speed: Images per step of severity. Default: the stream's own.
+        shifts: Shifts or families; holdout is for choosing hyper-parameters.
+        calibration: With ccc, what `calibrate` wrote. Default: severities in a straight line.
+        seed: Seed of every random draw. Default: the stream's own.
+        out: Folder of the shards; the same call resumes it.
+        format: png, or jpg, which loses a little.
+        quality: Quality of JPEG files, 1 to 100.
+        shard_images: Images per tar file.
+        device: cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.
+        executor: inline, processes, processes:4, ray or ray:16; the bytes are the same.
+        on_progress: Called as on_progress(done, all, result).
     """
+    stream = as_stream(
+        stream, data, images=images, speed=speed, shifts=shifts, calibration=calibration, seed=seed, device=device
+    )
     if format not in ("png", "jpg"):
         raise ConfigurationError(f"Shards cannot hold {format!r}.", expected="png or jpg")
     if shard_images < 1 or not 1 <= quality <= 100:
@@ -109,7 +137,7 @@ def write_shards(
         for number, start in enumerate(range(0, len(stream), shard_images))
     )
     plan = Plan(tasks, subject)
-    where = choose_executor(executor, workers, device=str(stream.device))
+    where = choose_executor(executor, device=str(stream.device))
     with Store(folder, subject) as store:
         writer = Writer(stream, folder, format, quality)
         results = drive(plan, store, writer, executor=where, on_progress=on_progress, essential="Writing a shard")

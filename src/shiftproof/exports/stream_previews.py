@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from shiftproof.data import DataLike
 from shiftproof.errors import ConfigurationError
 from shiftproof.exports.previews import Row, Sheet, to_html, to_png
 from shiftproof.runs import write_atomically
 from shiftproof.runs.files import expand
 from shiftproof.shifts.levels import to_bytes
+from shiftproof.streams.making import as_stream
 from shiftproof.streams.stream import Stream
 
 
-def preview_stream(stream: Stream, out: str | Path = "stream.png", *, rows: int = 12, columns: int = 6) -> Path:
-    """Write a sheet with `columns` neighbouring images at each of `rows` positions; `out` ends in .png or .html."""
+def preview_stream(
+    stream: str | Stream = "ccc",
+    data: DataLike = "demo",
+    *,
+    out: str | Path = "stream.png",
+    rows: int = 12,
+    columns: int = 6,
+    speed: int | None = None,
+    shifts: Sequence[str] | None = None,
+    calibration: str | Path | None = None,
+    images: int | None = None,
+    seed: int | None = None,
+) -> Path:
+    """Show images of a stream at evenly spread positions, as a picture or a page, whose path is returned.
+
+    Args:
+        stream: ccc, concatenated, mixed, correlated or gradual; or a `Stream`, which has all that follows up to seed.
+        data: What `load_data` takes or returned.
+        images: Length of the stream. Default: the stream's own.
+        speed: Images per step of severity. Default: the stream's own.
+        shifts: Shifts or families; holdout is for choosing hyper-parameters.
+        calibration: With ccc, what `calibrate` wrote. Default: severities in a straight line.
+        seed: Seed of every random draw. Default: the stream's own.
+        out: What to write: a .png or an .html file.
+        rows: Positions to show.
+        columns: Neighbouring images at each.
+    """
+    stream = as_stream(stream, data, images=images, speed=speed, shifts=shifts, calibration=calibration, seed=seed)
     path = expand(out)
     if path.suffix.lower() not in (".png", ".html"):
         raise ConfigurationError(

@@ -10,16 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from shiftproof.data import BadFile, TextSet, load_data
-from shiftproof.data.decoding import Size
-from shiftproof.data.imageset import OnBadFile
+from shiftproof.data import BadFile, DataLike, DataSpec, TextSet, load_data
 from shiftproof.data.text_loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.exports.array_copies import ArrayCopies
 from shiftproof.exports.copies import Copies
-from shiftproof.exports.copy_requests import Order, is_folder, make_order
+from shiftproof.exports.copy_requests import CopyRequest, is_folder, make_request
 from shiftproof.exports.file_copies import Format, copies_of_folder
 from shiftproof.exports.text_copies import write_texts
 from shiftproof.models.devices import choose_device
@@ -62,28 +60,21 @@ class Written:
 
 
 def write_corrupted(
-    source: Any,
+    data: DataLike,
     out: str | Path,
     *,
     shifts: Sequence[str | Shift] = (),
-    suite: str | None = None,
-    seed: int = 0,
+    suite: Literal["imagenet-c", "imagenet-c-bar", "cifar-c", "cifar-c-bar"] | None = None,
     format: Format | None = None,  # noqa: A002  (the option's name)
     quality: int = QUALITY,
-    size: Size | None = None,
-    preset: str | None = None,
-    textures: str | None = None,
-    on_bad_file: OnBadFile = "fail",
+    preset: Literal["imagenet", "cifar"] | None = None,
+    textures: str | Path | None = None,
+    seed: int = 0,
     device: str = "cpu",
     executor: str | Executor = "inline",
-    workers: int | None = None,
-    text_column: str | None = None,
-    label_column: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Written:
-    """Write a corrupted copy of a data set under some `shifts`, or as a whole published `suite`.
-
-    `source` is a folder of images, of any sizes and in any sub-folders, or whatever else `load_data` takes.
+    """Write a corrupted copy of a data set, under shifts or as a published suite. Ends with a manifest.json.
 
     * A folder under one shift is a tree with the same relative paths; under several, there is one in `fog/3` and so on.
     * Other data is an array `fog@3.npy` [N, H, W, C] for each shift, with `labels.npy`.
@@ -91,40 +82,49 @@ def write_corrupted(
       quality 85, in `corruption/severity/class/file`, where C-bar's severities are its strengths (`sparkles/3.00`).
     * The suites `cifar-c` and `cifar-c-bar` make `corruption.npy` [5 * N, H, W, C], severity after severity, and
       `labels.npy`, five times over.
-    * Texts under text shifts are a table `typos@3.csv` for each, in the source's format; `text_column` and
-      `label_column` name columns of the source.
+    * Texts under text shifts are a table `typos@3.csv` for each, in the source's format.
 
-    Files are PNG; `format="jpg"` writes JPEG at a `quality`, `"same"` each file's own format. `size` resizes the short
-    side and crops the centre. A suite has its own severity table, shifts have that of the image size or of `preset`.
-    `textures` is a folder of photographs for a suite's frost. Images are corrupted as by `shift(images, keys, seed)`
-    with the keys of `load_data`: the index in an array, a digest of the path in a folder. The CPU is the default
-    `device` because every machine draws the same numbers on it. `on_progress(done, all, result)` hears of progress.
+    Images are corrupted as by `shift(images, keys, seed)` with the keys of `load_data`.
+
+    Args:
+        data: A folder of images, of any sizes and in any sub-folders, or whatever else `load_data` takes or returned.
+        out: Folder of the copy; the same call resumes it.
+        shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2', or `Shift` objects.
+        suite: Instead of shifts, a whole published suite.
+        format: png, jpg or same, each file's own; csv, tsv or jsonl of texts. Default: png; jpg for imagenet-c.
+        quality: Quality of JPEG files, 1 to 100.
+        preset: Severity table of shifts. Default: by image size, or the suite's.
+        textures: Folder of photographs for a suite's frost.
+        seed: Seed of every random draw.
+        device: cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.
+        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
 
     >>> written = write_corrupted("demo", folder / "copy", shifts=["contrast@5"])
     >>> written.images, sorted(path.name for path in written.folder.glob("*.npy"))
     (1000, ['contrast@5.npy', 'labels.npy'])
     """
+    source, how = (data.given, dict(data.options)) if isinstance(data, DataSpec) else (data, {})
     if is_text_source(source):
-        columns = {"text_column": text_column, "label_column": label_column}
-        refused = {"suite": suite, "size": size, "preset": preset, "textures": textures}
-        return _write_texts(source, expand(out), shifts, refused, seed, format, on_bad_file, columns, on_progress)
+        refused = {"suite": suite, "preset": preset, "textures": textures}
+        return _write_texts(data, expand(out), shifts, refused, seed, format, on_progress)
     device = choose_device(device)
-    order = make_order(
+    order = make_request(
         source,
         shifts,
         suite,
         seed=seed,
         file_format=format,
         quality=quality,
-        size=size,
+        size=how.get("size"),
         preset=preset,
-        textures=textures,
+        textures=None if textures is None else str(textures),
         device=device,
     )
     folder = expand(out)
     _check_place(source, folder)
-    where = choose_executor(executor, workers, device=device)
-    copies = _copies(source, folder, order, on_bad_file)
+    where = choose_executor(executor, device=device)
+    copies = _copies(data, folder, order)
     subject = {"version": __version__, "data": copies.fingerprint, "corruption": order.text}
     with Store(folder, subject) as store:
         results = _drive(copies, store, subject, where, on_progress)
@@ -138,28 +138,25 @@ def write_corrupted(
 
 
 def _write_texts(
-    source: Any,
+    data: DataLike,
     folder: Path,
     shifts: Sequence[str | Shift],
     refused: Mapping[str, object],
     seed: int,
     file_format: str | None,
-    on_bad_file: OnBadFile,
-    columns: Mapping[str, str | None],
     on_progress: OnProgress | None,
 ) -> Written:
     """Write copies of a set of texts, with which options of images do not go."""
     for name, option in refused.items():
         if option is not None:
             raise ConfigurationError(f"{name}= does not go with texts.", got=str(option))
-    options: dict[str, Any] = {"on_bad_file": on_bad_file, **columns}
-    data = cast(TextSet, load_data(source, **options))
+    texts = cast(TextSet, load_data(data))
     chosen = [as_shift(one) for one in shifts]
-    write_texts(data, folder, chosen, seed=seed, format=file_format, on_progress=on_progress)
-    return Written(folder, len(data), tuple(shift.label for shift in chosen), data.bad_files)
+    write_texts(texts, folder, chosen, seed=seed, format=file_format, on_progress=on_progress)
+    return Written(folder, len(texts), tuple(shift.label for shift in chosen), texts.bad_files)
 
 
-def _copies(source: Any, folder: Path, order: Order, on_bad_file: OnBadFile) -> Copies:
+def _copies(data: DataLike, folder: Path, order: CopyRequest) -> Copies:
     common: dict[str, Any] = {
         "out": folder,
         "targets": order.targets,
@@ -167,9 +164,15 @@ def _copies(source: Any, folder: Path, order: Order, on_bad_file: OnBadFile) -> 
         "device": order.device,
     }
     if order.arrays:
-        return ArrayCopies(data=source, options={"size": order.size, "on_bad_file": on_bad_file}, **common)
+        return ArrayCopies(data=data if order.size is None else DataSpec(data, size=order.size), **common)
+    spec = data if isinstance(data, DataSpec) else DataSpec(data)
+    options = {name: value for name, value in spec.options.items() if name != "size"}
+    on_bad_file, split = options.pop("on_bad_file", "fail"), options.pop("split", None)
+    for name, value in options.items():
+        if value is not None and not (name == "classes" and value == "auto"):
+            raise ConfigurationError(f"{name}= does not go with a copy of files.", fix=f"leave {name} out")
     return copies_of_folder(
-        expand(source),
+        expand(spec.given) / (split or ""),
         size=order.size,
         file_format=order.file_format,
         quality=order.quality,
@@ -191,7 +194,7 @@ def _drive(
     return drive(plan, store, copies, executor=executor, on_progress=on_progress, essential="Writing a copy")
 
 
-def _manifest(source: Any, order: Order, copies: Copies, left_out: Sequence[BadFile]) -> dict[str, Json]:
+def _manifest(source: Any, order: CopyRequest, copies: Copies, left_out: Sequence[BadFile]) -> dict[str, Json]:
     return {
         "shiftproof": __version__,
         "source": Path(source).name if isinstance(source, str | Path) else type(source).__name__,

@@ -16,6 +16,7 @@ from shiftproof.models.named import card
 from shiftproof.models.networks import NETWORKS, build_network
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of, logits
+from shiftproof.models.specs import ModelLike, ModelSpec
 from shiftproof.models.statistics import StatisticsTap, collect_statistics, source_statistics
 from shiftproof.models.weights import load_weights, read_weights
 
@@ -26,6 +27,8 @@ __all__ = [
     "BatchFitter",
     "BlackBox",
     "Model",
+    "ModelLike",
+    "ModelSpec",
     "Normalize",
     "StatisticsTap",
     "build_network",

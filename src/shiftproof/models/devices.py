@@ -13,6 +13,7 @@ def choose_device(device: object, model: object = None) -> str:
     """
     import torch
 
+    model = getattr(model, "given", model)  # of a spec
     if device == "auto":
         where = (
             next((tensor.device for tensor in model.parameters()), None) if isinstance(model, torch.nn.Module) else None

@@ -24,6 +24,7 @@ from shiftproof.models.networks.text_cnn import TextCNN
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of
 from shiftproof.models.python_file import is_python_file, load_python_file
+from shiftproof.models.specs import ModelLike, ModelSpec
 from shiftproof.models.weights import CONVERT, load_weights, read_weights
 from shiftproof.registry import Registry, is_prefixed, load_prefixed, unknown
 from shiftproof.runs.files import read_json
@@ -58,7 +59,7 @@ LOADERS: Registry[Callable[[str], Any]] = Registry(
 
 
 def load_model(
-    spec: str | Path | Callable[..., Any],
+    spec: ModelLike,
     *,
     device: Device = None,
     weights: str | Path | None = None,
@@ -67,11 +68,17 @@ def load_model(
 ) -> Model:
     """Return a model from images [N, C, H, W] in [0, 1] to logits: a module in evaluation mode, or a black box.
 
-    `spec` is one of `FORMS`, `NAME:rest` for a loader that others added, or a model already made: a module (put into
-    evaluation mode) or a function (wrapped in a `BlackBox`). `device` is where it shall compute, `auto` on CUDA where
-    there is one; by default, and not so in the verbs, on the CPU for what is loaded, and where it is for what is made:
-    images of one's own are on the CPU too. `weights` is a file of tensors for a reference network or a `file.py:build`,
-    or the name of a torchvision entry. `mean` and `std` put a `Normalize` in front of a model that lacks one.
+    Args:
+        spec: demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx, a saved module or text model; in Python also
+            a module (put into evaluation mode), a function (wrapped in a `BlackBox`), or a `ModelSpec`.
+        device: Where it shall compute, `auto` on CUDA where there is one. By default, and not so in the verbs, on the
+            CPU for what is loaded, and where it is for what is made: images of one's own are on the CPU too.
+        weights: Weights for a reference network or a file.py:build (safetensors or state dict), or a torchvision entry.
+        mean: Mean of each channel, on the [0, 1] scale: with std, a normalisation in front of a model that lacks one.
+        std: Standard deviation of each channel.
+
+    >>> load_model("demo")(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 10])
     """
     if (mean is None) != (std is None):
         raise ConfigurationError(
@@ -82,9 +89,7 @@ def load_model(
     device = None if device is None else choose_device(device, spec)
     normalize = None if mean is None or std is None else Normalize(mean, std)
     if not isinstance(spec, str | Path):
-        if weights is not None:
-            raise _no_weights("a model already made")
-        return _finished(_checked(spec), device, normalize)
+        return _given(spec, device, weights, normalize)
     text, device = str(spec), device or "cpu"
     if text in NETWORKS:
         return _finished(_reference(text, weights, normalize), device)
@@ -101,6 +106,15 @@ def load_model(
     if weights is not None:
         raise _no_weights(repr(text))
     return _finished(_from_file(text, device), device, normalize)
+
+
+def _given(spec: object, device: str | None, weights: str | Path | None, normalize: Normalize | None) -> Model:
+    """Return a model of a spec, or one already made."""
+    if isinstance(spec, ModelSpec):
+        return load_model(spec.given, **{"device": device, **spec.options})
+    if weights is not None:
+        raise _no_weights("a model already made")
+    return _finished(_checked(spec), device, normalize)
 
 
 def is_named(spec: str) -> bool:

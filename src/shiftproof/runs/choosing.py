@@ -11,16 +11,18 @@ EXECUTORS = ("inline", "processes", "ray")
 
 def choose_executor(
     executor: str | Executor = "inline",
-    workers: int | None = None,
     *,
     device: str = "cpu",
     address: str | None = None,
     gpus_per_worker: float | None = None,
 ) -> Executor:
-    """Return the executor of a name with its number of workers, or the one that was given.
+    """Return the executor of a name, with its number of workers behind a colon, or the one that was given.
 
-    `device` is what the tasks compute on: with `processes` and `ray`, a worker for each GPU or core is the default.
-    `address` of a cluster and `gpus_per_worker`, which may be a fraction, are for `ray`.
+    Args:
+        executor: inline, processes, processes:4, ray or ray:16; or an `Executor`.
+        device: What the tasks compute on: without a number, there is a worker for each GPU or core.
+        address: Of a Ray cluster: auto, ray://HOST:10001. Default: RAY_ADDRESS, or this machine.
+        gpus_per_worker: With ray: GPUs of each worker, such as 0.5. Default: 1.
 
     >>> choose_executor("processes:4")
     Processes(count=4, device='cpu')
@@ -30,14 +32,13 @@ def choose_executor(
     name, colon, text = executor.partition(":")
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
-    if colon:
-        if name == "inline" or not text.isdecimal() or workers not in (None, int(text)):
-            raise ConfigurationError(
-                f"This is no executor: {executor!r}.",
-                expected="inline, processes, ray, or one of the last two with a number of workers, as in processes:4",
-                got=executor if workers is None else f"{executor} and {workers} workers",
-            )
-        workers = int(text)
+    workers = int(text) if text.isdecimal() else None
+    if colon and (name == "inline" or not text.isdecimal()):
+        raise ConfigurationError(
+            f"This is no executor: {executor!r}.",
+            expected="inline, processes, ray, or one of the last two with a number of workers, as in processes:4",
+            got=executor,
+        )
     if name != "ray" and (address is not None or gpus_per_worker is not None):
         raise ConfigurationError(
             "An address and a share of a GPU are for the ray executor.", got=f"the {name} executor", fix="ray"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 
-from shiftproof.data import ImageSet, load_images, matched
+from shiftproof.data import DataLike
+from shiftproof.data.arrays import read_array
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BlackBox, choose_device, load_model
+from shiftproof.models import BlackBox, Model, ModelLike, load_model
 from shiftproof.models.answers import check_behaviour
 from shiftproof.models.sources import SOURCE
 from shiftproof.runs import Executor, OnProgress, Store, choose_executor
@@ -22,65 +23,69 @@ from shiftproof.searchers.applying import MEMORY
 from shiftproof.searchers.catalogue import searcher as find_searcher
 from shiftproof.searchers.constraint import Constraint
 from shiftproof.searchers.evaluator import Evaluation, Evaluator, hold
-from shiftproof.searchers.fitness import Fitness, Subject, make_fitness
+from shiftproof.searchers.fitness import Fitness, make_fitness
 from shiftproof.searchers.search_result import Search
 from shiftproof.searchers.service import Service
 from shiftproof.searchers.space import SpaceLike, check_length, make_space
+from shiftproof.subjects import Subject
 from shiftproof.version import __version__
 
 BATCH_SIZES = {"cpu": 64, "cuda": 512}
 
 
 def search(
-    model: Any = "demo",
-    data: Any = "demo",
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
     *,
     space: SpaceLike = "cifar",
     length: int = 5,
     searcher: str = "evolution",
     budget: int = 1000,
-    seed: int = 0,
-    images: int | None = None,
     fitness: str | Callable[..., Any] | Fitness = "accuracy",
-    targets: ArrayLike | Tensor | None = None,
+    targets: str | Path | ArrayLike | Tensor | None = None,
     ignore: int | None = None,
     similarity: float | None = None,
     agreement: float | None = None,
-    reference: Any = None,
-    out: str | Path | None = None,
+    reference: ModelLike | None = None,
+    memory: int = MEMORY,
+    images: int | None = None,
+    seed: int = 0,
     device: str = "auto",
     batch_size: int | None = None,
-    memory: int = MEMORY,
-    weights: str | Path | None = None,
-    size: int | None = None,
-    labels: str | Path | None = None,
-    classes: str | Path | Sequence[str] = "auto",
+    out: str | Path | None = None,
     executor: str | Executor = "inline",
-    workers: int | None = None,
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> Search:
-    """Search a space of transformation tuples for the one that lowers a model's fitness most (Volpi & Murino 2019).
+    """Search for the chain of transformations a model is most vulnerable to. Writes search.json and worst.png.
 
-    `model` is what `load_model` takes, or a black box: a `Service`, or a plain function from images, uint8
-    [N, H, W, C], to labels (or rows of scores). `data` is what `load_data` takes, all of it or `images` of them.
-    `space` is a name (`mnist`, `cifar`, `camvid`, `faces`, `geometric`, `corruptions`), a JSON file, or a list of
-    operations with their levels; a tuple has `length` steps. `searcher` is one of `SEARCHERS`, with its own `options`
-    (`variant="release"`, `population=20`), and `budget` the number of tuples it may try.
+    The method of Volpi & Murino 2019, and others. With `similarity` or a `reference`, the search is for the worst chain
+    that keeps the content; the worst of all that were tried is reported too. The trace depends on the seed alone, not
+    on `batch_size`, `memory` or `executor`.
 
-    `fitness` is `accuracy`, `pixel_accuracy` or `mean_iou` (with label maps [N, H, W] as `targets`, where pixels of the
-    class `ignore` do not count), `detection_rate`, or a function from images, uint8 [N, H, W, C], and their labels to a
-    number, or one per image, in [0, 1].
-
-    With `similarity` (the least mean structural similarity) or a `reference` model and its `agreement`, the search is
-    for the worst tuple that keeps the content; the worst of all that were tried is reported too.
-
-    `device` is where images are transformed and models run, `auto` on CUDA where there is one.
-    `out` is a run directory: every evaluation is kept there, the same call goes on where it stopped, and `search.json`
-    and `worst.png` are written at the end. The trace depends on the seed alone, not on `batch_size` or `memory`, which
-    bounds the bytes of images kept after first steps that tuples share. `executor` is `inline`, `processes` or `ray`,
-    over which the tuples that a searcher asks for at a time are spread. `on_progress(done, all, result)` hears of
-    progress.
+    Args:
+        model: What `load_model` takes or returned, or a `Service`, which answers arrays.
+        data: What `load_data` takes or returned.
+        space: mnist, cifar, camvid, faces, geometric, corruptions, a JSON file, or a list of operations with levels.
+        length: Transformations in a chain.
+        searcher: random, evolution, racing, optuna, cma, or a package's.
+        budget: Chains to try.
+        fitness: accuracy, detection_rate, or with targets pixel_accuracy, mean_iou; or a function from images, uint8
+            [N, H, W, C], and their labels to a number, or one per image, in [0, 1].
+        targets: Label maps for segmentation, whole numbers [N, H, W]: a .npy file or an array.
+        ignore: The class of pixels that do not count, with targets.
+        similarity: Keep the content: least mean structural similarity, such as 0.8.
+        agreement: Least share of images the reference agrees on. Default: 0.9.
+        reference: Keep the content: a model that must still agree with itself.
+        memory: Bytes of images kept after first steps that chains share.
+        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        seed: Seed of every random draw.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        out: Run directory; the same call resumes it.
+        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
+        options: The searcher's own, such as variant="release" or population=20 for evolution.
 
     >>> found = search("demo", "demo", images=20, length=2, searcher="random", budget=4)
     >>> len(found.trace), found.worst <= found.clean
@@ -89,18 +94,15 @@ def search(
     chosen = make_space(space)
     check_length(length)
     check_budget(budget)
-    device = choose_device(device, model)
-    whole, truth = _data(data, targets, images, seed, {"size": size, "labels": labels, "classes": classes})
-    subject = _subject(model, device, weights)
-    if targets is None and fitness == "accuracy" and not isinstance(subject, Service):
-        whole = matched(whole, subject)
-        truth = whole.labels
+    subject = Subject.of(_as_model(model), data, images=images, seed=seed, device=device, batch_size=batch_size)
+    device, tested = subject.device, _served(subject.model)
+    by_name = targets is None and fitness == "accuracy" and not isinstance(tested, Service)
+    whole = (subject.data if by_name else subject.unmatched_data).in_memory()
+    truth = whole.labels if targets is None else _targets(targets, subject)
     size_of_batch = batch_size or BATCH_SIZES.get(device.partition(":")[0], 64)
-    if size_of_batch < 1:
-        raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))
-    measured = make_fitness(fitness, subject, truth, images=len(whole), ignore=ignore)
-    reference = None if reference is None else _subject(reference, device, None)
-    constraint = Constraint(similarity, agreement, reference)
+    measured = make_fitness(fitness, tested, truth, images=len(whole), ignore=ignore)
+    kept_by = None if reference is None else _served(load_model(_as_model(reference), device=device))
+    constraint = Constraint(similarity, agreement, kept_by)
     run = find_searcher(searcher, images=len(whole), **options)
     identity = {"version": __version__, "fitness": measured.fingerprint, "data": whole.fingerprint}
     fingerprints = {**identity, "constraint": constraint.fingerprint}
@@ -110,14 +112,14 @@ def search(
     with (
         tempfile.TemporaryDirectory() as temporary,
         Store(Path(out or temporary), identity) as store,
-        choose_executor(executor, workers, device=device).open(evaluator) as crew,
+        choose_executor(executor, device=device).open(evaluator) as crew,
     ):
-        if not isinstance(subject, Service):  # whose calls may be counted
-            check_behaviour(store, subject, whole)
+        if not isinstance(tested, Service):  # whose calls may be counted
+            check_behaviour(store, tested, whole)
         evaluation = Evaluation(evaluator, store, fingerprints, crew, _within(on_progress, budget))
         (clean,) = evaluation([()])
         trace = run(chosen, evaluation, length=length, budget=budget, seed=seed)
-        found = Search(trace, clean.objective, len(whole), measured.name, constraint, _name(model, subject), whole.name)
+        found = Search(trace, clean.objective, len(whole), measured.name, constraint, subject.name, whole.name)
         if out is not None:
             found.write(Path(out), evaluator)
     return found
@@ -129,38 +131,32 @@ def check_budget(budget: int) -> None:
         raise ConfigurationError("A search needs a budget.", expected="1 evaluation or more", got=str(budget))
 
 
-def _data(
-    data: Any, targets: ArrayLike | Tensor | None, images: int | None, seed: int, options: dict[str, Any]
-) -> tuple[ImageSet, Tensor | None]:
-    """Return the images, in a random order, and what the model is to say of them."""
-    whole = load_images(data, **options)
-    truth = None if targets is None else torch.as_tensor(np.array(targets))
-    if truth is not None and len(truth) != len(whole):
-        raise DataError("Every image needs a target.", expected=f"{len(whole)} targets", got=f"{len(truth)}")
-    rows = whole.draw(images, seed=seed)
-    taken = whole.subset(rows).in_memory()
-    return taken, taken.labels if truth is None else truth[rows]
+def _targets(targets: str | Path | ArrayLike | Tensor, subject: Subject) -> Tensor:
+    """Return what the model is to say of the chosen images."""
+    held = read_array(Path(targets)) if isinstance(targets, str | Path) else np.array(targets)
+    truth = torch.as_tensor(held)
+    if len(truth) != len(subject.loaded_data):
+        raise DataError(
+            "Every image needs a target.", expected=f"{len(subject.loaded_data)} targets", got=f"{len(truth)}"
+        )
+    return truth[subject.unmatched_places]
 
 
-def _subject(model: Any, device: str, weights: str | Path | None) -> Subject:
-    """Return the model: a service as it is or as a file built it, a plain function as a service."""
-    if isinstance(model, Service):
-        return model
-    if callable(model) and not isinstance(model, nn.Module | BlackBox | type):
-        return Service(model)
-    loaded = load_model(model, device=device, weights=weights)
-    inside = getattr(loaded, "function", None)
+def _as_model(model: ModelLike) -> ModelLike:
+    """Return a service as a black box, which every front door takes."""
+    return BlackBox(model, name=model.name) if isinstance(model, Service) else model
+
+
+def _served(model: Model) -> Model | Service:
+    """Return the service inside a black box, with the files it came from; any other model as it is."""
+    inside = getattr(model, "function", None)
     if not isinstance(inside, Service):
-        return loaded
-    if SOURCE in vars(loaded):
-        setattr(inside, SOURCE, vars(loaded)[SOURCE])
+        return model
+    if SOURCE in vars(model):
+        setattr(inside, SOURCE, vars(model)[SOURCE])
     return inside
 
 
 def _within(on_progress: OnProgress | None, budget: int) -> OnProgress | None:
     """Return what hears of the tuples tried so far and tells of them as a part of the budget."""
     return None if on_progress is None else lambda done, _, result: on_progress(min(done, budget), budget, result)
-
-
-def _name(given: Any, subject: Subject) -> str:
-    return str(given) if isinstance(given, str | Path) else str(getattr(subject, "name", type(subject).__name__))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from shiftproof.data import ImageSet
+from shiftproof.data import DataLike, ImageSet, load_images
+from shiftproof.errors import ConfigurationError
+from shiftproof.models import choose_device
 from shiftproof.registry import resolve
+from shiftproof.streams.ccc.stream_calibration import StreamCalibration
 from shiftproof.streams.stream import Stream
 
 STREAMS: Mapping[str, str] = {
@@ -17,6 +21,30 @@ STREAMS: Mapping[str, str] = {
     "gradual": "shiftproof.streams.orders:Gradual",
 }
 """Name -> lazy target."""
+
+
+def as_stream(
+    stream: str | Stream,
+    data: DataLike = "demo",
+    *,
+    images: int | None = None,
+    speed: int | None = None,
+    shifts: Sequence[str] | None = None,
+    calibration: str | Path | None = None,
+    seed: int | None = None,
+    device: str = "cpu",
+) -> Stream:
+    """Return a stream: one already made as it is, or that of a name over some data, as far as is said."""
+    if isinstance(stream, Stream):
+        return stream
+    if calibration is not None and stream != "ccc":
+        raise ConfigurationError("Only a ccc stream has a calibration.", expected="the stream ccc", got=stream)
+    options: dict[str, Any] = {"length": images, "shifts": shifts, "seed": seed}
+    if stream != "mixed" or speed is not None:
+        options["speed"] = speed
+    if calibration is not None:
+        options["calibration"] = StreamCalibration.load(calibration)
+    return make_stream(stream, load_images(data), device=choose_device(device), **options)
 
 
 def make_stream(kind: str, data: ImageSet, **options: Any) -> Stream:

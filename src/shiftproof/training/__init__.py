@@ -11,20 +11,20 @@ from shiftproof.registry import resolve
 
 if TYPE_CHECKING:
     from shiftproof.training.recipes import RECIPES, Recipe, recipe
-    from shiftproof.training.settings import Settings
+    from shiftproof.training.settings import TrainingSettings
     from shiftproof.training.trained import Trained
     from shiftproof.training.training import train
 
 _TARGETS = {
     "RECIPES": "shiftproof.training.recipes:RECIPES",
     "Recipe": "shiftproof.training.recipes:Recipe",
-    "Settings": "shiftproof.training.settings:Settings",
+    "TrainingSettings": "shiftproof.training.settings:TrainingSettings",
     "Trained": "shiftproof.training.trained:Trained",
     "recipe": "shiftproof.training.recipes:recipe",
     "train": "shiftproof.training.training:train",
 }
 
-__all__ = ["RECIPES", "Recipe", "Settings", "Trained", "recipe", "train"]
+__all__ = ["RECIPES", "Recipe", "Trained", "TrainingSettings", "recipe", "train"]
 
 
 def __getattr__(name: str) -> Any:

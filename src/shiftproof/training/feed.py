@@ -22,7 +22,7 @@ from shiftproof.shifts.levels import from_levels, quantize_, to_bytes, to_levels
 from shiftproof.shifts.operations.operation import Operation, apply_in_turn_
 from shiftproof.streams.ahead import ahead
 from shiftproof.training.recipes import Recipe
-from shiftproof.training.settings import Settings
+from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.team import Team
 
 HELD = 2**32
@@ -47,11 +47,11 @@ class Feed:
         self,
         data: ImageSet,
         recipe: Recipe,
-        settings: Settings,
+        settings: TrainingSettings,
         *,
         device: torch.device,
         team: Team | None = None,
-        workers: int = 0,
+        decoders: int = 0,
     ) -> None:
         self.recipe, self.settings, self.device = recipe, settings, device
         self.team = team or Team()
@@ -68,7 +68,7 @@ class Feed:
         self.framing = parse(settings.framing) if settings.framing else None
         self.augment = None if recipe.augment is None else parse(recipe.augment)
         self.data = data
-        self.supply = _Held(data, device) if data.nbytes <= HELD else _Read(data, device, workers)
+        self.supply = _Held(data, device) if data.nbytes <= HELD else _Read(data, device, decoders)
         check_layout(torch.empty(0, *data.shape))
 
     @property
@@ -214,13 +214,13 @@ class _Held:
 class _Read:
     """Images decoded as they are wanted."""
 
-    def __init__(self, data: ImageSet, device: torch.device, workers: int) -> None:
-        self.data, self.device, self.workers = data, device, workers
+    def __init__(self, data: ImageSet, device: torch.device, decoders: int) -> None:
+        self.data, self.device, self.decoders = data, device, decoders
 
     def read(self, places: Tensor, block: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield images in [0, 1], labels and keys at places [steps, share], `block` steps at a time."""
         some, size = self.data.subset(places.flatten()), block * places.shape[1]
-        for batch in some.batches(size, workers=self.workers, device=self.device):
+        for batch in some.batches(size, workers=self.decoders, device=self.device):
             if len(batch) % places.shape[1] or batch.labels is None:
                 raise DataError(
                     "A training set that does not fit in memory cannot leave files out.",

@@ -10,7 +10,7 @@ from shiftproof.options import BelowOne, Count, NotNegative, Options, Positive
 from shiftproof.training.schedules import ScheduleName
 
 
-class Settings(Options):
+class TrainingSettings(Options):
     """How a network is optimised; the defaults are those of He et al. 2016, which the papers use on CIFAR."""
 
     epochs: Annotated[Count, "Passes over the data."] = 200

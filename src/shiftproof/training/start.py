@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from shiftproof.data import ImageSet
 from shiftproof.errors import ModelError
-from shiftproof.models import NETWORKS, build_network, fingerprint, load_model
+from shiftproof.models import NETWORKS, ModelLike, ModelSpec, build_network, fingerprint, load_model
 from shiftproof.models.class_names import with_class_names
 from shiftproof.models.identity import digest
 from shiftproof.models.python_file import is_python_file, split_python_file
@@ -23,22 +22,19 @@ from shiftproof.training.seeding import seeded
 
 
 class Start:
-    """What makes the network to begin with; `weights`, `mean` and `std` are those of `load_model`."""
+    """What makes the network to begin with."""
 
     def __init__(
         self,
-        model: Any,
+        model: ModelLike,
         data: ImageSet,
         recipe: Recipe,
         *,
         seed: int,
-        weights: str | Path | None = None,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
     ) -> None:
-        self.model, self.data, self.recipe, self.seed = model, data, recipe, seed
-        self.weights, self.mean, self.std = weights, mean, std
-        self.text = str(model) if isinstance(model, str | Path) else ""
+        spec = model if isinstance(model, ModelSpec) else ModelSpec(model)
+        self.model, self.options, self.data, self.recipe, self.seed = spec.given, spec.options, data, recipe, seed
+        self.text = str(self.model) if isinstance(self.model, str | Path) else ""
 
     def network(self) -> nn.Module:
         """Return the network: whatever it draws at random, the seed decides."""
@@ -52,7 +48,7 @@ class Start:
         counts with its architecture and the user's own file, and with those of its tensors that another seed leaves as
         they are: a `build()` may well read trained weights itself.
         """
-        if self.weights is not None or not (self.text in NETWORKS or is_python_file(self.text)):
+        if self.options.get("weights") is not None or not (self.text in NETWORKS or is_python_file(self.text)):
             return fingerprint(network)
         other = self._network(self.seed + 1)
         known = dict(_tensors(network))
@@ -67,9 +63,9 @@ class Start:
 
     def _network(self, seed: int) -> nn.Module:
         with seeded(seed):
-            if self.text in NETWORKS and self.weights is None:
+            if self.text in NETWORKS and self.options.get("weights") is None:
                 return self._reference()
-            loaded = load_model(self.model, weights=self.weights, mean=self.mean, std=self.std)
+            loaded = load_model(self.model, **self.options)
         if not isinstance(loaded, nn.Module):
             raise ModelError(
                 "A black box cannot be trained.",
@@ -82,7 +78,7 @@ class Start:
 
     def _reference(self) -> nn.Module:
         """Return a reference network with random weights, for the classes and channels of the data."""
-        channels, mean, std = self.data.shape[0], self.mean, self.std
+        channels, mean, std = self.data.shape[0], self.options.get("mean"), self.options.get("std")
         if self.recipe.noise != "none" and mean is None and std is None:
             mean, std = (0.0,) * channels, (1.0,) * channels
         classes = max(2, len(self.data.classes), int(labels_of(self.data).max()) + 1)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data import ImageSet, load_images, matched
+from shiftproof.data import DataLike, ImageSet, load_images, matched
 from shiftproof.errors import DataError, ModelError
-from shiftproof.models import choose_device, logits
+from shiftproof.models import ModelLike, choose_device, logits
 from shiftproof.models.class_names import with_class_names
 from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.runs import Json
@@ -21,7 +21,7 @@ from shiftproof.training.loop import Loop, evaluating
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
 from shiftproof.training.running import OnProgress, Runner, run
-from shiftproof.training.settings import Settings
+from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.start import Start
 from shiftproof.training.team import device_here, join
 from shiftproof.training.trained import Trained, architecture, write_model
@@ -30,43 +30,42 @@ from shiftproof.version import __version__
 
 
 def train(
-    model: Any,
-    data: Any,
+    model: ModelLike = "resnet20",
+    data: DataLike = "demo-source",
     *,
     recipe: str | Recipe = "erm",
     sigma: float | None = None,
-    options: dict[str, Any] | None = None,
-    out: str | Path | None = None,
-    validation: Any = None,
-    device: str = "auto",
-    weights: str | Path | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    options: Mapping[str, Any] | None = None,
+    validation: DataLike | None = None,
+    decoders: int = 0,
     images: int | None = None,
-    size: int | None = None,
-    labels: str | Path | None = None,
-    classes: str | Path | Sequence[str] = "auto",
-    split: str | None = None,
-    workers: int = 0,
+    device: str = "auto",
+    out: str | Path | None = None,
     on_progress: OnProgress | None = None,
     **settings: Any,
 ) -> Trained:
-    """Train a network by a recipe and return it with its log.
+    """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl.
 
-    `model` is the name of a reference network, which starts from random weights (or from `weights`), or anything that
-    `load_model` makes a module of; a module that is given is copied. `data` is what `load_data` takes, all of it or
-    `images` of them. Its classes are matched to the network's outputs by name where the network has names, or stand in
-    the order of the list `classes`; those of `validation` are matched to the classes of `data`. `recipe` is one of
-    `RECIPES`, with its own `options` ({"lam": 20}), and `sigma` its noise. Further keywords are
-    `Settings`: `epochs`, `batch_size`, `lr`, `schedule`, `ema`, `clip`, `seed` and so on.
+    With a run directory a checkpoint is written every epoch, or every `checkpoint_every` steps, and the same call after
+    a kill resumes to the same weights, bit for bit on a CPU; at the end `load_model(out)` returns the network. Classes
+    of the data are matched to the network's outputs by name where it has names. A reference network normalises with the
+    mean and std of its `ModelSpec`: by default those of CIFAR-10, or none where the recipe adds noise, as in the papers
+    on certified robustness.
 
-    A reference network normalises with `mean` and `std`: by default those of CIFAR-10, or none where the recipe adds
-    noise, as in the papers on certified robustness.
-
-    With a run directory `out`, a checkpoint is written every epoch, or every `checkpoint_every` steps, and the same
-    call after a kill goes on from the last one to the same weights, bit for bit on a CPU. `log.jsonl` grows as it goes;
-    at the end there are `model.safetensors` and `model.json`, and `load_model(out)` returns the network. The accuracy
-    on `validation` is taken at every checkpoint. `on_progress(step, steps, row)` hears of progress.
+    Args:
+        model: resnet20, resnet110, wrn16_4, convnet (from random weights, or those of a `ModelSpec`), or what
+            `load_model` makes a module of; a module is copied.
+        data: Labelled images: what `load_data` takes or returned.
+        recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, ...
+        sigma: Standard deviation of the noise. Default: 0.25, where a recipe has noise.
+        options: The recipe's own settings, such as {"lam": 20}.
+        validation: Images to take the accuracy on at every checkpoint, under the recipe's noise.
+        decoders: Processes that decode images, where they are not held in memory.
+        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        out: Run directory; the same call resumes it.
+        on_progress: Called as on_progress(step, steps, row).
+        settings: `TrainingSettings` by name: epochs, batch_size, lr, schedule, ema, clip, seed, ...
 
     >>> trained = train("convnet", "demo", images=64, batch_size=32, epochs=1)
     >>> trained.to_row()["steps"], trained.model.training
@@ -76,13 +75,13 @@ def train(
     noise = chosen.sigma(sigma)
     loop_settings = make_settings(chosen, settings)
     where = torch.device(device_here(choose_device(device)))
-    loaded = _loaded(data, images, loop_settings.seed, size=size, labels=labels, classes=classes, split=split)
-    start = Start(model, loaded, chosen, seed=loop_settings.seed, weights=weights, mean=mean, std=std)
+    loaded = _loaded(data, images, loop_settings.seed)
+    start = Start(model, loaded, chosen, seed=loop_settings.seed)
     network = start.network()
     with evaluating(network):  # two images are tried before any long work
         loaded = matched(loaded, network)
         _check_fit(network, loaded, labels_of(loaded))
-    held_out = None if validation is None else _loaded(validation, None, 0, size=size, classes=classes)
+    held_out = None if validation is None else _loaded(validation, None, 0)
     with_class_names(network, loaded.classes)
     if held_out is not None:
         with evaluating(network):
@@ -90,7 +89,7 @@ def train(
     begun = "" if out is None else start.identity(network)
     subject = _subject(begun, loaded, held_out, chosen, noise, loop_settings, where)
     team = join(where)
-    feed = Feed(loaded, chosen, loop_settings, device=where, team=team, workers=workers)
+    feed = Feed(loaded, chosen, loop_settings, device=where, team=team, decoders=decoders)
     search = None
     if chosen.tuples is not None and chosen.tuples.searcher is not None and team.leads:
         search = TupleSearch(chosen.tuples, loaded, seed=loop_settings.seed, device=str(where), batch_size=feed.batch)
@@ -100,7 +99,7 @@ def train(
     log = team.tell(run(runner, subject, team))
     final = runner.finish()
     facts: dict[str, Json] = {
-        "model": architecture(model),
+        "model": architecture(start.model),
         "recipe": chosen.name,
         "options": {name: str(value) for name, value in chosen.options().items()},
         "sigma": noise,
@@ -116,17 +115,15 @@ def train(
     return Trained(final, chosen.name, noise, tuple(log), found, folder)
 
 
-def make_settings(recipe: Recipe, given: dict[str, Any]) -> Settings:
+def make_settings(recipe: Recipe, given: dict[str, Any]) -> TrainingSettings:
     """Return the settings of the loop: the recipe's own defaults, and what was given."""
-    return Settings().changed(
+    return TrainingSettings().changed(
         {**recipe.defaults, **{name: value for name, value in given.items() if value is not None}}
     )
 
 
-def _loaded(data: Any, images: int | None, seed: int, **options: Any) -> ImageSet:
-    given = {name: value for name, value in options.items() if value is not None}
-    loaded = load_images(data, **given)
-    loaded = loaded.take(images, seed=seed)
+def _loaded(data: DataLike, images: int | None, seed: int) -> ImageSet:
+    loaded = load_images(data).take(images, seed=seed)
     if len(loaded) == 0:
         raise DataError("There are no images to train on.", got=loaded.name)
     loaded = loaded.in_memory() if loaded.nbytes <= HELD else loaded
@@ -152,7 +149,7 @@ def _subject(
     validation: ImageSet | None,
     recipe: Recipe,
     sigma: float,
-    settings: Settings,
+    settings: TrainingSettings,
     device: torch.device,
 ) -> dict[str, str]:
     """Return what a run directory is about: everything that decides the weights and the log."""

@@ -85,7 +85,7 @@ def test_it_resumes_and_a_longer_run_measures_only_what_is_missing(model, data, 
 def test_processes_give_the_same_calibration(tmp_path):
     options = {**OPTIONS, "images": 20, "target": 0.6, "shifts": ["contrast", "fog"]}
     inline = calibrate("demo", "demo", out=tmp_path / "one", **options)
-    spread = calibrate("demo", "demo", out=tmp_path / "two", executor="processes", workers=2, **options)
+    spread = calibrate("demo", "demo", out=tmp_path / "two", executor="processes:2", **options)
     assert inline == spread
 
 

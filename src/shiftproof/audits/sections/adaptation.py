@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from shiftproof import shifts
 from shiftproof.adapters import Adapter, Counts, Method, adapt
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, never_resets
 from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
+from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.wording import between, percent, title
 from shiftproof.errors import ModelError
@@ -167,7 +167,7 @@ class Adaptation(Section):
         for task, row in found:
             value = accuracy([row])
             if value is not None:
-                grid[task.method.name][task.shift.name] = value
+                grid[task.method.name][named(task.shift)] = value
                 pace[task.method.name].append(cast(float, row["milliseconds"]))
         source = grid.pop("source")
         gains = {method: _gain(cells, source) for method, cells in grid.items()}
@@ -302,7 +302,7 @@ def _adapting(task: AdaptedStream | PriorStream, method: Method) -> Work:
 
 
 def _one_per_category(some: Sequence[Shift]) -> list[Shift]:
-    return list({shifts.facts(shift.name)["category"]: shift for shift in reversed(some)}.values())[::-1]
+    return list({facts(named(shift))["category"]: shift for shift in reversed(some)}.values())[::-1]
 
 
 def _gain(cells: Mapping[str, Accuracy], source: Mapping[str, Accuracy]) -> float:

@@ -67,9 +67,17 @@ class Scope:
         for start in range(0, self.images, step):
             yield start, min(start + step, self.images)
 
+    def graded(self, severities: Sequence[float]) -> tuple[Shift, ...]:
+        """Return the shifts that were asked for by name, at each of the severities."""
+        return tuple(replace(shift, severity=level) for shift in self.settings.shifts for level in severities)
+
+    def grid(self) -> tuple[Shift, ...]:
+        """Return all shifts of the audit: by name at each severity, and as they were given."""
+        return tuple(dict.fromkeys((*self.graded(self.settings.severities), *self.settings.fixed)))
+
     def at(self, severity: float) -> tuple[Shift, ...]:
-        """Return the shifts of the audit at a severity."""
-        return tuple(replace(shift, severity=severity) for shift in self.settings.shifts)
+        """Return the shifts of the audit at a severity, with those that were given as they are."""
+        return tuple(dict.fromkeys((*self.graded([severity]), *self.settings.fixed)))
 
     def scaled(self, number: int, least: int) -> int:
         """Return a number of the budget's, cut to the share of it the model can afford, but not below the least."""

@@ -14,7 +14,6 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof import shifts
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import (
     CLEAN,
@@ -29,6 +28,7 @@ from shiftproof.audits.sections.base import (
     shifting,
 )
 from shiftproof.audits.sections.measuring import rows
+from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.wording import interval, labelled, listed, percent, title
 from shiftproof.certificates import Smoothed
 from shiftproof.certificates.radius import round_down
@@ -165,7 +165,7 @@ class Certified(Section):
     def view(self, results: Sequence[Result]) -> View:
         """Tell how many images are certified at a distance, and what that means."""
         found = [(task, row) for task, row in rows(results, CertifiedPart) if row.get("applies", True)]
-        names = {label_of(task.shift): title(task.shift.name) for task, _ in found if task.shift is not None}
+        names = {label_of(task.shift): title(named(task.shift)) for task, _ in found if task.shift is not None}
         radii: dict[tuple[str, float], list[float]] = defaultdict(list)
         for task, row in found:
             radii[label_of(task.shift), task.sigma] += cast("list[float]", row["radii"])
@@ -206,7 +206,7 @@ def _two_shifts(some: Sequence[Shift]) -> list[Shift]:
     """Return a shift of low and one of middle frequency, on which certified models are weak; fog where it is there."""
     chosen = []
     for frequency in ("low", "mid"):
-        fit = [shift for shift in some if shifts.facts(shift.name)["frequency"] == frequency]
+        fit = [shift for shift in some if facts(named(shift))["frequency"] == frequency]
         chosen += [shift for shift in fit if shift.name == "fog"] or fit[:1]
     return chosen
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof import shifts
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
 from shiftproof.audits.sections.clean import CleanSlice
@@ -25,6 +24,7 @@ from shiftproof.audits.sections.measuring import (
     rows,
     tally,
 )
+from shiftproof.audits.sections.shift_names import AS_GIVEN, at_severity, cell_of, facts, named
 from shiftproof.audits.sections.wording import between, interval, listed, percent, title
 from shiftproof.measures import ALEXNET, Accuracy, corruption_errors, mce
 from shiftproof.measures.means import mean
@@ -125,25 +125,26 @@ class Corruptions(Section):
         settings = scope.settings
         for start, stop in scope.slices():
             yield CleanSlice(start, stop)  # the same task as the section clean's: it runs once
-        grid = [replace(shift, severity=severity) for shift in settings.shifts for severity in settings.severities]
+        grid = scope.grid()
         for shift in grid:
             for start, stop in scope.slices():
                 yield CorruptedSlice(shift, start, stop, settings.seed)
         for shift in grid:
-            images = EXAMPLES if shift.severity == settings.severities[-1] else 1
+            images = EXAMPLES if cell_of(shift)[1] in (settings.severities[-1], AS_GIVEN) else 1
             yield Examples(shift, min(images, scope.images), settings.seed)
 
     def needs(self, number: str, task: Measurement) -> bool:
         """Say that a corruption's own number needs its tasks alone; none needs examples."""
         if not isinstance(task, CorruptedSlice):
             return isinstance(task, CleanSlice) and number == "corruption_loss"
-        return not number.startswith("accuracy.") or number == f"accuracy.{task.shift.name}"
+        return not number.startswith("accuracy.") or number == f"accuracy.{named(task.shift)}"
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
         """Return how often each image is right under each corruption and under all of them, and what that comes to."""
         parts: dict[str, dict[float, list[Row]]] = defaultdict(lambda: defaultdict(list))
         for task, row in rows(results, CorruptedSlice):
-            parts[task.shift.name][task.shift.severity].append(row)
+            name, level = cell_of(task.shift)
+            parts[name][level].append(row)
         right = {name: found for name, some in parts.items() if (found := image_means(some.values())) is not None}
         clean = image_means([[row for _, row in rows(results, CleanSlice)]])
         if clean is None or any(len(found) != len(clean) for found in right.values()) or not right:
@@ -181,7 +182,7 @@ class Corruptions(Section):
             "Accuracy under corruption", percent(overall), ", ".join(said), level, LEVEL_RULE.format(100 * lost)
         )
         examples = [(task.shift, row) for task, row in rows(results, Examples)]
-        tested = {task.shift.name: task.shift for task, _ in rows(results, CorruptedSlice)}
+        tested = {named(task.shift): task.shift for task, _ in rows(results, CorruptedSlice)}
         return View(
             self.name,
             self.title,
@@ -203,7 +204,8 @@ def _grid(found: Sequence[tuple[CorruptedSlice, Row]]) -> Grid:
     """Return accuracies by corruption and severity, in the order of the plan."""
     parts: dict[str, dict[float, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for task, row in found:
-        parts[task.shift.name][task.shift.severity].append(row)
+        name, level = cell_of(task.shift)
+        parts[name][level].append(row)
     grid = {name: {level: accuracy(some) for level, some in cells.items()} for name, cells in parts.items()}
     return {name: {level: value for level, value in cells.items() if value is not None} for name, cells in grid.items()}
 
@@ -225,7 +227,7 @@ def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float,
     return (
         Sentence(
             f"Breaks first under {first}: from {percent(clean.value)} clean to {percent(cell.value)} "
-            f"({interval(cell)}) at its worst ({title(name)}, severity {severity:g}){over}.",
+            f"({interval(cell)}) at its worst ({title(name)}{at_severity(severity)}){over}.",
             level,
         ),
     )
@@ -235,7 +237,7 @@ def _spread(found: Sequence[tuple[CorruptedSlice, Row]]) -> list[str]:
     """Return the interval of the mean accuracy over images, as text, where rows tell who was right."""
     conditions: dict[tuple[str, float], list[Row]] = defaultdict(list)
     for task, row in found:
-        conditions[task.shift.name, task.shift.severity].append(row)
+        conditions[cell_of(task.shift)].append(row)
     means = image_means(conditions.values())
     return [] if means is None or len(means) < 2 else [between(mean(means))]
 
@@ -246,11 +248,11 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, S
         return ()  # recipes of training are for images
     losses: dict[str, float] = defaultdict(float)
     for name, value in means.items():
-        losses[shifts.facts(name)["category"]] += max(0.0, clean.value - value) / len(means)
+        losses[facts(name)["category"]] += max(0.0, clean.value - value) / len(means)
     worst = max(losses, key=lambda category: losses[category])
     if losses[worst] < HARMLESS / 2:
         return ()
-    names = [title(name) for name in means if shifts.facts(name)["category"] == worst]
+    names = [title(name) for name in means if facts(name)["category"] == worst]
     several = len(losses) > 1
     return (
         Action(
@@ -269,7 +271,7 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, S
 def _notes(grid: Grid, tested: Mapping[str, Shift]) -> tuple[str, ...]:
     images = next(iter(next(iter(grid.values())).values())).images
     notes = [f"{images:,} images per cell; the same images, with the same random draws, at every severity."]
-    uneven = [title(name) for name in grid if not shifts.facts(name)["monotone"]]
+    uneven = [title(name) for name in grid if not facts(name)["monotone"]]
     if uneven:
         notes.append(f"Published parameters do not grow steadily with severity for: {', '.join(uneven)}.")
     return (*notes, *(note for name in grid for note in _shift_notes(tested[name])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from shiftproof import shifts
+from shiftproof.audits.sections.shift_names import AS_GIVEN, at_severity, cell_of, facts, named
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.measures import Accuracy
 from shiftproof.reports.view import Column, Figure, Gallery, Picture, Table
@@ -31,21 +31,25 @@ def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Shift
     rows_by_name = {name: grid[name] for name in ranked}
     pictures = {}
     for shift, row in examples:
-        if "pictures" in row and shift.name in rows_by_name and shift.severity in severities:
-            place = ranked.index(shift.name), 3 + severities.index(shift.severity)
-            pictures[place] = _picture(cast(Sequence[Mapping[str, Json]], row["pictures"])[0])
+        name, level = cell_of(shift)
+        if "pictures" in row and name in rows_by_name and level in severities:
+            where = ranked.index(name), 3 + severities.index(level)
+            pictures[where] = _picture(cast(Sequence[Mapping[str, Json]], row["pictures"])[0])
     return Table(
         "Accuracy by corruption and severity, most damaging first",
         (
             Column("corruption"),
             Column("category"),
             Column("mean", "percent", heat=(0.0, 1.0)),
-            *(Column(f"severity {severity:g}", "percent", heat=(0.0, 1.0)) for severity in severities),
+            *(
+                Column(f"severity {level:g}" if level != AS_GIVEN else "as given", "percent", heat=(0.0, 1.0))
+                for level in severities
+            ),
         ),
         tuple(
             (
                 title(name),
-                shifts.facts(name)["category"],
+                facts(name)["category"],
                 mean_accuracy(cells.values()),
                 *(cells[severity].value if severity in cells else None for severity in severities),
             )
@@ -88,14 +92,14 @@ def loss_figure(means: Mapping[str, float], ranked: Sequence[str], clean: Accura
 def galleries(found: Sequence[tuple[Shift, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:
     """Show examples of the worst corruptions, with what the model says of them."""
     strongest = sorted(found, key=lambda entry: entry[0].severity)
-    examples = {shift.name: (shift, row) for shift, row in strongest}
+    examples = {named(shift): (shift, row) for shift, row in strongest}
     for name in [name for name in ranked if name in examples][:WORST]:
         shift, row = examples[name]
         if "texts" in row:
             yield _texts(shift, row)
             continue
         made = [_picture(entry) for entry in cast(Sequence[Mapping[str, Json]], row["pictures"])]
-        yield Gallery(f"What the model sees under {title(name)}, severity {shift.severity:g}", tuple(made))
+        yield Gallery(f"What the model sees under {title(name)}{at_severity(cell_of(shift)[1])}", tuple(made))
 
 
 def _picture(entry: Mapping[str, Json]) -> Picture:
@@ -109,7 +113,7 @@ def _picture(entry: Mapping[str, Json]) -> Picture:
 def _texts(shift: Shift, row: Row) -> Table:
     """Show texts after a shift with what the model says of them."""
     return Table(
-        f"What the model reads under {title(shift.name)}, severity {shift.severity:g}",
+        f"What the model reads under {title(named(shift))}{at_severity(cell_of(shift)[1])}",
         (Column("text"), Column("label"), Column("taken for"), Column("sure", "percent")),
         tuple(
             (str(one["text"]), str(one["label"]), str(one["predicted"]), float(str(one["confidence"])))

@@ -216,7 +216,7 @@ class LabelFree(Section):
         for shift in (None, *(replace(one, severity=level) for one in learnt for level in SOURCE_SEVERITIES)):
             yield SourceSet(shift, *common)
         levels = _spread(settings.severities, 1 if settings.sparse else size.severities)
-        for shift in (None, *(replace(one, severity=level) for one in settings.shifts for level in levels)):
+        for shift in dict.fromkeys((None, *scope.graded(levels), *settings.fixed)):
             yield TargetSet(shift, *common)
 
     def view(self, results: Sequence[Result]) -> View:

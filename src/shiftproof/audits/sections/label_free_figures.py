@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import labelled, title
 from shiftproof.estimators import Calibration, Monitor
 from shiftproof.estimators.calibration import Copy
@@ -143,7 +144,7 @@ def monitor_table(drop: float, error: float) -> Table:
 
 def strangeness_table(found: Sequence[tuple[Shift, Row]]) -> Table:
     """Tabulate how well single shifted images are told from clean ones."""
-    strongest = {shift.name: (shift, row) for shift, row in found}  # the last of each
+    strongest = {named(shift): (shift, row) for shift, row in found}  # the last of each
     body = [
         (labelled(shift.label), cast(float, row["auroc_invariance"]), cast(float, row["auroc_confidence"]))
         for shift, row in strongest.values()

@@ -16,6 +16,7 @@ from shiftproof import shifts
 from shiftproof.audits.sections.base import FORWARD, READ, STATISTICS, Measurement, Scope, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, predictions, tally
 from shiftproof.audits.sections.point_labels import place
+from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import title
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy, ErrorLine, mean_distance, shift_map
@@ -106,8 +107,8 @@ def _error(subject: Subject, shift: Shift, images: int, seed: int) -> float:
 def statistics_blocks(task: Distances, row: Row, source: Mapping[str, Accuracy]) -> tuple[tuple[Block, ...], Numbers]:
     """Return the figures of a measured row, and the mean error of its predictions against the measured accuracies."""
     measured, told = cast(Numbers, row["distances"]), cast(Numbers, row["predicted"])
-    distances = {shift.name: measured[shift.label] for shift in task.shifts}
-    predicted = {shift.name: told[shift.label] for shift in task.shifts}
+    distances = {named(shift): measured[shift.label] for shift in task.shifts}
+    predicted = {named(shift): told[shift.label] for shift in task.shifts}
     known = [name for name in distances if name in source]
     if not known:
         return (), {}
@@ -163,7 +164,7 @@ def _prediction(
 
 def _map(task: Distances, row: Row) -> Figure:
     points = cast(Mapping[str, Sequence[float]], row["points"])
-    names = [title(shift.name) for shift in task.shifts]
+    names = [title(named(shift)) for shift in task.shifts]
     across, up = ([points[shift.label][axis] for shift in task.shifts] for axis in (0, 1))
     positions = place([(0.0, 0.0), *zip(across, up, strict=True)], ["clean", *names])
     data = [

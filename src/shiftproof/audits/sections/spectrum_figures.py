@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from shiftproof.audits.sections.measuring import accuracy
+from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, axis, laid_out
 from shiftproof.reports.view import Column, Figure, Table
@@ -110,7 +111,7 @@ def noise_curves(found: Sequence[tuple[PowerLaw, Row]]) -> Figure:
 
 def corruption_bars(found: Sequence[tuple[Shift, Row]]) -> Figure:
     """Draw the share of each band in what corruptions change."""
-    shares = {shift.name: cast(Mapping[str, float], row["shares"]) for shift, row in found}
+    shares = {named(shift): cast(Mapping[str, float], row["shares"]) for shift, row in found}
     ranked = sorted(shares, key=lambda name: -shares[name]["low"])
     names = [title(name) for name in ranked]
     plot = {

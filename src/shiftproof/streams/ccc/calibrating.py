@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path as FilePath
-from typing import Any
 
+from shiftproof.data import DataLike
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.windows import WINDOW
+from shiftproof.models import ModelLike
 from shiftproof.models.identity import digest
 from shiftproof.runs import Executor, OnProgress, Plan, Store, choose_executor
 from shiftproof.shifts import corruption
@@ -42,40 +43,51 @@ CLEAN_LOOKS = 4
 
 
 def calibrate(
-    model: Any,
-    data: Any,
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
     *,
-    out: str | FilePath,
-    length: int = LENGTH,
     target: Target = "easy",
     speed: int = SPEED,
-    seed: int = SEED,
     shifts: Sequence[str] | None = None,
-    images: int = IMAGES,
+    calibration_images: int = IMAGES,
     precision: float = PRECISION,
     crop: float | None = None,
     steady: float | None = STEADY,
     variant: Variant = "steady",
+    images: int = LENGTH,
+    seed: int = SEED,
     device: str = "auto",
+    batch_size: int | None = None,
+    out: str | FilePath = "shiftproof-calibration",
     executor: str | Executor = "inline",
-    workers: int | None = None,
-    model_options: Mapping[str, Any] | None = None,
-    data_options: Mapping[str, Any] | None = None,
     on_progress: OnProgress | None = None,
 ) -> StreamCalibration:
-    """Calibrate a model for a CCC run of `length` images and write `calibration.json` to the folder `out`.
+    """Calibrate a CCC stream on a model: how hard pairs of corruptions are for it. Writes calibration.json.
 
-    `model` and `data` are what `load_model` and `load_data` take. `target` is an accuracy of the model, or `easy`,
-    `medium` or `hard` (`streams.targets`). The same call goes on where an earlier one stopped, and a longer run, or
-    another target, measures only what is missing. `shifts` names corruptions or families, `holdout` for choosing
-    hyper-parameters. Places of a path are measured on up to `images` images each, until the standard error of their
-    fitted accuracy is no more than `precision`; the notes of the result say how many are interpolated.
+    A longer stream, or another target, measures only what is missing. Where severities go in steps too coarse for a
+    model, or one corruption undoes part of the other, as blur does of noise, no path keeps the accuracy constant.
 
-    `variant` is how paths are chosen: `steady` keeps the accuracy over any 2,000 images as near to the target as can
-    be, `exact` keeps the mean over a path there, as published, `release` searches as the released generator does. Where
-    severities go in steps too coarse for a model, or one corruption undoes part of the other, as blur does of noise, no
-    path keeps the accuracy constant: a pair whose path strays by more than `steady` is avoided. None avoids none.
+    Args:
+        model: What `load_model` takes or returned.
+        data: What `load_data` takes or returned.
+        target: Accuracy of the model along the stream: easy, medium, hard, or a number such as 0.34.
+        speed: Images per step of severity.
+        shifts: Shifts or families; holdout is for choosing hyper-parameters.
+        calibration_images: Images a pair of severities is measured on, at most.
+        precision: Standard error of accuracies on the paths, until which places are measured.
+        crop: Least area of the random crops. Default: by image size.
+        steady: Avoid pairs that cannot stay within this of the target; 1 avoids none, as published.
+        variant: steady over any 2,000 images, exact in a path's mean, as published, or release: as the released
+            generator searches.
+        images: Length of the stream.
+        seed: Seed of the stream.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        out: Run directory; the same call resumes it.
+        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
     """
+    length, images = images, calibration_images
     target = read_target(target)
     if length < 1 or speed < 1 or images < 1 or precision <= 0:
         raise ConfigurationError(
@@ -83,13 +95,13 @@ def calibrate(
             expected="1 or more images, a precision over 0",
             got=f"length {length}, speed {speed}, images {images}, precision {precision:g}",
         )
-    tested = Subject.of(model, data, device=device, model_options=model_options, data_options=data_options)
+    tested = Subject.of(model, data, device=device, batch_size=batch_size)
     probe = Probe(tested, crop)
     images = min(images, len(probe.pool))
     identity = {"model": tested.model_fingerprint, "data": probe.whole.fingerprint}
     subject = {"version": __version__, **identity, "calibration": digest([images, probe.area])}
     together = 2 if 2 * speed <= WINDOW else 1
-    where = choose_executor(executor, workers, device=tested.device)
+    where = choose_executor(executor, device=tested.device)
     with Store(FilePath(out), subject) as store, where.open(probe) as crew:
         tested.check_answers(store)
         survey = Survey(crew, Plan((), subject), store, on_progress, images)
@@ -123,7 +135,7 @@ def calibrate(
             expected={pair: route.accuracy for pair, route in routes.items()},
             errors={pair: max(route.error) for pair, route in routes.items()},
             rough=rough,
-            name=str(model) if isinstance(model, str | FilePath) else "",
+            name=tested.name if isinstance(getattr(model, "given", model), str | FilePath) else "",
             length=length,
             speed=speed,
             stream_seed=seed,

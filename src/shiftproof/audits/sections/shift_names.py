@@ -1,0 +1,35 @@
+"""What shifts are called in tables, numbers and sentences, and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shiftproof import shifts
+from shiftproof.shifts import Shift
+from shiftproof.shifts.forms import plain
+
+AS_GIVEN = 0.0
+"""The column of shifts that have no severity to choose."""
+
+
+def cell_of(shift: Shift) -> tuple[str, float]:
+    """Return the row and the column of a shift in tables: name and severity, or its label, as it was given."""
+    graded = shift.label == f"{shift.name}@{plain(shift.severity)}"
+    return (shift.name, shift.severity) if graded else (shift.label, AS_GIVEN)
+
+
+def named(shift: Shift) -> str:
+    """Return what a shift is called in tables and numbers."""
+    return cell_of(shift)[0]
+
+
+def facts(name: str) -> Mapping[str, Any]:
+    """Return the category and frequency of a shift by what it is called in tables."""
+    known = any(name in shifts.names(family) for family in shifts.families())
+    return shifts.facts(name) if known else {"category": "other", "frequency": "mid", "monotone": True}
+
+
+def at_severity(level: float) -> str:
+    """Say at which severity, where one was chosen."""
+    return "" if level == AS_GIVEN else f", severity {level:g}"

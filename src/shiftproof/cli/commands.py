@@ -1,0 +1,67 @@
+"""Every command: the verb it is, and what prints what the verb returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shiftproof.cli.derive import Command
+
+INPUTS = ("size", "color", "split", "on_bad_file", "text_column")
+"""Options of `load_data` that are not about labels."""
+
+COMMANDS: Mapping[str, Command] = {
+    "audit": Command("shiftproof.audits.auditing:audit", "shiftproof.cli.terminal:show_audit"),
+    "report": Command("shiftproof.audits.auditing:report", "shiftproof.cli.terminal:show_audit", arguments=("run",)),
+    "gate": Command("shiftproof.audits.auditing:gate", "shiftproof.cli.terminal:show_gate", arguments=("run",)),
+    "compare": Command(
+        "shiftproof.comparisons.audit_comparison:compare",
+        "shiftproof.cli.showing:show_comparison",
+        arguments=("runs",),
+    ),
+    "compare-methods": Command("shiftproof.comparisons.methods:compare_methods", "shiftproof.cli.showing:show_methods"),
+    "compare-on-stream": Command(
+        "shiftproof.comparisons.along_streams:compare_on_stream", "shiftproof.cli.showing:show_stream_comparison"
+    ),
+    "certify": Command(
+        "shiftproof.certificates.certifying:certify",
+        "shiftproof.cli.showing:show_certificates",
+        defaults={"out": "shiftproof-certificate"},
+        each="shift",
+    ),
+    "spectrum": Command(
+        "shiftproof.certificates.spectral_analysis:spectrum",
+        "shiftproof.cli.showing:show_spectrum",
+        defaults={"out": "shiftproof-spectrum"},
+    ),
+    "search": Command(
+        "shiftproof.searchers.searching:search",
+        "shiftproof.cli.showing:show_search",
+        defaults={"out": "shiftproof-search"},
+    ),
+    "estimate": Command(
+        "shiftproof.estimators.estimating:estimate",
+        "shiftproof.cli.showing:show_estimate",
+        loads={"data": INPUTS},
+    ),
+    "train": Command(
+        "shiftproof.training.training:train",
+        "shiftproof.cli.showing:show_training",
+        defaults={"out": "shiftproof-train"},
+        settings="shiftproof.training.settings:TrainingSettings",
+        loads={"validation": (*INPUTS, "classes")},
+    ),
+    "calibrate": Command("shiftproof.streams.ccc.calibrating:calibrate", "shiftproof.cli.showing:show_calibration"),
+    "write-corrupted": Command(
+        "shiftproof.exports.writing:write_corrupted", "shiftproof.cli.showing:show_copy", arguments=("data", "out")
+    ),
+    "write-stream": Command(
+        "shiftproof.exports.shards:write_stream", "shiftproof.cli.showing:show_shards", arguments=("out",)
+    ),
+    "preview": Command(
+        "shiftproof.exports.previews:preview", "shiftproof.cli.showing:show_preview", arguments=("image",)
+    ),
+    "preview-stream": Command(
+        "shiftproof.exports.stream_previews:preview_stream", "shiftproof.cli.showing:show_preview"
+    ),
+    "list": Command("shiftproof.cli.catalogue:list_names", "shiftproof.cli.catalogue:show", arguments=("kind",)),
+}

@@ -1,0 +1,241 @@
+"""What a person at a terminal sees of what verbs return."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from shiftproof.adapters import method
+from shiftproof.certificates.certification import Certification
+from shiftproof.certificates.certifying import file_name
+from shiftproof.certificates.spectral_analysis import Spectrum
+from shiftproof.certificates.telling import certified_table, spectrum_table, verdict
+from shiftproof.cli.application import FAILED
+from shiftproof.cli.terminal import escape
+from shiftproof.comparisons import Comparison, MethodComparison, StreamComparison, audit_views
+from shiftproof.comparisons.along_streams import FILE as STREAM_FILE
+from shiftproof.estimators import Estimate
+from shiftproof.estimators.estimating import FILE as ESTIMATE_FILE
+from shiftproof.exports.writing import Written
+from shiftproof.measures import mean_average_radius
+from shiftproof.searchers import Search, Trial
+from shiftproof.streams import StreamCalibration
+from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
+from shiftproof.training import Trained
+
+
+def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
+    """Print the estimate, its caveats, and every method's with how far off it is on shifts it has not seen."""
+    console = Console()
+    console.print(
+        f"\nestimated accuracy [bold]{100 * result.accuracy:.1f}%[/] ({100 * result.low:.1f} to "
+        f"{100 * result.high:.1f}% for shifts like the calibration's), by {result.method} on {result.inputs:,} "
+        f"inputs{'' if result.trusted else ': not to be trusted'}\n",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for warning in result.warnings:
+        console.print(f"  [yellow]watch[/] {escape(warning)}", soft_wrap=True, highlight=False)
+    if result.warnings:
+        console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("method", "accuracy", "95% interval", "points off", ""):
+        table.add_column(title, justify="left" if title in ("method", "") else "right")
+    ranked = sorted((result, *result.others), key=lambda one: (one.error is None, one.error))
+    for one in ranked:
+        table.add_row(
+            one.method,
+            f"{100 * one.accuracy:.1f}",
+            f"{100 * one.low:.1f} to {100 * one.high:.1f}",
+            "" if one.error is None else f"{100 * one.error:.1f}",
+            "" if one.trusted else "not to be trusted",
+        )
+    console.print(table)
+    console.print(
+        "Intervals and points off are for shifts like those calibrated on. Other shifts, and classes in another mix, "
+        "can be far outside without a warning.",
+        soft_wrap=True,
+        highlight=False,
+    )
+    if given.get("out") is not None:
+        console.print(f"numbers  {Path(given['out']) / ESTIMATE_FILE}", markup=False, soft_wrap=True)
+
+
+def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
+    """Print a row per shift, the mean gain and the cost of each method, and why some did not apply."""
+    console = Console()
+    table = Table(title="Accuracy, %", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("shift")
+    for name in found.methods:
+        table.add_column(name, justify="right")
+    ran = {name: found.total(name) for name in found.methods if name not in found.reasons}
+    learning = {name: counts for name, counts in ran.items() if method(name).needs_gradients}
+
+    def add(title: str, cells: Mapping[str, str], fix: str = "") -> None:
+        table.add_row(title, *(cells.get(name, fix) for name in found.methods))
+
+    for shift in found.shifts:
+        add(shift, {name: f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran}, "-")
+    table.add_section()
+    add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
+    add("time per batch", {name: f"{found.costs[name]:.1f}x" for name in ran}, "-")
+    add("updates", {name: f"{counts.updates:,} of {counts.batches:,}" for name, counts in learning.items()})
+    add("resets", {name: f"{counts.resets:,}" for name, counts in learning.items()})
+    console.print(table)
+    for said in (*(f"{name}: {reason}" for name, reason in found.reasons.items()), *found.notes):
+        console.print(said, markup=False, soft_wrap=True)
+    console.print(f"\nnumbers  {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
+    if len(found.reasons) == len(found.methods):
+        raise typer.Exit(FAILED)
+
+
+def show_search(found: Search, given: Mapping[str, Any]) -> None:
+    """Print what was found and where it is."""
+    out = Path(given["out"])
+    trace, best, kept = found.trace, found.best, found.best_admissible
+    lines = [("clean", f"{found.fitness} {found.clean:.3f} on {found.images:,} images")]
+    lines.append(("worst", _under(found, best)))
+    if found.constraint:
+        lines.append(("keeping the content", "no chain that was tried" if kept is None else _under(found, kept)))
+    if found.quantile is not None:
+        lines.append(("0.1% of chains", f"{found.quantile:.3f} or less"))
+    whole = len(list(trace.full()))
+    part = f", {whole:,} of them on all images" if any(trial.images is not None for trial in trace.trials) else ""
+    lines.append(("evaluations", f"{trace.evaluations:,} of {trace.space.size(trace.length):.3g} chains{part}"))
+    if trace.failures:
+        lines.append(("failed", f"{len(trace.failures)} chains; the same command tries them again"))
+        lines.append(("", str(trace.failures[0].score.error).splitlines()[0]))
+    lines.append(("result", f"{out / 'search.json'}"))
+    lines.append(("pictures", f"{out / 'worst.png'}"))
+    margin = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        typer.echo(f"{name:<{margin}}  {text}")
+    if trace.failures:
+        raise typer.Exit(FAILED)
+
+
+def _under(found: Search, trial: Trial) -> str:
+    """Say what a chain brings the model to, or that none that was tried brings it lower than it is."""
+    if not trial.genes:
+        return f"nothing worse than clean was found: no chain that was tried brings it below {found.clean:.3f}"
+    return f"{trial.score.fitness:.3f} under {found.trace.space.words(trial.genes)}"
+
+
+def show_stream_comparison(result: StreamComparison, _: Mapping[str, Any]) -> None:
+    """Print a row per method: accuracy, against the source model, where it collapsed, resets and pace."""
+    console = Console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("method", "accuracy, %", "against source", "collapsed after", "updates", "resets", "ms/batch"):
+        table.add_column(title, justify="left" if title == "method" else "right")
+    for row in result.to_rows():
+        after = row["collapsed_after"]
+        table.add_row(
+            str(row["method"]),
+            f"{100 * float(str(row['accuracy'])):.1f}",
+            "" if row["method"] == "source" else f"{100 * float(str(row['area_against_source'])):+.1f}",
+            "" if after is None else f"{after:,} images",
+            *(f"{row[count]:,}" if row[count] else "" for count in ("updates", "resets")),
+            f"{1e3 * float(str(row['seconds_per_batch'])):.1f}",
+        )
+    console.print(table)
+    for name, reason in result.reasons.items():
+        console.print(f"{name}: {reason}", markup=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(note, markup=False, soft_wrap=True)
+    console.print(f"\nnumbers  {result.folder / STREAM_FILE}", markup=False, soft_wrap=True)
+
+
+def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:
+    """Print the verdict and every difference."""
+    console = Console()
+    for label in found.differences:
+        console.print(f"\n{escape(audit_views.verdict(found, label).text)}\n", soft_wrap=True, highlight=False)
+        grid = Table(box=None, pad_edge=False, header_style="bold")
+        for name in ("number", found.labels[0], label, "difference", "95% interval", ""):
+            grid.add_column(escape(name), justify="left" if name in ("number", "") else "right", no_wrap=True)
+        for one in found.differences[label]:
+            reach = "" if one.low is None else f"{one.low:+.2g} to {one.high:+.2g}"
+            grid.add_row(one.name, f"{one.one:.3g}", f"{one.other:.3g}", f"{one.value:+.2g}", reach, one.verdict)
+        console.print(grid)
+    for note in found.notes:
+        console.print(escape(note), soft_wrap=True)
+    console.print(
+        f"\nreport   {escape(str(found.report))}\nnumbers  {escape(str(found.folder / 'comparison.json'))}",
+        soft_wrap=True,
+    )
+
+
+def show_certificates(found: Sequence[Certification], given: Mapping[str, Any]) -> None:
+    """Print what was certified, clean or under each shift, and where the certificates are."""
+    typer.echo(f"{verdict(found[0])}\n\n{certified_table(found)}\n")
+    if len(found) > 1:
+        typer.echo(f"mACR         {mean_average_radius({each.terms.shift: each.radii for each in found}).value:.4f}")
+    for each in found:
+        typer.echo(f"certificate  {Path(given['out']) / file_name(each.terms.shift)}")
+
+
+def show_spectrum(found: Spectrum, given: Mapping[str, Any]) -> None:
+    """Print values by band of frequencies."""
+    typer.echo(f"{spectrum_table(found)}\n\nspectrum  {Path(given['out']) / 'spectrum.json'}")
+
+
+def show_calibration(found: StreamCalibration, given: Mapping[str, Any]) -> None:
+    """Print how near paths come to the target."""
+    mean = sum(map(found.accuracy, found.paths)) / len(found.paths)
+    typer.echo(f"pairs        {len(found.paths)}, of {len(found.noises)} corruptions")
+    typer.echo(f"accuracy     {100 * mean:.1f}% along their paths, for a target of {100 * found.target:.3g}%")
+    for note in found.notes:
+        typer.echo(f"note         {note}")
+    typer.echo(f"calibration  {Path(given['out']) / CALIBRATION_FILE}")
+
+
+def show_copy(written: Written, _: Mapping[str, Any]) -> None:
+    """Print what was copied."""
+    typer.echo(f"inputs    {written.images:,}, under {len(written.shifts)} shift{'s' * (len(written.shifts) > 1)}")
+    if written.left_out:
+        typer.echo(f"left out  {len(written.left_out)} that cannot be read; the manifest names them")
+    typer.echo(f"manifest  {written.manifest}")
+
+
+def show_shards(manifest: Path, _: Mapping[str, Any]) -> None:
+    """Print how long the stream is, and what has to be said of it."""
+    content = json.loads(manifest.read_text("utf-8"))
+    typer.echo(f"images    {content['images']:,}")
+    for note in content.get("notes", ()):
+        typer.echo(f"note      {note}")
+    typer.echo(f"manifest  {manifest}")
+
+
+def show_preview(path: Path, _: Mapping[str, Any]) -> None:
+    """Print where the picture is."""
+    typer.echo(f"preview  {path}")
+
+
+def show_training(trained: Trained, given: Mapping[str, Any]) -> None:
+    """Print how training went, where the model is, and what to do with it; of several processes, one speaks."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    row, out = trained.to_row(), Path(given["out"])
+    validation = _given(given.get("validation"))
+    lines = [("recipe", f"{trained.recipe}, sigma {trained.sigma:g}" if trained.sigma else trained.recipe)]
+    lines += [("trained", f"{row['steps']:,} steps"), ("loss", f"{trained.loss:.4f}")]
+    if trained.accuracy is not None:
+        under = f" under noise of sigma {trained.sigma:g}, {trained.clean_accuracy:.4f} clean," if trained.sigma else ""
+        lines.append(("accuracy", f"{trained.accuracy:.4f}{under} on {validation}"))
+    lines += [("chain", text) for text in trained.tuples]
+    lines += [("model", f"{out / 'model.safetensors'}"), ("log", f"{out / 'log.jsonl'}")]
+    what = f"certify --sigma {trained.sigma:g} --images 100" if trained.sigma else "audit"
+    lines.append(("next", f"shiftproof {what} --model {out} --data {validation or _given(given['data'])}"))
+    for name, text in lines:
+        typer.echo(f"{name:<9} {text}")
+
+
+def _given(spec: Any) -> Any:
+    return getattr(spec, "given", spec)
