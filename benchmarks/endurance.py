@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftproof.comparisons.along_streams import METHODS, StreamComparison, compare_on_stream, show
+from shiftproof.cli.showing import show_stream_comparison
+from shiftproof.comparisons.along_streams import METHODS, StreamComparison, compare_on_stream
 from shiftproof.streams import StreamCalibration, Trace
 from shiftproof.streams.ccc.calibrating import IMAGES, PRECISION
 
@@ -105,15 +106,13 @@ def main() -> None:
     parser.add_argument("--speed", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=43)
     parser.add_argument("--shifts", default="", help="corruptions or families, separated by commas")
-    parser.add_argument(
-        "--calibration", type=Path, help="what `shiftproof calibrate` wrote; made where not given"
-    )
+    parser.add_argument("--calibration", type=Path, help="what `shiftproof calibrate` wrote; made where not given")
     parser.add_argument("--calibration-images", type=int, default=IMAGES, help="images a place is measured on at most")
     parser.add_argument("--precision", type=float, default=PRECISION, help="standard error of calibrated accuracies")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--lr-scales", default="1,10", help="learning rates times these, separated by commas")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int, default=1, help="methods at a time, one process each")
+    parser.add_argument("--executor", default="inline", help="inline, or processes:4 for so many methods at a time")
     parser.add_argument("--out", type=Path, required=True, help="folder; the same command goes on where it was killed")
     parser.add_argument("--figure", type=Path, help="where to copy the first drawing")
     options = parser.parse_args()
@@ -135,13 +134,13 @@ def main() -> None:
             calibration_images=options.calibration_images,
             precision=options.precision,
             device=options.device,
-            workers=options.workers,
+            executor=options.executor,
             lr_scale=scale,
         )
         calibration = calibration or folder / "calibration" / "calibration.json"
         target = StreamCalibration.load(calibration).target
         print(f"\nlearning rates times {scale:g}")
-        show(result)
+        show_stream_comparison(result, {})
         print(steadiness(result.traces["source"], target))
         times = "" if scale == 1 else f", learning rates times {scale:g}"
         title = f"Accuracy over the last {WINDOW:,} images, CCC at {100 * target:.3g}%{times}"

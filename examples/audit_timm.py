@@ -29,8 +29,7 @@ def main() -> None:
         try:
             result = shiftproof.audit(
                 f"timm:{name}",
-                options.data,
-                size=options.size,
+                shiftproof.DataSpec(options.data, size=options.size),
                 images=options.images,
                 sections=["clean", "corruptions"],
                 out=options.out / name,

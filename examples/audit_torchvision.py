@@ -25,9 +25,8 @@ def main() -> None:
     parser.add_argument("--out", default="audit-torchvision")
     options = parser.parse_args()
     try:
-        result = shiftproof.audit(
-            f"torchvision:{options.name}", options.data, size=options.size, images=options.images, out=options.out
-        )
+        data = shiftproof.load_data(options.data, size=options.size)
+        result = shiftproof.audit(f"torchvision:{options.name}", data, images=options.images, out=options.out)
     except shiftproof.ShiftproofError as error:  # not installed, built for another torch, no weights, no such folder
         sys.exit(str(error))
     print(result)

@@ -70,8 +70,10 @@ ERRORS = {
     "unknown shift": (["audit", "--shifts", "fogg"], 1, "did you mean"),
     "unknown list": (["list", "shift"], 1, "shifts"),
     "no run": (["report", "."], 1, "no run in"),
-    "bad severities": (["audit", "--severities", "a,b"], 2, "numbers separated by commas"),
-    "bad choice": (["audit", "--executor", "cloud"], 2, "inline"),
+    "bad severities": (["audit", "--severities", "a,b"], 2, "takes numbers, such as 1,3,5"),
+    "bad choice": (["audit", "--budget", "tiny"], 2, "quick"),
+    "bad executor": (["audit", "--executor", "cloud"], 1, "inline, processes, ray"),
+    "unknown command": (["adit"], 2, "Did you mean 'audit'"),
     "unknown option": (["audit", "--modle", "demo"], 2, "--model"),
 }
 
@@ -99,7 +101,7 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path, number):
         assert process.stderr is not None
         said = process.stderr.read()
         assert process.wait() == 130
-    assert "the same command goes on" in said
+    assert "the same command resumes it" in said
     assert "Traceback" not in said
     assert _cells(tmp_path) >= 3
     report = shiftproof("report", tmp_path)

@@ -7,11 +7,12 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import shiftproof
 from shiftproof.cli import app
+from shiftproof.cli.commands import COMMANDS
+from shiftproof.cli.derive import options_for
 from shiftproof.errors import ConfigurationError
 
 RUNNER = CliRunner()
@@ -54,15 +55,21 @@ def test_the_plan_is_announced_on_the_error_stream(run):
 
 
 def test_options_have_the_same_names_in_the_library_and_in_a_config():
-    command = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
-    on_the_command_line = {option.name for option in command.params} - {"config"}
-    cluster = {"address", "gpus_per_worker"}  # the library takes an executor object for these
-    assert on_the_command_line - cluster == set(inspect.signature(shiftproof.audit).parameters) - NOT_OPTIONS
+    options = options_for(COMMANDS["audit"])
+    assert {option.name for option in options if option.owner == "verb"} == (
+        set(inspect.signature(shiftproof.audit).parameters) - NOT_OPTIONS
+    )
+    assert {option.name for option in options if option.owner == "model"} == {"weights", "mean", "std"}
+    assert {option.name for option in options if option.owner == "data"} == (
+        set(inspect.signature(shiftproof.load_data).parameters) - {"source"}
+    )
+    assert {option.name for option in options if option.owner == "executor"} == {"address", "gpus_per_worker"}
 
 
 def test_a_config_is_keyword_arguments_of_the_library(run, tmp_path):
     options = {key.replace("-", "_"): value for key, value in tomllib.loads(CONFIG).items()}
-    result = shiftproof.audit("demo", "demo", out=tmp_path, **{**options, "shifts": ["fog"]})
+    data = shiftproof.DataSpec("demo", on_bad_file=options.pop("on_bad_file"))
+    result = shiftproof.audit("demo", data, out=tmp_path, **{**options, "shifts": ["fog"]})
     assert result.passed
     assert result.numbers == json.loads((run / "run" / "results.json").read_text())["numbers"]
 
@@ -96,7 +103,7 @@ def test_a_config_that_cannot_be_read_says_why(tmp_path, content):
     assert "Cannot read the configuration" in str(result.exception)
 
 
-@pytest.mark.parametrize("text", ['images = "many"', "images = 1.5", 'executor = "cloud"'])
+@pytest.mark.parametrize("text", ['images = "many"', "images = 1.5", 'budget = "tiny"'])
 def test_values_of_a_config_are_checked_as_on_the_command_line(tmp_path, text):
     (tmp_path / "bad.toml").write_text(text)
     result = invoke("audit", "--config", tmp_path / "bad.toml")
@@ -124,13 +131,6 @@ def test_compare_says_that_a_run_equals_itself(run, tmp_path):
 
 def test_shared_options_read_the_same_in_every_command():
     """One name, one help text: what a user learns of one command holds for the others."""
-    shared = ("seed", "size", "labels", "weights", "executor", "workers", "text_column", "on_bad_file")
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for name in shared:
-        texts = {
-            option.help
-            for command in commands.values()
-            for option in command.params
-            if option.name == name and command.name not in ("train", "adapt")  # where workers are other things
-        }
+    for name in ("size", "labels", "weights", "text_column", "on_bad_file", "address"):
+        texts = {option.help for command in COMMANDS.values() for option in options_for(command) if option.name == name}
         assert len(texts) == 1, (name, texts)

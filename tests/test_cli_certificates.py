@@ -98,7 +98,7 @@ ERRORS = {
     "alpha": (["certify", "--sigma", "0.1", "--alpha", "1.5"], "alpha in (0, 1)"),
     "few samples": (["certify", "--sigma", "0.1", "--n", "5"], "certify nothing"),
     "n0 over n": (["certify", "--sigma", "0.1", "--n0", "500", "--n", "100"], "n0 from 1 to n"),
-    "rule": (["certify", "--sigma", "0.1", "--rule", "sequentiel"], "did you mean"),
+    "rule": (["certify", "--sigma", "0.1", "--rule", "sequentiel"], "sequential"),
     "radius alone": (["certify", "--sigma", "0.1", "--radius", "1"], "rule='radius'"),
     "far radius": (["certify", "--sigma", "0.1", "--rule", "radius", "--radius", "1"], "at most 0.3"),
     "shift": (["certify", "--sigma", "0.1", "--shift", "fogg@3"], "did you mean"),

@@ -40,12 +40,12 @@ def source(tmp_path):
 
 
 def test_estimate_prints_an_answer_and_writes_it(tmp_path, source):
-    done = shiftproof("estimate", *FEW, "--source", source, "--out", "found.json", cwd=tmp_path)
+    done = shiftproof("estimate", *FEW, "--source", source, "--out", "found", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "accuracy is to be expected" in done.stdout
+    assert "estimated accuracy" in done.stdout
     assert "for shifts like the calibration's" in done.stdout
     assert "average_confidence" in done.stdout
-    found = json.loads((tmp_path / "found.json").read_text())
+    found = json.loads((tmp_path / "found" / "estimate.json").read_text())
     assert 0.5 < found["low"] <= found["accuracy"] <= found["high"] <= 1
     methods = {one["method"] for one in (found, *found["others"])}
     assert methods >= {"invariance", "atc_entropy", "bn_distance", "combined"}

@@ -35,7 +35,7 @@ def test_search_says_what_it_found_and_goes_on_where_it_was(tmp_path):
     assert f"accuracy {content['clean']:.3f} on 20 images" in first.stdout
     assert f"{content['worst']:.3f} under" in first.stdout
     assert "keeping the content" in first.stdout
-    assert "20 of 3.61e+04 tuples" in first.stdout
+    assert "20 of 3.61e+04 chains" in first.stdout
     assert (tmp_path / "out" / "worst.png").stat().st_size > 1000
     again = shiftproof("search", *SMALL, "--searcher", "random", "--similarity", 0.9, "--out", "out", cwd=tmp_path)
     assert again.stdout == first.stdout
@@ -80,7 +80,7 @@ ERRORS = {
     "length 0": (["--length", "0"], "at least one step"),
     "budget": (["--budget", "0"], "needs a budget"),
     "searcher": (["--searcher", "evolutoin"], "did you mean  evolution"),
-    "option of another": (["--searcher", "random", "--population", "4"], "no option 'population'"),
+    "option of another": (["--searcher", "random", "--option", "population=4"], "no option 'population'"),
     "fitness": (["--fitness", "acc"], "no fitness named"),
     "no masks": (["--fitness", "mean_iou"], "label map for each image"),
     "targets": (["--targets", "none.npy"], "none.npy"),

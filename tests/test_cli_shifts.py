@@ -71,11 +71,11 @@ def kill_in_the_middle(folder, *arguments):
 
 
 def test_a_killed_copy_of_a_folder_is_finished_by_the_same_command(photos, tmp_path):
-    options = [option for shift in SHIFTS for option in ("--shift", shift)]
+    options = [option for shift in SHIFTS for option in ("--shifts", shift)]
     write_corrupted(photos, tmp_path / "whole", shifts=SHIFTS)
-    kill_in_the_middle(tmp_path / "out", "corrupt", photos, tmp_path / "out", *options)
+    kill_in_the_middle(tmp_path / "out", "write-corrupted", photos, tmp_path / "out", *options)
     assert not (tmp_path / "out" / "manifest.json").exists()
-    again = shiftproof("corrupt", photos, tmp_path / "out", *options)
+    again = shiftproof("write-corrupted", photos, tmp_path / "out", *options)
     assert again.returncode == 0, again.stderr
     assert len(content(tmp_path / "out")) == 3 * len(SHIFTS) + 1
     assert content(tmp_path / "out") == content(tmp_path / "whole")
@@ -84,10 +84,10 @@ def test_a_killed_copy_of_a_folder_is_finished_by_the_same_command(photos, tmp_p
 def test_a_killed_suite_of_arrays_is_finished_by_the_same_command(archive, tmp_path):
     suite = ("--suite", "cifar-c-bar", "--seed", 4)
     write_corrupted(archive, tmp_path / "whole", suite="cifar-c-bar", seed=4)
-    kill_in_the_middle(tmp_path / "out", "corrupt", archive, tmp_path / "out", *suite)
+    kill_in_the_middle(tmp_path / "out", "write-corrupted", archive, tmp_path / "out", *suite)
     assert not list((tmp_path / "out").glob("*.npy"))
     assert len(list((tmp_path / "out").glob("*.npy.part"))) == 10
-    again = shiftproof("corrupt", archive, tmp_path / "out", *suite)
+    again = shiftproof("write-corrupted", archive, tmp_path / "out", *suite)
     assert again.returncode == 0, again.stderr
     assert len(content(tmp_path / "out")) == 10 + 2
     assert content(tmp_path / "out") == content(tmp_path / "whole")
@@ -96,10 +96,10 @@ def test_a_killed_suite_of_arrays_is_finished_by_the_same_command(archive, tmp_p
 def test_corrupt_says_what_it_wrote_and_where(photos, tmp_path):
     (photos / "ant" / "bad.png").write_text("no image")
     options = ("-s", "contrast@2", "--on-bad-file", "skip", "--size", 32)
-    result = shiftproof("corrupt", "photos", "out", *options, cwd=tmp_path)
+    result = shiftproof("write-corrupted", "photos", "out", *options, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "images    3, under 1 shift",
+        "inputs    3, under 1 shift",
         "left out  1 that cannot be read; the manifest names them",
         "manifest  out/manifest.json",
     ]
@@ -111,18 +111,18 @@ def test_corrupt_says_what_it_wrote_and_where(photos, tmp_path):
 
 def test_preview_writes_a_picture(photos, tmp_path):
     image = photos / "ant" / "a.png"
-    result = shiftproof("preview", image, "--family", "holdout", "--severities", "1,5", cwd=tmp_path)
+    result = shiftproof("preview", image, "--families", "holdout", "--severities", "1,5", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (0, "preview  preview.png\n")
     with Image.open(tmp_path / "preview.png") as sheet:
         assert min(sheet.size) > 500
 
 
 ERRORS = {
-    "unknown shift": (["write-corrupted", "demo", "out", "--shift", "fogg@3"], 1, "did you mean"),
-    "no data": (["write-corrupted", "nowhere/", "out", "--shift", "fog@3"], 1, "nowhere"),
-    "bad choice": (["write-corrupted", "demo", "out", "--shift", "fog@3", "--on-bad-file", "ask"], 2, "skip"),
+    "unknown shift": (["write-corrupted", "demo", "out", "--shifts", "fogg@3"], 1, "did you mean"),
+    "no data": (["write-corrupted", "nowhere/", "out", "--shifts", "fog@3"], 1, "nowhere"),
+    "bad choice": (["write-corrupted", "demo", "out", "--shifts", "fog@3", "--on-bad-file", "ask"], 2, "skip"),
     "no image": (["preview", "none.png"], 1, "none.png"),
-    "bad severities": (["preview", "--severities", "a"], 2, "numbers separated by commas"),
+    "bad severities": (["preview", "--severities", "a"], 2, "takes numbers, such as 1,3,5"),
 }
 
 

@@ -22,7 +22,7 @@ import shiftproof
 from shiftproof import adapters, shifts
 from shiftproof.audits.auditing import gate
 from shiftproof.audits.sections import SECTIONS, applicable
-from shiftproof.cli.catalogue import show
+from shiftproof.cli.catalogue import list_names, show
 from shiftproof.comparisons.along_streams import compare_on_stream
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.errors import ConfigurationError, ModelError, RunError
@@ -243,7 +243,7 @@ def test_loaders_of_packages_load_by_prefix(added, tmp_path):
     ],
 )
 def test_lists_have_what_others_add(added, kind, name, capsys):
-    show(kind)
+    show(list_names(kind), {})
     assert name in capsys.readouterr().out
 
 
@@ -299,8 +299,7 @@ def test_what_is_registered_reaches_other_processes(mirrors, tmp_path):
         shifts=["drizzle"],
         severities=[5],
         sections=["clean", "corruptions"],
-        executor="processes",
-        workers=1,
+        executor="processes:1",
     )
     assert not found.failures
     assert "accuracy.drizzle" in found.numbers
@@ -340,7 +339,7 @@ def test_a_broken_package_is_named_and_disturbs_nobody_else(site, target):
                 ask()
             if kind != "sections":
                 with pytest.warns(UserWarning, match=f"'rotten-shiftproof.{kind}' cannot be used"):
-                    show(kind)
+                    show(list_names(kind), {})
         with pytest.warns(UserWarning, match="'rotten-shiftproof.sections' cannot be used"):
             assert "clean" in applicable("images")
         with pytest.warns(UserWarning, match="'rotten-shiftproof.adapters' cannot be used"):

@@ -22,7 +22,7 @@ import numpy as np
 from torch import nn
 
 from benchmarks.reproduce.record import Figures, options_of
-from shiftproof import load_data, load_model, shifts
+from shiftproof import DataSpec, load_data, load_model, shifts
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.measures import ErrorLine, mce, mean_distance, optimal_prior
 from shiftproof.models import collect_statistics, source_statistics
@@ -110,12 +110,11 @@ def adaptation(figures: Figures, size: Mapping[str, Any], model: Any, data: str,
             break
         found = compare_methods(
             model,
-            data,
+            DataSpec(data, size=side),
             shifts=labels,
             methods=["bn"],
             device=options.device,
             seed=options.seed,
-            size=side,
             out=options.runs / figures.name / way,
             **settings,
         )

@@ -21,7 +21,7 @@ from benchmarks.pool import check_time
 from benchmarks.reproduce.record import Figures, options_of
 from benchmarks.reproduce.statistics_table import IMAGENET_SIDE, cifar_network
 from shiftproof.adapters import adapt, method
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import DataSpec, ImageSet, load_data
 from shiftproof.models import load_model
 from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Result, Row, Store, drive
 from shiftproof.streams import Ccc, Concatenated, Stream, StreamCalibration, Trace, calibrate, evaluate
@@ -199,18 +199,18 @@ def calibrated(bench: Bench, size: Mapping[str, Any], workers: int) -> None:
     images, precision = size["calibration"]
     calibrate(
         f"{bench.data / 'models.py'}:resnet50" if bench.imagenet else "demo",
-        str(bench.data / ("imagenet-sample" if bench.imagenet else "cifar10/test.npz")),
+        DataSpec(bench.data / "imagenet-sample", size=IMAGENET_SIDE)
+        if bench.imagenet
+        else bench.data / "cifar10/test.npz",
         out=bench.calibration_file.parent,
-        length=size.get("ccc", size["images"]),
+        images=size.get("ccc", size["images"]),
         speed=size.get("ccc_speed", size["speed"]),
         seed=CCC_SEED,
-        images=images,
+        calibration_images=images,
         precision=precision,
         steady=STEADY if bench.imagenet else None,
         device=bench.device,
-        executor="inline" if workers == 1 else "processes",
-        workers=None if workers == 1 else workers,
-        data_options={"size": IMAGENET_SIDE} if bench.imagenet else None,
+        executor="inline" if workers == 1 else f"processes:{workers}",
     )
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
         training,
     )
     from shiftproof.adapters import Adapter, adapt
-    from shiftproof.audits import Audit, audit, gate, report
+    from shiftproof.audits import Audit
+    from shiftproof.audits.auditing import audit, gate, report
     from shiftproof.certificates import Certification, Spectrum, certify
     from shiftproof.certificates.spectral_analysis import spectrum
     from shiftproof.comparisons import (

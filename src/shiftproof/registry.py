@@ -41,7 +41,7 @@ def unknown(kind: str, name: object, known: Iterable[str], **facts: str) -> Conf
       did you mean  fog
       known         fog, frost
     """
-    known = sorted(known)
+    known = sorted(set(known))
     if not isinstance(name, str):  # an object where a name is needed
         facts = {"expected": "a name", "got": f"a {type(name).__name__}", **facts}
     near = get_close_matches(str(name).lower(), known, n=3, cutoff=0.6)

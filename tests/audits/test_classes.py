@@ -43,9 +43,7 @@ def test_audit_matches_a_subset_by_name(folders, tmp_path):
 
 
 def test_audit_in_processes_matches_too(folders, tmp_path):
-    made = shiftproof.audit(
-        "demo", folders / "names", out=tmp_path, sections=["clean"], executor="processes:1"
-    )
+    made = shiftproof.audit("demo", folders / "names", out=tmp_path, sections=["clean"], executor="processes:1")
     assert made.numbers["clean_accuracy"] > 0.85
 
 
@@ -53,7 +51,10 @@ def test_a_list_of_classes_gives_the_order(folders, tmp_path):
     names = [f"other {label}" if label in (3, 5, 8) else name for label, name in enumerate(CIFAR10)]
     (tmp_path / "names.txt").write_text("\n".join(names))
     made = shiftproof.audit(
-        "demo", folders / "others", out=tmp_path / "out", sections=["clean"], classes=tmp_path / "names.txt"
+        "demo",
+        shiftproof.DataSpec(folders / "others", classes=tmp_path / "names.txt"),
+        out=tmp_path / "out",
+        sections=["clean"],
     )
     assert made.numbers["clean_accuracy"] > 0.85
 

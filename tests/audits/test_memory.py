@@ -53,9 +53,8 @@ def test_an_audit_halves_its_batches(data, tmp_path):
 
 
 def test_a_certification_and_a_search_halve_their_batches(data):
-    images, labels = data
     certificates = [
-        certify(Bounded(most).eval(), images, labels, sigma=0.25, n0=10, n=100, batch_size=64).certificates
+        certify(Bounded(most).eval(), data, sigma=0.25, n0=10, n=100, batch_size=64).certificates
         for most in (MOST, 10**6)
     ]
     assert certificates[0] == certificates[1]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from shiftproof import audit, estimate, load_data, load_model
+from shiftproof import DataSpec, audit, estimate, load_data, load_model
 from shiftproof.audits.sections import SECTIONS
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import logits
@@ -105,7 +105,7 @@ def test_pairs_for_a_model_of_single_texts_are_refused(place):
 
 
 def test_estimates_of_texts_come_near_the_truth(place):
-    result = estimate(str(place / "net"), str(place / "target.csv"), source=str(place / "source.csv"), n=3)
+    result = estimate(str(place / "net"), str(place / "target.csv"), source=str(place / "source.csv"), views=3)
     assert result.low <= result.accuracy <= result.high
     model, data = load_model(str(place / "net")), load_data(place / "target.csv")
     assert data.labels is not None
@@ -174,7 +174,6 @@ def test_class_names_are_matched_or_refused(place, tmp_path):
     other = [(text, {"good": "POS", "bad": "NEG"}[label]) for text, label in rows]
     with pytest.raises(DataError, match="not those of the model"):
         audit(str(place / "net"), write(tmp_path / "b.csv", other), out=tmp_path / "other", sections=["clean"])
-    made = audit(
-        str(place / "net"), tmp_path / "b.csv", out=tmp_path / "listed", classes=["NEG", "POS"], sections=["clean"]
-    )
+    listed = DataSpec(tmp_path / "b.csv", classes=["NEG", "POS"])
+    made = audit(str(place / "net"), listed, out=tmp_path / "listed", sections=["clean"])
     assert made.numbers["clean_accuracy"] > 0.9

@@ -133,7 +133,7 @@ def test_black_boxes_and_images_without_labels():
 
 def test_the_radius_rule_answers_at_the_asked_distance():
     images = torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
-    found = certify(lambda x: x.mean((2, 3)), images, [0, 1, 0], sigma=0.25, rule="radius", radius=0.3)
+    found = certify(lambda x: x.mean((2, 3)), (images, [0, 1, 0]), sigma=0.25, rule="radius", radius=0.3)
     assert found.radii.tolist() == [0.3, 0.3, 0]
     assert found.accuracy(0.3).right == 2
     assert found.samples < 3 * 1000

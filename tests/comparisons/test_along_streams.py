@@ -12,7 +12,8 @@ from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.measuring import make_adapter
 from shiftproof.audits.sections.stability import LongStream
 from shiftproof.audits.sections.trace_figures import trace_figure
-from shiftproof.comparisons.along_streams import compare_on_stream, show
+from shiftproof.cli.showing import show_stream_comparison
+from shiftproof.comparisons.along_streams import compare_on_stream
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError
 from shiftproof.models import BlackBox, load_model
@@ -52,10 +53,10 @@ def test_methods_run_beside_the_source_and_resume(tmp_path, capsys):
     assert list(first.traces) == ["source", "tent", "guard"]
     again = compare_on_stream("demo", "demo", out=tmp_path, methods=["tent", "guard"], **RUN)
     assert again.traces == first.traces
-    rows = json.loads((tmp_path / "endurance.json").read_text())["rows"]
+    rows = json.loads((tmp_path / "stream.json").read_text())["rows"]
     assert rows == first.to_rows()
     assert rows[0]["area_against_source"] == 0
-    show(first)
+    show_stream_comparison(first, {})
     said = capsys.readouterr().out
     assert "guard" in said
     assert "against source" in said
@@ -64,7 +65,7 @@ def test_methods_run_beside_the_source_and_resume(tmp_path, capsys):
 @pytest.mark.slow
 def test_two_processes_give_the_same_traces(tmp_path):
     one = compare_on_stream("demo", "demo", out=tmp_path / "one", methods=["tent"], **RUN)
-    two = compare_on_stream("demo", "demo", out=tmp_path / "two", methods=["tent"], workers=2, **RUN)
+    two = compare_on_stream("demo", "demo", out=tmp_path / "two", methods=["tent"], executor="processes:2", **RUN)
     assert [found.right for found in one.traces.values()] == [found.right for found in two.traces.values()]
 
 
@@ -75,7 +76,7 @@ def test_a_method_that_fails_in_its_process_gives_its_reason(tmp_path):
         "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))\n"
     )
     model = f"{tmp_path / 'plain.py'}:plain"
-    found = compare_on_stream(model, "demo", out=tmp_path / "out", methods=["bn", "t3a"], workers=2, **RUN)
+    found = compare_on_stream(model, "demo", out=tmp_path / "out", methods=["bn", "t3a"], executor="processes:2", **RUN)
     assert list(found.traces) == ["source", "t3a"]
     assert "bn" in found.reasons["bn"]
 

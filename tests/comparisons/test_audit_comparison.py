@@ -12,9 +12,10 @@ from torch import nn
 import shiftproof
 from shiftproof.audits.conclusion import AuditRecord
 from shiftproof.audits.sections import section
+from shiftproof.cli.showing import show_comparison
 from shiftproof.comparisons import compare
 from shiftproof.comparisons.audit_comparison import Difference
-from shiftproof.comparisons.audit_views import show, verdict, words
+from shiftproof.comparisons.audit_views import verdict, words
 from shiftproof.errors import ConfigurationError, DataError, RunError
 from shiftproof.runs import Store
 
@@ -105,7 +106,7 @@ def test_files_say_the_same_and_the_report_needs_no_network(compared, capsys):
     assert "noisy is worse than first" in page
     assert "again is equal to first" in page
     assert "http-equiv" in page
-    show(compared)
+    show_comparison(compared, {})
     assert "noisy is worse than first" in capsys.readouterr().out
 
 

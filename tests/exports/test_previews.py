@@ -60,7 +60,7 @@ class Page(HTMLParser):
 
 
 def test_a_page_shows_every_shift_of_the_families_at_every_severity(image: Path, tmp_path: Path) -> None:
-    text = preview(image, tmp_path / "sheet.html", families=["holdout"], severities=[2, 4.5], seed=3).read_text()
+    text = preview(image, out=tmp_path / "sheet.html", families=["holdout"], severities=[2, 4.5], seed=3).read_text()
     page = Page(text)
     names = [name.replace("_", " ") for name in shifts.names("holdout")]
     assert page.headings["col"] == ["shift", "clean", "severity 2", "severity 4.5"]
@@ -76,7 +76,7 @@ def test_a_page_shows_every_shift_of_the_families_at_every_severity(image: Path,
 
 
 def test_a_png_holds_the_same_pictures_enlarged_pixel_by_pixel(image: Path, tmp_path: Path) -> None:
-    path = preview(image, tmp_path / "sheet.png", families=["bar"], severities=[5])
+    path = preview(image, out=tmp_path / "sheet.png", families=["bar"], severities=[5])
     with Image.open(path) as opened:
         page = np.array(opened)
     sheet = make_sheet(image, families=["bar"], severities=[5])
@@ -116,19 +116,19 @@ def test_a_large_image_is_brought_to_224_pixels(tmp_path: Path) -> None:
 
 def test_mistakes(image: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"\.png or \.html"):
-        preview(image, tmp_path / "sheet.pdf")
+        preview(image, out=tmp_path / "sheet.pdf")
     with pytest.raises(ConfigurationError, match="'enhance' has no severities"):
-        preview(image, tmp_path / "sheet.png", families=["enhance"])
+        preview(image, out=tmp_path / "sheet.png", families=["enhance"])
     with pytest.raises(ConfigurationError, match="no family 'comon'"):
-        preview(image, tmp_path / "sheet.png", families=["comon"])
+        preview(image, out=tmp_path / "sheet.png", families=["comon"])
     with pytest.raises(ConfigurationError, match="no severity 6"):
-        preview(image, tmp_path / "sheet.png", severities=[6])
+        preview(image, out=tmp_path / "sheet.png", severities=[6])
     with pytest.raises(DataError, match="no image"):
-        preview(tmp_path / "none.png", tmp_path / "sheet.png")
+        preview(tmp_path / "none.png", out=tmp_path / "sheet.png")
     (tmp_path / "text.png").write_text("hello")
     with pytest.raises(DataError, match=r"text\.png"):
-        preview(tmp_path / "text.png", tmp_path / "sheet.png")
+        preview(tmp_path / "text.png", out=tmp_path / "sheet.png")
     Image.new("RGB", (20, 4)).save(tmp_path / "tiny.png")
     with pytest.raises(DataError, match="too small"):
-        preview(tmp_path / "tiny.png", tmp_path / "sheet.png")
+        preview(tmp_path / "tiny.png", out=tmp_path / "sheet.png")
     assert not list(tmp_path.glob("sheet.*"))

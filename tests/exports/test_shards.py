@@ -27,7 +27,7 @@ def contents(folder):
 
 
 def test_shards_hold_the_stream(tmp_path):
-    manifest = json.loads(write_stream(stream(), tmp_path, shard_images=20).read_text())
+    manifest = json.loads(write_stream(stream(), out=tmp_path, shard_images=20).read_text())
     assert [shard["images"] for shard in manifest["shards"]] == [20, 20, 10]
     assert manifest["classes"][3] == "cat"
     expected = stream().read(0, 50)
@@ -47,8 +47,8 @@ def test_shards_hold_the_stream(tmp_path):
 
 
 def test_one_and_two_workers_write_the_same_bytes(tmp_path):
-    write_stream(stream(), tmp_path / "one", shard_images=20)
-    write_stream(stream(), tmp_path / "two", shard_images=20, executor="processes:2")
+    write_stream(stream(), out=tmp_path / "one", shard_images=20)
+    write_stream(stream(), out=tmp_path / "two", shard_images=20, executor="processes:2")
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
@@ -58,25 +58,25 @@ def test_writing_goes_on_where_it_stopped(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_stream(stream(), tmp_path / "part", shard_images=20, format="jpg", on_progress=on_progress)
-    write_stream(stream(), tmp_path / "part", shard_images=20, format="jpg")
-    write_stream(stream(), tmp_path / "whole", shard_images=20, format="jpg")
+        write_stream(stream(), out=tmp_path / "part", shard_images=20, format="jpg", on_progress=on_progress)
+    write_stream(stream(), out=tmp_path / "part", shard_images=20, format="jpg")
+    write_stream(stream(), out=tmp_path / "whole", shard_images=20, format="jpg")
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
     with pytest.raises(RunError, match="about another"):
-        write_stream(stream(seed=3), tmp_path / "part", shard_images=20, format="jpg")
+        write_stream(stream(seed=3), out=tmp_path / "part", shard_images=20, format="jpg")
 
 
 @pytest.mark.parametrize("options", [{"format": "gif"}, {"quality": 0}, {"shard_images": 0}])
 def test_impossible_shards_are_refused(options, tmp_path):
     with pytest.raises(ConfigurationError):
-        write_stream(stream(), tmp_path, **options)
+        write_stream(stream(), out=tmp_path, **options)
 
 
 def test_a_preview_shows_positions_along_the_stream(tmp_path):
-    png = preview_stream(stream(), tmp_path / "stream.png", rows=3, columns=4)
+    png = preview_stream(stream(), out=tmp_path / "stream.png", rows=3, columns=4)
     with Image.open(png) as image:
         assert image.width > 4 * 160
-    page = preview_stream(stream(), tmp_path / "stream.html", rows=3, columns=4).read_text()
+    page = preview_stream(stream(), out=tmp_path / "stream.html", rows=3, columns=4).read_text()
     assert page.count("data:image/png") == 12
     with pytest.raises(ConfigurationError):
-        preview_stream(stream(), tmp_path / "stream.gif")
+        preview_stream(stream(), out=tmp_path / "stream.gif")

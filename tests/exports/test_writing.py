@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shiftproof import shifts
-from shiftproof.data import load_data
+from shiftproof.data import DataSpec, load_data
 from shiftproof.data.contents import content_keys
 from shiftproof.data.decoding import Decoder
 from shiftproof.data.folders import IMAGE_SUFFIXES
@@ -119,7 +119,7 @@ class TestFolder:
                 assert (made.format, made.size) == (source.format, source.size)
 
     def test_size_and_preset(self, folder: Path, tmp_path: Path) -> None:
-        write_corrupted(folder, tmp_path / "out", shifts=["gaussian_noise@3"], size=12, preset="imagenet")
+        write_corrupted(DataSpec(folder, size=12), tmp_path / "out", shifts=["gaussian_noise@3"], preset="imagenet")
         made = pixels(tmp_path / "out/bee/d.png")
         assert made.shape == (12, 12, 3)
         crop = torch.from_numpy(pixels(folder / "bee/d.png")[:, 4:16].copy()).permute(2, 0, 1)[None] / 255
@@ -144,7 +144,7 @@ class TestFolder:
 
     def test_labels_come_along(self, folder: Path, tmp_path: Path) -> None:
         (folder / "labels.csv").write_text("file,label\nant/a.png,x\nbee/c.JPEG,y\n")
-        write_corrupted(folder, tmp_path / "out", shifts=["contrast@1", "contrast@2"], size=12)
+        write_corrupted(DataSpec(folder, size=12), tmp_path / "out", shifts=["contrast@1", "contrast@2"])
         copy = load_data(tmp_path / "out/contrast/2")
         assert (copy.classes, len(copy)) == (("x", "y"), 2)
 
@@ -155,7 +155,9 @@ class TestFolder:
         Image.fromarray(photo(7, 9, 0)).save(folder / "bee/tiny.png")
         with pytest.raises(DataError, match=r"broken\.png"):
             write_corrupted(folder, tmp_path / "none", shifts=["contrast@1"])
-        written = write_corrupted(folder, tmp_path / "out", shifts=["contrast@1", "fog@1"], on_bad_file="skip")
+        written = write_corrupted(
+            DataSpec(folder, on_bad_file="skip"), tmp_path / "out", shifts=["contrast@1", "fog@1"]
+        )
         assert written.images == 4
         assert [bad.file for bad in written.left_out] == ["ant/broken.png", "bee/tiny.png", "bee/cut.jpg"]
         manifest = json.loads(written.manifest.read_text())
@@ -250,7 +252,7 @@ class TestSuites:
 
     def test_imagenet_c_is_published_as_folders_of_jpeg(self, folder: Path, ice: str, tmp_path: Path) -> None:
         shutil.rmtree(folder / "ant")
-        write_corrupted(folder, tmp_path / "out", suite="imagenet-c", size=16, textures=ice)
+        write_corrupted(DataSpec(folder, size=16), tmp_path / "out", suite="imagenet-c", textures=ice)
         files = ("bee/c.JPEG", "bee/d.jpg")
         names = {f"{name}/{severity}/{file}" for name in COMMON for severity in range(1, 6) for file in files}
         assert tree(tmp_path / "out").keys() == names | {"manifest.json"}
@@ -364,10 +366,9 @@ class TestSecondRuns:
         for _ in range(2):
             heard.clear()
             write_corrupted(
-                folder,
+                DataSpec(folder, on_bad_file="skip"),
                 tmp_path / "out",
                 shifts=["contrast@3"],
-                on_bad_file="skip",
                 on_progress=lambda done, *_: heard.append(done),
             )
         assert heard == [1]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from shiftproof import load_data, load_model
 from shiftproof.audits import requirements
 from shiftproof.audits.audit_settings import make_settings
-from shiftproof.cli.application import listed, numbers
+from shiftproof.cli.commands import COMMANDS
+from shiftproof.cli.derive import options_for, value_of
 from shiftproof.data.labels import number_classes
 from shiftproof.errors import printable
 from shiftproof.models import choose_device
@@ -40,10 +41,13 @@ PIECES = st.sampled_from([*NAMES, *NUMBERS, *SIGNS])
 TEXTS = st.text(max_size=12) | st.lists(PIECES, max_size=8).map("".join)
 
 
+LISTS = [each for each in options_for(COMMANDS["audit"]) if each.name in ("shifts", "severities")]
+
+
 def option(text: str) -> object:
     """Read a list of numbers as the command line does, whose own error is as good as ours."""
     try:
-        return listed(text), numbers("--severities", text)
+        return [value_of(each, [text]) for each in LISTS]
     except typer.BadParameter as error:
         return str(error)
 

@@ -307,7 +307,7 @@ def test_bad_input(options, kind, says):
 
 def test_a_model_that_is_none():
     with pytest.raises(ModelError, match="not a model"):
-        search(3, pictures(), **SMALL)
+        search(3, pictures(), **SMALL)  # type: ignore[arg-type]
 
 
 def test_a_function_that_a_file_builds_can_be_a_service(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +34,8 @@ class Commands(TyperGroup):
         from shiftproof.cli.commands import COMMANDS
         from shiftproof.cli.derive import build
 
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS)):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(map(repr, near))}?")
         name, found, rest = super().resolve_command(ctx, args)
         return name, (build(name, COMMANDS[name]) if name is not None and name in COMMANDS else found), rest
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from shiftproof.cli.derive import Command
 
-INPUTS = ("size", "color", "split", "on_bad_file", "text_column")
-"""Options of `load_data` that are not about labels."""
+INPUTS = ("size", "color", "on_bad_file", "text_column")
+"""Options of `load_data` that are neither about labels nor about one data set alone."""
 
 COMMANDS: Mapping[str, Command] = {
     "audit": Command("shiftproof.audits.auditing:audit", "shiftproof.cli.terminal:show_audit"),
@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, Command] = {
     "estimate": Command(
         "shiftproof.estimators.estimating:estimate",
         "shiftproof.cli.showing:show_estimate",
-        loads={"data": INPUTS},
+        loads={"data": (*INPUTS, "split")},
     ),
     "train": Command(
         "shiftproof.training.training:train",

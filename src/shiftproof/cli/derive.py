@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Optional, Union, get_args, get_origin, get_type_hints
 
 import typer
@@ -93,14 +93,16 @@ def documented(function: Callable[..., Any]) -> dict[str, str]:
 
 def options_of(function: Callable[..., Any], owner: str, without: Sequence[str] = ()) -> list[Option]:
     """Return the parameters of a function that a text can give."""
-    hints, helps = get_type_hints(function), documented(function)
+    signature = inspect.signature(function).parameters
+    wanted = [name for name, each in signature.items() if name not in without and each.kind is not each.VAR_KEYWORD]
+    annotated = SimpleNamespace(__annotations__={name: signature[name].annotation for name in wanted})
+    types, helps = get_type_hints(annotated, vars(inspect.getmodule(function))), documented(function)
     found = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in without or parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            continue
-        shape = textual(hints[name])
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            shape = (hints[name], Path)
+    for name in wanted:
+        parameter = signature[name]
+        shape = textual(types[name])
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            shape = (list[str], Path)
         if shape is not None:
             said = helps.get(name, "")
             found.append(Option(owner, name, shape[0], parameter.default, said, shape[1]))
@@ -131,8 +133,8 @@ def textual(hint: Any) -> tuple[Any, type | None] | None:
 
 
 def parameter(option: Option, command: Command) -> inspect.Parameter:
-    """Return an option as typer takes it; what its help says behind "in Python also" is left out."""
-    said = escape(option.help.partition("; in Python also")[0].replace("`", ""))
+    """Return an option as typer takes it."""
+    said = escape(_for_terminals(option.help).replace("`", ""))
     default = command.defaults.get(option.name, option.default)
     required = default is inspect.Parameter.empty
     if option.many is not None and not required:
@@ -176,8 +178,9 @@ def options_for(command: Command) -> list[Option]:
     for name, (loader, without) in LOADERS.items():
         if name in signature:
             function = imported(loader)
-            said = documented(function)[without[0]]
-            found = [each._replace(help=said) if each.name == name else each for each in found]
+            forms = _for_terminals(documented(function)[without[0]]).rstrip(".")
+            phrase = rf"\b[Ww]hat `{function.__name__}` takes or returned"
+            found = [each._replace(help=re.sub(phrase, forms, each.help)) for each in found]
             found += options_of(function, name, without=without)
     return found
 
@@ -204,7 +207,7 @@ def call(verb: Callable[..., Any], command: Command, options: Sequence[Option], 
     """Call a verb with what the command line says, and print what it returns."""
     from shiftproof.cli.terminal import Progress
 
-    values = {each.name: _value(each, texts[each.name]) for each in options if texts[each.name] is not None}
+    values = {each.name: value_of(each, texts[each.name]) for each in options if texts[each.name] is not None}
     known = inspect.signature(verb).parameters
     given = {
         each.name: values[each.name] for each in options if each.owner in ("verb", "settings") and each.name in values
@@ -255,7 +258,7 @@ def _executor(given: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
     return choose_executor(given["executor"], device=choose_device(given.get("device", "cpu")), **options)
 
 
-def _value(option: Option, value: Any) -> Any:
+def value_of(option: Option, value: Any) -> Any:
     """Return an option's value; lists come repeated or with commas between their members, or both."""
     if option.many is None:
         return value
@@ -283,6 +286,12 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise typer.BadParameter(f"--option takes name=value, such as lam=20; got {text!r}")
     return name.strip(), value.strip()
+
+
+def _for_terminals(text: str) -> str:
+    """Return a parameter's help without the forms it has "in Python also"."""
+    said, also, _ = text.partition("; in Python also")
+    return f"{said}." if also else said
 
 
 def _alternatives(hint: Any) -> list[Any]:

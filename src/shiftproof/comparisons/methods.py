@@ -94,10 +94,10 @@ def compare_methods(
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
-        shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2', or `Shift` objects.
+        shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; in Python also `Shift` objects.
         methods: Methods; `shiftproof list adapters` names them.
         preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
-        options: Given to every method that has them, such as {"prior": 16}.
+        options: Given to every method that has them, such as prior=16; in Python also {"prior": 16}.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.

@@ -124,7 +124,7 @@ TEXT_NEIGHBORHOODS: Mapping[str, Callable[[int], Shift]] = {
 FOR_IMAGES, FOR_TEXTS = "randaugment", "eda"
 """The neighbourhoods that are taken where nobody names one."""
 
-NeighborhoodLike: TypeAlias = "str | Shift | Neighborhood"
+NeighborhoodLike: TypeAlias = str | Shift | Neighborhood
 
 
 def _of_shift(shift: Shift) -> ShiftNeighborhood:

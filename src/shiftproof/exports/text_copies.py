@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from shiftproof.data import TextSet
 from shiftproof.errors import ConfigurationError, RunError
@@ -20,7 +20,8 @@ from shiftproof.shifts.base import Shift
 from shiftproof.shifts.text.base import TextShift
 from shiftproof.version import __version__
 
-FORMATS = ("csv", "tsv", "jsonl")
+TextFormat: TypeAlias = Literal["csv", "tsv", "jsonl"]
+FORMATS = get_args(TextFormat)
 COLUMNS = ("text", "pair", "label")
 CHUNK = 256
 """Texts shifted at a time."""

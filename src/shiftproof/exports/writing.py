@@ -19,7 +19,7 @@ from shiftproof.exports.array_copies import ArrayCopies
 from shiftproof.exports.copies import Copies
 from shiftproof.exports.copy_requests import CopyRequest, is_folder, make_request
 from shiftproof.exports.file_copies import Format, copies_of_folder
-from shiftproof.exports.text_copies import write_texts
+from shiftproof.exports.text_copies import TextFormat, write_texts
 from shiftproof.models.devices import choose_device
 from shiftproof.runs import (
     Executor,
@@ -65,7 +65,7 @@ def write_corrupted(
     *,
     shifts: Sequence[str | Shift] = (),
     suite: Literal["imagenet-c", "imagenet-c-bar", "cifar-c", "cifar-c-bar"] | None = None,
-    format: Format | None = None,  # noqa: A002  (the option's name)
+    format: Format | TextFormat | None = None,  # noqa: A002  (the option's name)
     quality: int = QUALITY,
     preset: Literal["imagenet", "cifar"] | None = None,
     textures: str | Path | None = None,
@@ -89,7 +89,7 @@ def write_corrupted(
     Args:
         data: A folder of images, of any sizes and in any sub-folders, or whatever else `load_data` takes or returned.
         out: Folder of the copy; the same call resumes it.
-        shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2', or `Shift` objects.
+        shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; in Python also `Shift` objects.
         suite: Instead of shifts, a whole published suite.
         format: png, jpg or same, each file's own; csv, tsv or jsonl of texts. Default: png; jpg for imagenet-c.
         quality: Quality of JPEG files, 1 to 100.
@@ -114,7 +114,7 @@ def write_corrupted(
         shifts,
         suite,
         seed=seed,
-        file_format=format,
+        file_format=cast(Format | None, format),
         quality=quality,
         size=how.get("size"),
         preset=preset,

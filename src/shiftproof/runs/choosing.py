@@ -19,7 +19,7 @@ def choose_executor(
     """Return the executor of a name, with its number of workers behind a colon, or the one that was given.
 
     Args:
-        executor: inline, processes, processes:4, ray or ray:16; or an `Executor`.
+        executor: inline, processes, processes:4, ray or ray:16; in Python also an `Executor`.
         device: What the tasks compute on: without a number, there is a worker for each GPU or core.
         address: Of a Ray cluster: auto, ray://HOST:10001. Default: RAY_ADDRESS, or this machine.
         gpus_per_worker: With ray: GPUs of each worker, such as 0.5. Default: 1.

@@ -66,13 +66,14 @@ def search(
     Args:
         model: What `load_model` takes or returned, or a `Service`, which answers arrays.
         data: What `load_data` takes or returned.
-        space: mnist, cifar, camvid, faces, geometric, corruptions, a JSON file, or a list of operations with levels.
+        space: mnist, cifar, camvid, faces, geometric, corruptions, or a JSON file; in Python also a list of operations
+            with levels.
         length: Transformations in a chain.
         searcher: random, evolution, racing, optuna, cma, or a package's.
         budget: Chains to try.
-        fitness: accuracy, detection_rate, or with targets pixel_accuracy, mean_iou; or a function from images, uint8
-            [N, H, W, C], and their labels to a number, or one per image, in [0, 1].
-        targets: Label maps for segmentation, whole numbers [N, H, W]: a .npy file or an array.
+        fitness: accuracy, detection_rate, or with targets pixel_accuracy, mean_iou; in Python also a function from
+            images, uint8 [N, H, W, C], and their labels to a number, or one per image, in [0, 1].
+        targets: Label maps for segmentation, whole numbers [N, H, W]: a .npy file; in Python also an array.
         ignore: The class of pixels that do not count, with targets.
         similarity: Keep the content: least mean structural similarity, such as 0.8.
         agreement: Least share of images the reference agrees on. Default: 0.9.
@@ -85,7 +86,7 @@ def search(
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
-        options: The searcher's own, such as variant="release" or population=20 for evolution.
+        options: The searcher's own, such as variant=release or population=20 for evolution.
 
     >>> found = search("demo", "demo", images=20, length=2, searcher="random", budget=4)
     >>> len(found.trace), found.worst <= found.clean

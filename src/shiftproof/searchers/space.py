@@ -28,7 +28,6 @@ from shiftproof.shifts.operations.operation import operation_set, operation_sets
 
 Genes: TypeAlias = tuple[int, ...]
 Drawing: TypeAlias = Literal["step", "operation"]
-SpaceLike: TypeAlias = "Space | str | Path | Sequence[str | tuple[str, Sequence[float]]]"
 
 CORRUPTIONS = "corruptions"
 SEVERITIES = (1.0, 2.0, 3.0)
@@ -124,6 +123,10 @@ class Space:
     def save(self, path: str | Path) -> None:
         """Write the space to a JSON file, which `make_space` reads."""
         write_atomically(Path(path), json.dumps(self.to_json(), indent=1) + "\n")
+
+
+SpaceLike: TypeAlias = Space | str | Path | Sequence[str | tuple[str, Sequence[float]]]
+"""A space in any form that `make_space` takes."""
 
 
 def spaces() -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def train(
         data: Labelled images: what `load_data` takes or returned.
         recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, ...
         sigma: Standard deviation of the noise. Default: 0.25, where a recipe has noise.
-        options: The recipe's own settings, such as {"lam": 20}.
+        options: The recipe's own settings, such as lam=20; in Python also {"lam": 20}.
         validation: Images to take the accuracy on at every checkpoint, under the recipe's noise.
         decoders: Processes that decode images, where they are not held in memory.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
