@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--lr-scales", default="1,10", help="learning rates times these, separated by commas")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--executor", default="inline", help="inline, or processes:4 for so many methods at a time")
+    parser.add_argument("--workers", type=int, default=1, help="methods at a time, one process each")
     parser.add_argument("--out", type=Path, required=True, help="folder; the same command goes on where it was killed")
     parser.add_argument("--figure", type=Path, help="where to copy the first drawing")
     options = parser.parse_args()
@@ -134,7 +134,7 @@ def main() -> None:
             calibration_images=options.calibration_images,
             precision=options.precision,
             device=options.device,
-            executor=options.executor,
+            executor="inline" if options.workers == 1 else f"processes:{options.workers}",
             lr_scale=scale,
         )
         calibration = calibration or folder / "calibration" / "calibration.json"

@@ -49,7 +49,7 @@ from tests.hostile import (
 )
 
 AUDIT = ("audit", "--sections", "clean", "--images", "4", "--out", "out")
-CORRUPT = ("corrupt", "photos", "out", "--shift", "contrast@5")
+CORRUPT = ("write-corrupted", "photos", "out", "--shifts", "contrast@5")
 FAR = "x" * 5000
 HIDDEN = "a\x1b[31m\x07\u202eb"
 READ = "run/run.sqlite-"  # what SQLite itself puts beside a store that it reads
@@ -176,7 +176,7 @@ FOLDERS: dict[str, Row] = {
     ),
     "folder to corrupt that links to itself": Row(
         lambda: (photos(), link("photos/cat/one", "..")),
-        ("corrupt", "photos", "photos/cat/one/out", "--shift", "contrast@5"),
+        ("write-corrupted", "photos", "photos/cat/one/out", "--shifts", "contrast@5"),
         ["must be apart", "expected"],
     ),
     "archive": Row(lambda: put("photos.tar", b"tar"), data("photos.tar"), ["unpack it", "expected"]),
@@ -464,20 +464,20 @@ STATES: dict[str, Row] = {
     "calibration that is not JSON": Row(
         lambda: put("c.json", "hello"),
         ("preview-stream", "--calibration", "c.json", "--out", "out.png"),
-        ["c.json", "stream calibrate"],
+        ["c.json", "shiftproof calibrate"],
     ),
     "calibration that is a pickle": Row(
         lambda: put("c.json", pickle.dumps(Trap())),
         ("preview-stream", "--calibration", "c.json", "--out", "out.png"),
-        ["c.json", "stream calibrate"],
+        ["c.json", "shiftproof calibrate"],
     ),
     "calibration of nothing": Row(
         lambda: put("c.json", json.dumps({"model": 3})),
         ("preview-stream", "--calibration", "c.json", "--out", "out.png"),
-        ["c.json", "stream calibrate"],
+        ["c.json", "shiftproof calibrate"],
     ),
     "no calibration": Row(
-        nothing, ("preview-stream", "--calibration", "c.json", "--out", "out.png"), ["c.json", "stream calibrate"]
+        nothing, ("preview-stream", "--calibration", "c.json", "--out", "out.png"), ["c.json", "shiftproof calibrate"]
     ),
     "run directory that is not one": Row(nothing, ("report", "."), ["no run in", "expected"]),
     "run directory with a broken store": Row(
@@ -516,17 +516,17 @@ STATES: dict[str, Row] = {
     "run directory that cannot be written": Row(lambda: folder("out", 0o555), audit(), ["'out'", "ermission", "fix"]),
     "place that cannot be written": Row(
         lambda: Path.cwd().chmod(0o555),
-        ("preview", "--family", "holdout", "--severities", "1", "--out", "out.png"),
+        ("preview", "--families", "holdout", "--severities", "1", "--out", "out.png"),
         ["out.png", "ermission", "another folder"],
     ),
     "copy among other files": Row(lambda: (photos(), put("out/mine", "mine")), CORRUPT, ["other files", "expected"]),
     "copy over its source": Row(
-        photos, ("corrupt", "photos", "photos", "--shift", "contrast@5"), ["must be apart", "expected"]
+        photos, ("write-corrupted", "photos", "photos", "--shifts", "contrast@5"), ["must be apart", "expected"]
     ),
     "copy that is a file": Row(lambda: (photos(), put("out", "mine")), CORRUPT, ["'out'", "another folder"]),
     "copy of texts with a broken manifest": Row(
         lambda: (put("t.csv", "text,label\na b c,x\nd e f,y\n"), put("out/manifest.json", "[1]")),
-        ("corrupt", "t.csv", "out", "--shift", "typos@3"),
+        ("write-corrupted", "t.csv", "out", "--shifts", "typos@3"),
         ["other files", "expected"],
     ),
 }
@@ -580,7 +580,7 @@ OPTIONS: dict[str, Row] = {
     ),
     "WordNet that is not there": Row(
         lambda: put("t.csv", "text,label\na b c,x\nd e f,y\n"),
-        ("corrupt", "t.csv", "out", "--shift", "eda@2[wordnet=.]"),
+        ("write-corrupted", "t.csv", "out", "--shifts", "eda@2[wordnet=.]"),
         ["WordNet", "expected"],
         leaves="out",
     ),
@@ -589,11 +589,11 @@ OPTIONS: dict[str, Row] = {
             put("t.csv", "text,label\na b c,x\nd e f,y\n"),
             [put(f"net/data.{part}", b"00001 03 n\n\xff") for part in ("noun", "verb", "adj", "adv")],
         ),
-        ("corrupt", "t.csv", "out", "--shift", "eda@2[wordnet=net]"),
+        ("write-corrupted", "t.csv", "out", "--shifts", "eda@2[wordnet=net]"),
         ["net/data.noun", "expected"],
         leaves="out",
     ),
-    "severities that are words": Row(nothing, audit("--severities", "a,b"), ["numbers separated by commas"], 2),
+    "severities that are words": Row(nothing, audit("--severities", "a,b"), ["takes numbers, such as 1,3,5"], 2),
     "severities that are not numbers": Row(nothing, audit("--severities", "nan"), ["nan", "expected"]),
     "no images": Row(nothing, audit("--images", "0"), ["images", "expected"]),
     "fewer images than none": Row(nothing, audit("--images", "-5"), ["images", "expected"]),

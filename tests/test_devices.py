@@ -32,7 +32,16 @@ VERBS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "calibrate": (
         calibrate,
         lambda verb, out, **given: verb(
-            "demo", "demo", out=out, length=4, speed=2, target=0.5, shifts=TWO, steady=None, **FEW, **given
+            "demo",
+            "demo",
+            out=out,
+            images=4,
+            speed=2,
+            target=0.5,
+            shifts=TWO,
+            steady=None,
+            calibration_images=16,
+            **given,
         ),
     ),
     "certify": (
@@ -43,7 +52,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         compare_methods,
         lambda verb, out, **given: verb(shifts=["contrast@5"], methods=["bn"], out=out, **FEW, **given),
     ),
-    "endure": (
+    "compare_on_stream": (
         compare_on_stream,
         lambda verb, out, **given: verb(
             stream="gradual", shifts=["contrast"], methods=["bn"], images=32, speed=16, out=out, **given
@@ -51,7 +60,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     "estimate": (
         shiftproof.estimate,
-        lambda verb, out, **given: verb("demo", "demo", n=1, shifts=[f"{name}@5" for name in TWO], **FEW, **given),
+        lambda verb, out, **given: verb("demo", "demo", views=1, shifts=[f"{name}@5" for name in TWO], **FEW, **given),
     ),
     "search": (
         shiftproof.search,

@@ -1,7 +1,7 @@
 """Press et al. 2023, table 2, CCC: take over what long runs of `benchmarks/endurance.py` found.
 
     python benchmarks/endurance.py --data data/cifar10/test.npz --target medium --images 1000000 ... --out runs/long
-    python -m benchmarks.reproduce.long_stream runs/long/1/endurance.json runs/tenfold/10/endurance.json \
+    python -m benchmarks.reproduce.long_stream runs/long/1/stream.json runs/tenfold/10/stream.json \
         --device "NVIDIA H200" --torch 2.11.0 --commit 568ccc5
 
 One file for every multiple of the learning rates; the figures go to `benchmarks/reproduce/figures/streams-ccc.json`.
@@ -22,7 +22,7 @@ NAME = "streams-ccc"
 def main() -> None:
     """Read the runs and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, help="the endurance.json of each run")
+    parser.add_argument("runs", nargs="+", type=Path, help="the stream.json of each run")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/reproduce/figures"))
     for name in ("device", "torch", "commit"):
         parser.add_argument(f"--{name}", required=True, help="of the runs")

@@ -17,7 +17,7 @@ from PIL import Image
 
 import shiftproof
 from shiftproof import shifts
-from shiftproof.cli.searching import _summary
+from shiftproof.cli.showing import show_search
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.models import load_model
@@ -68,7 +68,7 @@ def test_a_planted_weakness_is_found(searcher):
 
     images = np.random.default_rng(0).integers(110, 150, (20, 12, 12, 3), dtype=np.uint8)
     found = search(
-        fails_on_dark_greys, (images, np.zeros(20, int)), space=space, length=3, budget=120, searcher=searcher
+        Service(fails_on_dark_greys), (images, np.zeros(20, int)), space=space, length=3, budget=120, searcher=searcher
     )
     assert found.clean == 1.0
     assert found.worst == 0.0
@@ -88,7 +88,8 @@ def test_batches_memory_and_the_kind_of_model_do_not_change_the_trace(searcher):
         (Greenness(), {"batch_size": 1, "memory": 0}),
         (Greenness(), {"batch_size": 7, "memory": 20_000}),
         (Service(label_green, batch_size=5), {}),
-        (label_green, {}),
+        (Service(label_green), {}),
+        (Greenness().forward, {}),  # a plain function: of float images, as in every verb
     ]
     traces = [search(model, pictures(60), **options, **more).trace.to_json() for model, more in ways]
     assert all(trace == traces[0] for trace in traces)
@@ -152,7 +153,7 @@ def test_a_worst_case_is_never_better_than_clean(searcher, tmp_path, capsys):
     assert content["worst"] == content["clean"]
     assert content["worst_tuple"] == "identity"
     assert content["evaluations"] <= 12
-    _summary(found, tmp_path)
+    show_search(found, {"out": tmp_path})
     assert "nothing worse than clean was found" in capsys.readouterr().out
 
 
@@ -225,11 +226,11 @@ def test_a_segmenter_with_targets():
         return (batch.mean(-1) > 127).astype(int)
 
     for fitness in ("pixel_accuracy", "mean_iou"):
-        found = search(segment, images, **SMALL, fitness=fitness, targets=masks, ignore=9)
+        found = search(Service(segment), images, **SMALL, fitness=fitness, targets=masks, ignore=9)
         assert found.clean == 1.0
         assert found.worst < 0.8
     with pytest.raises(DataError, match="needs a target"):
-        search(segment, images, **SMALL, fitness="mean_iou", targets=masks[:3])
+        search(Service(segment), images, **SMALL, fitness="mean_iou", targets=masks[:3])
 
 
 def test_some_of_the_images_keep_their_own_targets():
@@ -238,7 +239,7 @@ def test_some_of_the_images_keep_their_own_targets():
     masks = np.repeat(np.arange(20), 64).reshape(20, 8, 8)
     space = [("sharpness", [1.0])]
     found = search(
-        lambda batch: np.repeat(batch[:, 0, 0, 0], 64).reshape(-1, 8, 8),
+        Service(lambda batch: np.repeat(batch[:, 0, 0, 0], 64).reshape(-1, 8, 8)),
         images, space=space, length=1, budget=1, searcher="random", images=7,
         fitness="pixel_accuracy", targets=masks,
     )  # fmt: skip
@@ -273,7 +274,7 @@ def test_tuples_that_a_black_box_fails_on_are_reported_and_the_others_are_kept(t
     moody.function = label_green
     again = search(moody, pictures(), **SMALL, out=tmp_path)
     assert not again.trace.failures
-    whole = search(label_green, pictures(), **SMALL)
+    whole = search(Service(label_green), pictures(), **SMALL)
     assert [trial.score for trial in again.trace.trials] == [trial.score for trial in whole.trace.trials]
 
 
@@ -320,7 +321,7 @@ def test_a_function_that_a_file_builds_can_be_a_service(tmp_path):
         """)
     )
     by_file = search(f"{tmp_path / 'api.py'}:build", pictures(), **SMALL)
-    assert by_file.trace.to_json() == search(label_green, pictures(), **SMALL).trace.to_json()
+    assert by_file.trace.to_json() == search(Service(label_green), pictures(), **SMALL).trace.to_json()
 
 
 def test_a_killed_search_is_finished_by_the_same_call_with_the_same_trace(tmp_path):
@@ -354,7 +355,7 @@ def test_a_killed_search_is_finished_by_the_same_call_with_the_same_trace(tmp_pa
     assert 25 <= cells(tmp_path / "killed") < 101
     assert not (tmp_path / "killed" / "search.json").exists()
     subprocess.run([*command, str(tmp_path / "killed")], env=environment, check=True)
-    whole = search(label_green, pictures(), length=3, budget=100, space="camvid", seed=3)
+    whole = search(Service(label_green), pictures(), length=3, budget=100, space="camvid", seed=3)
     assert read(tmp_path / "killed")["trace"].to_json() == whole.trace.to_json()
 
 

@@ -167,7 +167,7 @@ def test_kill_9_in_mid_run_loses_nothing(tmp_path):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         seen |= new
-        assert not (tmp_path / "killed" / "endurance.json").exists()
+        assert not (tmp_path / "killed" / "stream.json").exists()
     for name in ("killed", "whole"):
         subprocess.run([*command, str(tmp_path / name)], check=True)
     assert answers(tmp_path / "killed" / "tent") == answers(tmp_path / "whole" / "tent")

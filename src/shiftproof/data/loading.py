@@ -81,6 +81,7 @@ def load_data(
     (1000, 'cat')
     """
     if isinstance(source, DataSpec):
+        _refuse("a DataSpec, which has its own options", size=size, labels=labels, split=split, color=color)
         return load_data(source.given, **source.options)
     if is_prefixed(LOADERS, source):
         source = load_prefixed(LOADERS, str(source))

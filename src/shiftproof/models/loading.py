@@ -111,7 +111,9 @@ def load_model(
 def _given(spec: object, device: str | None, weights: str | Path | None, normalize: Normalize | None) -> Model:
     """Return a model of a spec, or one already made."""
     if isinstance(spec, ModelSpec):
-        return load_model(spec.given, **{"device": device, **spec.options})
+        if weights is not None or normalize is not None:
+            raise ConfigurationError("A ModelSpec has its own options.", fix="give weights, mean and std to ModelSpec")
+        return load_model(spec.given, **{**spec.options, "device": device or spec.options.get("device")})
     if weights is not None:
         raise _no_weights("a model already made")
     return _finished(_checked(spec), device, normalize)

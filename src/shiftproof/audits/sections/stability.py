@@ -151,7 +151,7 @@ class Stability(Section):
                 *(
                     [
                         f"Only quick collapses show in {steps:,} batches: rdumb goes back every "
-                        f"{steps_that_tell() // 2:,}. shiftproof adapt --stream ccc runs long streams."
+                        f"{steps_that_tell() // 2:,}. shiftproof compare-on-stream runs long streams."
                     ]
                     if steps < steps_that_tell()
                     else []

@@ -146,7 +146,7 @@ class StreamCalibration:
 
     @classmethod
     def load(cls, path: str | FilePath) -> Self:
-        """Read it from a JSON file, or from the folder that `shiftproof stream calibrate` wrote it to."""
+        """Read it from a JSON file, or from the folder that `shiftproof calibrate` wrote it to."""
         path = FilePath(path)
         path = path / FILE if path.is_dir() else path
         try:
@@ -168,13 +168,13 @@ class StreamCalibration:
         except OSError as error:
             raise DataError(
                 f"Cannot read the calibration {str(path)!r}.",
-                expected="a JSON file that `shiftproof stream calibrate` wrote",
+                expected="a JSON file that `shiftproof calibrate` wrote",
                 got=str(error),
             ) from error
         except Exception as error:  # values of the wrong kind fail in any way there is
             raise DataError(
                 f"{str(path)!r} is not a calibration.",
-                expected="a JSON file that `shiftproof stream calibrate` wrote",
+                expected="a JSON file that `shiftproof calibrate` wrote",
                 got=f"{type(error).__name__}: {error}",
             ) from error
         return made
