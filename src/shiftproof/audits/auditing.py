@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ from shiftproof.runs import (
     drive,
     write_atomically,
 )
+from shiftproof.runs.files import is_writable
 from shiftproof.runs.hosting import cores
 from shiftproof.subjects import Subject
 
@@ -160,11 +162,15 @@ def audit(
 def reopen(out: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:
     """Return the audit of a run directory and write its report and result files again, from what its store holds.
 
-    What is required of its numbers is checked as in `audit`.
+    What is required of its numbers is checked as in `audit`. In a folder that cannot be written, such as somebody
+    else's, the files stay as they are.
     """
     requirements = tuple(map(parse, require))
+    writable = is_writable(Path(out))
     with Store(Path(out)) as store, understood(out):
-        result = conclude(store, requirements)
+        result = conclude(store, requirements, write=writable)
+    if not writable and not result.report.exists():
+        warnings.warn(f"The folder {str(out)!r} cannot be written, and has no report.", stacklevel=2)
     if junit is not None:
         write_atomically(Path(junit), junit_xml(result))
     return result

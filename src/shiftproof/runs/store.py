@@ -8,8 +8,9 @@ is not as it was written, after a bad disk or a bad copy, is told of, left out, 
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import sqlite3
+import tempfile
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, Self, cast
 
 from shiftproof.errors import RunError, printable
 from shiftproof.runs.cell import Cell
+from shiftproof.runs.files import is_writable
 from shiftproof.runs.lock import Lock
 from shiftproof.runs.plan import Plan, Result
 from shiftproof.runs.schema import SCHEMA, checksum, is_older, migrate
@@ -70,9 +72,7 @@ class Store:
                 with self._transaction():
                     migrate(self._db)
             elif is_older(self._db):
-                file, self._db = self._db, _opened(":memory:")
-                file.backup(self._db)
-                file.close()
+                self._db = _in_memory(self._db)
                 migrate(self._db)
             about = self.about()
         if about["schema"] != SCHEMA:
@@ -111,9 +111,14 @@ class Store:
         if mode == "rwc" and self.path.is_symlink():  # SQLite would make, or change, the file that it leads to
             raise OSError(f"{FILE} is a link, and nothing is written through links")
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        if mode == "ro" and not os.access(self.folder, os.W_OK) and not self._log.exists():
-            uri += "&immutable=1"  # nobody can write here, nor can SQLite its own side files
-        return _opened(uri)
+        if mode == "rwc" or is_writable(self.folder):
+            return _opened(uri)
+        if not self._log.exists():
+            return _opened(uri + "&immutable=1")  # nobody can write here, nor can SQLite its own side files
+        with tempfile.TemporaryDirectory() as folder:  # which it needs for a log that a killed driver left
+            for file in (self.path, self._log):
+                shutil.copyfile(file, Path(folder, file.name))
+            return _in_memory(_opened(Path(folder, FILE).as_uri()))
 
     @property
     def _log(self) -> Path:
@@ -240,6 +245,13 @@ def _opened(place: str) -> sqlite3.Connection:
     database = sqlite3.connect(place, uri=True, isolation_level=None)
     database.text_factory = lambda stored: stored.decode("utf-8", "surrogateescape")  # damaged text is told by checksum
     return database
+
+
+def _in_memory(file: sqlite3.Connection) -> sqlite3.Connection:
+    made = _opened(":memory:")
+    file.backup(made)
+    file.close()
+    return made
 
 
 def _sound(values: Sequence[Any], noted: object) -> bool:
