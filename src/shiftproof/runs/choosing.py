@@ -16,14 +16,16 @@ def choose_executor(
     device: str = "cpu",
     address: str | None = None,
     gpus_per_worker: float | None = None,
+    timeout: float | None = None,
 ) -> Executor:
     """Return the executor of a name with its number of workers, or the one that was given.
 
     `device` is what the tasks compute on: with `processes` and `ray`, a worker for each GPU or core is the default.
-    `address` of a cluster and `gpus_per_worker`, which may be a fraction, are for `ray`.
+    `address` of a cluster and `gpus_per_worker`, which may be a fraction, are for `ray`. A task that runs longer than
+    `timeout` seconds fails; None is no limit.
 
-    >>> choose_executor("processes:4")
-    Processes(count=4, device='cpu')
+    >>> choose_executor("processes:4", timeout=600)
+    Processes(count=4, device='cpu', timeout=600)
     """
     if not isinstance(executor, str):
         return executor
@@ -43,11 +45,11 @@ def choose_executor(
             "An address and a share of a GPU are for the ray executor.", got=f"the {name} executor", fix="ray"
         )
     if name == "inline":
-        return Inline()
+        return Inline(timeout)
     if name == "processes":
-        return Processes(workers, device)
+        return Processes(workers, device, timeout)
     from shiftproof.runs.ray import Ray, check_installed
 
     check_installed()
     share = gpus_per_worker if gpus_per_worker is not None else float(device.startswith("cuda"))
-    return Ray(workers, address=address, gpus_per_worker=share)
+    return Ray(workers, address=address, gpus_per_worker=share, timeout=timeout)
