@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,11 @@ from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, obs
 from shiftproof.estimators.invariance import destroyed
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import Estimate
+from shiftproof.estimators.resuming import Kept
 from shiftproof.estimators.statistics import Reference, common_class, doubts
 from shiftproof.measures.estimation import Array, fit_temperature, score
-from shiftproof.models import choose_device, device_of, load_model
+from shiftproof.models import choose_device, device_of, fingerprint, load_model
+from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
 from shiftproof.shifts import Shift, as_shift
@@ -87,18 +89,21 @@ class Estimator:
         methods: Sequence[str] = (),
         seed: int = 0,
         batch_size: int = BATCH_SIZE,
+        out: str | Path | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Estimator:
         """Learn what outputs say of accuracy from shifted copies of labelled images.
 
         A copy has up to `images` of the source. `temperature` divides the logits; None fits it to the labels. Without a
         `neighborhood`, it is RandAugment for images and EDA for texts. `methods` names those of others that shall
-        answer beside ours. `on_progress(done, all)` hears of progress.
+        answer beside ours. `out` is a run directory: what each copy says is kept there, and the same call resumes.
+        `on_progress(done, all)` hears of progress.
         """
         for name in methods:
             check_method(name)
         others = tuple(dict.fromkeys(name for name in methods if name in METHODS.added))
         check_source(source)
+        identity = "" if out is None else fingerprint(model)
         source = matched(source, model)
         neighborhood = neighborhood or neighborhoods.default(source)
         wanted = default_shifts(source) if shifts is None else shifts
@@ -110,8 +115,8 @@ class Estimator:
         heat = fit_temperature(clean.logits, labels) if temperature is None else temperature
         reference = Reference.of(clean, temperature=heat)
         some = source.take(images, seed=seed)
-        copies = []
-        for number, shift in enumerate([None, *chosen]):
+
+        def copied(shift: Shift | None) -> Copy:
             found = observe(
                 model,
                 shifted(as_batches(some, batch_size=batch_size, device=device_of(model)), shift, seed),
@@ -122,10 +127,13 @@ class Estimator:
                 batch_size=batch_size,
                 drift=True,
             )
-            copies.append(Copy.of("clean" if shift is None else shift.label, found, reference, others))
-            if on_progress is not None:
-                on_progress(number + 1, len(chosen) + 1)
-        return cls(model, clean, Calibration(reference, tuple(copies), neighborhood, n, others), seed, batch_size)
+            return Copy.of("clean" if shift is None else shift.label, found, reference, others)
+
+        codes = plugin_codes(METHODS, " ".join(others))
+        terms = {"calibration": digest([heat, made, n, len(some), seed, others, codes])}
+        kept = Kept(None if out is None else Path(out), model, identity, source, terms, copied)
+        copies = kept.copies([None, *chosen], on_progress)
+        return cls(model, clean, Calibration(reference, copies, neighborhood, n, others), seed, batch_size)
 
     def __call__(
         self, inputs: Any, *, method: str = "auto", keys: Tensor | None = None, other: Callable[..., Any] | None = None
@@ -200,6 +208,7 @@ def estimate(
     classes: str | Path | Sequence[str] = "auto",
     text_column: str | None = None,
     label_column: str | None = None,
+    out: str | Path | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Estimate:
     """Return the accuracy to expect of a model on images or texts without labels, and what speaks against it.
@@ -212,6 +221,7 @@ def estimate(
     `images` is how many of `data` are used; labels it may have are never looked at. `classes` are the
     model's class names in the order of its outputs, where it does not know those of the source. `text_column` and
     `label_column` name columns of tables of texts.
+    `out` is a run directory: what each shifted copy says and the answer are kept there, and the same call resumes.
     To ask for several sets, keep an `Estimator`.
 
     >>> result = estimate("demo", "demo", images=60, n=2, shifts=[f"{name}@5" for name in KINDS[:4]])
@@ -223,6 +233,7 @@ def estimate(
         raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
     device = choose_device(device, model)
     tested = load_model(model, device=device)
+    identity = "" if out is None else fingerprint(tested)
     labelled = load_data(source, size=size, classes=classes, text_column=text_column, label_column=label_column)
     target = load_data(data, size=size, text_column=text_column)  # its labels, if any, are of no use
     estimator = Estimator.fit(
@@ -235,10 +246,20 @@ def estimate(
         methods=[] if method == "auto" else [method],
         seed=seed,
         batch_size=batch_size,
+        out=out,
         on_progress=on_progress,
     )
     chosen = target.take(images, seed=seed)
-    return estimator(chosen, method=method, other=None if other is None else load_model(other, device=device))
+    second = None if other is None else load_model(other, device=device)
+
+    def answer(method: str) -> Estimate:
+        return estimator(chosen, method=method, other=second)
+
+    if out is None:
+        return answer(method)
+    learnt = digest([asdict(estimator.calibration), neighborhoods.chosen(estimator.calibration.neighborhood, chosen)])
+    terms = {"calibration": learnt, "data": chosen.fingerprint, "other": "" if second is None else fingerprint(second)}
+    return Kept(Path(out), tested, identity, matched(labelled, tested), terms, answer).answer(method)
 
 
 def default_shifts(source: ImageSet) -> list[str]:
