@@ -5,14 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= shiftproof-audit
 PYTEST_OPTIONS ?= -n 2
+KILLS ?= 200
+FUZZ_SECONDS ?= 120
 
-.PHONY: audit test lint docs readme pytest test-slow survive browser bench clean help
+.PHONY: audit test lint docs readme pytest test-slow survive fuzz browser bench clean help
 
 help:
 	@echo "make audit      install, audit the embedded demo, print where the report is"
 	@echo "make test       install, then linters, types, architecture, docs and all tests"
 	@echo "make test-slow  the checks that take minutes"
-	@echo "make survive    kill an audit in every way there is, and compare its results"
+	@echo "make survive    kill every verb in every way there is, KILLS=200 times, and compare the results"
+	@echo "make fuzz       damaged files for every parser, FUZZ_SECONDS=120 each"
 	@echo "make clean      remove the virtual environment and everything built"
 
 audit: $(VENV)/installed
@@ -47,7 +50,11 @@ test-slow: $(VENV)/developing
 
 # What survives: every executor gives the same results, and kills, signals, full disks and second drivers lose nothing.
 survive: $(VENV)/developing
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow tests/runs
+	OMP_NUM_THREADS=1 SHIFTPROOF_KILLS=$(KILLS) SHIFTPROOF_STOP=60 $(BIN)/pytest -m slow tests/runs
+
+# Whatever is in a file, there is a result or an error that says what to do. What was found once is kept and tried first.
+fuzz: $(VENV)/developing
+	OMP_NUM_THREADS=1 SHIFTPROOF_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest $(PYTEST_OPTIONS) -m slow tests/fuzz
 
 clean:
 	rm -rf $(VENV) docs/_build build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shiftproof.runs import Cell, Executor, Inline, Plan, Processes, Row, Store, drive
+from shiftproof.runs.schema import checksum
 from shiftproof.runs.store import FILE
 from shiftproof.runs.task import canonical
 
@@ -86,7 +87,8 @@ def store(count: int) -> None:
         database = sqlite3.connect(Path(folder) / FILE)
         with timed("filling the store, in one transaction"), database:
             rows = ((identity, task.kind, canonical(task.parameters()), ROW, None, 0.1) for identity, task in done)
-            database.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)", rows)
+            summed = ((*row, checksum(*row)) for row in rows)
+            database.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", summed)
         database.close()
         print(f"file of {(Path(folder) / FILE).stat().st_size / 2**20:,.0f} MiB")
         with timed("opening"):

@@ -1,8 +1,12 @@
 """Settings of the whole suite."""
 
 import os
+import tempfile
 
 from hypothesis import settings
+
+# What is remembered of users' files stays out of the cache folder of whoever runs the tests.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="shiftproof-tests-")
 
 # No test asserts a time, and first calls import lazily, so there is no deadline; CI replays the same examples.
 settings.register_profile("shiftproof", deadline=None, derandomize=bool(os.environ.get("CI")))

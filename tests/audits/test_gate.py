@@ -1,6 +1,7 @@
 """Requirements: how they are read, what they say of numbers that are there or not, and JUnit's XML."""
 
 import json
+import shutil
 import sqlite3
 import sys
 from contextlib import closing
@@ -21,7 +22,9 @@ from shiftproof.audits.numbers import find
 from shiftproof.audits.requirements import COMPARISONS, Check, Requirement, junit, parse, parse_all
 from shiftproof.audits.sections import SECTIONS, section
 from shiftproof.cli import app
-from shiftproof.errors import ConfigurationError, RunError
+from shiftproof.errors import ConfigurationError
+from shiftproof.runs import Store
+from tests.hostile import ordinary_rights, snapshot
 
 
 @pytest.fixture(scope="module")
@@ -204,18 +207,61 @@ class TestUnfinished:
         assert result.exit_code == 1
         assert "Unfinished: 1 planned cells were not measured" in result.output
 
-    def test_a_damaged_row_is_missing_and_the_same_audit_measures_it_again(self, run):
-        query = "UPDATE cells SET result = '{\"rig' WHERE task = 'corruptions' AND parameters LIKE '%fog@4%'"
+    @pytest.mark.parametrize("damage", ['{"rig', "{}", '{"right":1}'])
+    def test_a_damaged_row_is_missing_and_the_same_audit_measures_it_again(self, run, damage, tmp_path):
+        query = f"UPDATE cells SET result = '{damage}' WHERE task = 'corruptions' AND parameters LIKE '%fog@4%'"
         self.change(run.folder, query)
-        assert gate(run.folder).missing == 1
-        again = shiftproof.audit("demo", "demo", out=run.folder, **self.OPTIONS)
+        with pytest.warns(UserWarning, match="1 stored result is damaged"):
+            found = gate(run.folder, require=["clean > 0"], junit=tmp_path / "junit.xml")
+        assert (found.missing, found.passed) == (1, False)
+        assert 'message="0 cells failed, 1 were not measured"' in (tmp_path / "junit.xml").read_text()
+        with pytest.warns(UserWarning, match="measured again"):
+            again = shiftproof.audit("demo", "demo", out=run.folder, **self.OPTIONS)
         assert (again.missing, again.numbers) == (0, run.numbers)
 
-    def test_a_row_of_something_else_is_told_in_words(self, run):
-        query = "UPDATE cells SET result = '{}' WHERE task = 'corruptions' AND parameters LIKE '%fog@4%'"
-        self.change(run.folder, query)
-        with pytest.raises(RunError, match="Cannot read the audit"):
-            shiftproof.audit("demo", "demo", out=run.folder, **self.OPTIONS)
+
+class TestReadOnly:
+    """The run is somebody else's, or on a disk that nobody writes."""
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        return shiftproof.audit("demo", "demo", out=tmp_path / "run", images=20, sections=["clean"])
+
+    @pytest.fixture
+    def locked(self, run):
+        run.folder.chmod(0o555)
+        with ordinary_rights():
+            yield run.folder
+        run.folder.chmod(0o755)
+
+    def test_gate_and_report_work(self, run, locked, tmp_path):
+        before = snapshot(locked)
+        found = gate(locked, require=["clean > 0"], junit=tmp_path / "junit.xml")
+        assert found.passed
+        assert found.numbers == run.numbers
+        assert (tmp_path / "junit.xml").exists()
+        for command in (["gate", str(locked), "-r", "clean > 0"], ["report", str(locked)]):
+            result = CliRunner().invoke(app, command)
+            assert result.exit_code == 0, result.output
+        assert snapshot(locked) == before
+
+    def test_a_run_that_was_killed_and_has_no_report_is_read_with_its_log(self, run, tmp_path):
+        copy = tmp_path / "copy"
+        with Store(run.folder, {}) as store:
+            store.note({"note": "this is in the log"})
+            shutil.copytree(run.folder, copy, ignore=shutil.ignore_patterns("*-shm", "report.html"))
+        assert (copy / "run.sqlite-wal").stat().st_size
+        before = snapshot(copy)
+        copy.chmod(0o555)
+        try:
+            with ordinary_rights(), pytest.warns(UserWarning, match="cannot be written, and has no report"):
+                found = gate(copy)
+            with ordinary_rights(), Store(copy) as store:
+                assert store.about()["note"] == "this is in the log"
+        finally:
+            copy.chmod(0o755)
+        assert found.numbers == run.numbers
+        assert snapshot(copy) == before
 
 
 def test_a_failed_cell_takes_its_means_with_it(tmp_path):

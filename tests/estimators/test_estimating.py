@@ -9,7 +9,7 @@ import torch
 
 import shiftproof
 from shiftproof import load_data, load_model
-from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.estimators import (
     METHODS,
     Calibration,
@@ -229,3 +229,56 @@ def test_bad_options_are_told(demo):
         agreement([[1.0, 2.0]], [[1.0, 2.0, 3.0]])
     with pytest.raises(DataError, match="right or wrong"):
         difference_of_confidences([0.5, 0.6], [True], [0.5])
+
+
+class Counting(torch.nn.Module):
+    """A model that counts its calls, and is killed at one of them."""
+
+    def __init__(self, most: int = 10**9) -> None:
+        super().__init__()
+        self.inner, self.calls, self.most = load_model("demo"), [0], most
+
+    def decides_outputs(self) -> str:
+        return "the demo"
+
+    def forward(self, inputs: torch.Tensor) -> Any:
+        self.calls[0] += 1
+        if self.calls[0] > self.most:
+            raise KeyboardInterrupt
+        return self.inner(inputs)
+
+
+def test_an_estimate_that_was_killed_resumes_with_the_same_answer(tmp_path):
+    source = load_data("demo-source").take(60)
+    settings: dict[str, Any] = {"shifts": SHIFTS[1::2], "n": 1, "images": 30, "source": source}
+    whole = Counting()
+    expected = shiftproof.estimate(whole, "demo", **settings)
+    killed, found = 0, None
+    while found is None:
+        try:
+            found = shiftproof.estimate(Counting(whole.calls[0] // 2), "demo", out=tmp_path, **settings)
+        except KeyboardInterrupt:
+            killed += 1
+            assert killed < 9, "it does not get on"
+    assert found == expected
+    assert killed
+    heard: list[tuple[int, int]] = []
+    again = Counting()
+    told = shiftproof.estimate(
+        again, "demo", out=tmp_path, on_progress=lambda done, total: heard.append((done, total)), **settings
+    )
+    assert told == expected
+    assert heard == [(5, 5)]
+    assert again.calls[0] < 6, "the source as it is, and the probes of its behaviour"
+
+
+def test_a_run_directory_of_estimates_is_of_one_model_and_one_source(tmp_path):
+    settings: dict[str, Any] = {"shifts": SHIFTS[:2], "n": 1, "images": 20, "out": tmp_path}
+    source = load_data("demo-source").take(60)
+    shiftproof.estimate("demo", "demo", source=source, **settings)
+    with pytest.raises(RunError, match="another source"):
+        shiftproof.estimate("demo", "demo", source=load_data("demo-source").take(61), **settings)
+    with pytest.raises(RunError, match="another model"):
+        shiftproof.estimate(
+            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10)), "demo", source=source, **settings
+        )

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
+import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 
 from shiftproof.errors import ShiftproofError
+
+CORPUS = Path(__file__).with_name("corpus")
+"""Files that once were too much for a parser, or might be, in a folder for each: they are tried again for ever."""
+
+SECONDS = float(os.environ.get("SHIFTPROOF_FUZZ_SECONDS", "0"))
+"""How long each parser is attacked by `make fuzz`; 0 is a number of examples instead."""
 
 PATIENCE = 120
 """Seconds after which one example counts as a hang."""
@@ -78,6 +89,35 @@ def survive(parse: Callable[[], object]) -> None:
     """Parse: an error that says what to do is as good as a result; any other exception, or a hang, is a fault."""
     with patience(), suppress(ShiftproofError):
         parse()
+
+
+def keep(target: str, content: bytes) -> None:
+    """Put what a parser did not survive into the corpus."""
+    path = CORPUS / slug(target) / f"{hashlib.sha256(content).hexdigest()[:16]}.bin"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def kept(target: str) -> list[bytes]:
+    """Return the corpus of a parser."""
+    return [path.read_bytes() for path in sorted((CORPUS / slug(target)).glob("*"))]
+
+
+def slug(target: str) -> str:
+    """Return the name of a target's folder."""
+    return target.replace(" ", "-").lower()
+
+
+def attack(once: Callable[[], None], examples: int) -> None:
+    """Run a property of hypothesis on so many examples, or by `make fuzz` on new ones until the time is over."""
+    given = settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)(once)
+    if not SECONDS:
+        return given()
+    end, number = time.monotonic() + SECONDS, 0
+    while time.monotonic() < end:
+        seed(number)(given)()
+        number += 1
+    return None
 
 
 @contextmanager

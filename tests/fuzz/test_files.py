@@ -9,7 +9,10 @@ import io
 import json
 import pickle
 import shutil
-from collections.abc import Callable, Mapping
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,15 +21,15 @@ import numpy as np
 import pytest
 import torch
 import typer
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 from typer.main import get_command
 
 from shiftproof import load_data, load_model
 from shiftproof.audits import audit, gate
 from shiftproof.certificates import load_certificate
 from shiftproof.cli import app, config
-from shiftproof.data import ImageSet
+from shiftproof.data import ImageSet, file_digests
+from shiftproof.data.contents import digests
 from shiftproof.data.labels import number_classes
 from shiftproof.estimators import Monitor
 from shiftproof.estimators.calibration import Calibration, Copy
@@ -41,18 +44,19 @@ from shiftproof.shifts.text.lexicon import common_words, synonyms
 from shiftproof.streams import Ccc, StreamCalibration
 from shiftproof.streams.ccc.schedule import straight
 from shiftproof.training.state import load_state
-from tests.fuzz.mutating import altered, damaged, survive
-from tests.hostile import picture
+from tests.fuzz.mutating import altered, attack, damaged, keep, kept, survive
+from tests.hostile import picture, put
 
 
 class Target(NamedTuple):
-    """The file to damage, what it holds, what reads it, the files beside it, and whether it is JSON."""
+    """The file to damage, what it holds, what reads it, the files beside it, whether it is JSON, and what it is in."""
 
     file: str
     sound: Callable[[], bytes]
     read: Callable[[Path], object]
     beside: Mapping[str, Callable[[], bytes]] = {}
     is_json: bool = False
+    wrapped: Callable[[bytes], bytes] = bytes
 
 
 def of_json(content: object) -> Callable[[], bytes]:
@@ -101,13 +105,76 @@ def of_text_network(part: str) -> Callable[[], bytes]:
 
 
 def of_script() -> bytes:
-    import warnings
-
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.save(torch.jit.trace(torch.nn.Flatten(), torch.rand(2, 3, 4, 4)), file)
     return file.getvalue()
+
+
+@cache
+def of_program() -> bytes:
+    """Return a `torch.export` program with a size that is computed."""
+    model = torch.nn.Sequential(torch.nn.Upsample(scale_factor=2), torch.nn.Flatten(), torch.nn.Linear(192, 3)).eval()
+    batch = {0: torch.export.Dim("batch", min=1, max=1024)}
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(model, (torch.rand(2, 3, 4, 4),), dynamic_shapes=(batch,)), file)
+    return file.getvalue()
+
+
+def text_of_program() -> bytes:
+    """Return the description of its operations, in JSON, of which PyTorch would evaluate parts as Python."""
+    with zipfile.ZipFile(io.BytesIO(of_program())) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("models/model.json"))
+        return archive.read(name)
+
+
+def with_text(content: bytes) -> bytes:
+    """Return the program with another description, in an archive that is whole."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(of_program())) as source, zipfile.ZipFile(file, "w") as copy:
+        for name in source.namelist():
+            copy.writestr(name, content if name.endswith("models/model.json") else source.read(name))
+    return file.getvalue()
+
+
+def of_digests() -> bytes:
+    """Return the cache of the digests of files."""
+    with patched(file_digests, SETTLED_NS=-(10**12)):
+        file_digests.file_digests([put(str(FOLDER / "remembered.bin"), b"content")])
+    return (file_digests.cache_folder() / file_digests.FILE).read_bytes()  # type: ignore[operator]
+
+
+@contextmanager
+def patched(thing: object, **values: object) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in values.items():
+            patch.setattr(thing, name, value)
+        yield
+
+
+def remembered(path: Path) -> object:
+    """Digest a file with a cache that may be anything: the digest is that of its content."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(path.parents[1]))
+        (found,) = file_digests.file_digests([FOLDER / "remembered.bin"]).tolist()
+    assert found == int(digests([b"content"]))
+    return found
+
+
+def resumed(path: Path) -> object:
+    """Go on with a run whose store may be anything: its numbers are those of a sound one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that damaged rows are measured again
+        found = audit("demo", "demo", out=path.parent, images=4, sections=["clean"])
+    assert found.numbers["clean_accuracy"] == json.loads(results())["numbers"]["clean_accuracy"]
+    return found
+
+
+@cache
+def results() -> bytes:
+    of_run()
+    return (FOLDER / "audit" / "results.json").read_bytes()
 
 
 def of_onnx() -> bytes:
@@ -258,6 +325,8 @@ TARGETS: dict[str, Target] = {
     ),
     "old state dict": Target("w.pth", of_torch(lambda: {"a": torch.ones(3)}, legacy=True), read_weights),
     "TorchScript": Target("m.ts", of_script, load_model),
+    "exported program": Target("m.pt2", of_program, load_model),
+    "text of an exported program": Target("m.pt2", text_of_program, load_model, is_json=True, wrapped=with_text),
     "ONNX": Target("m.onnx", of_onnx, load_model),
     "any model file": Target("m.bin", of_torch(lambda: {"a": torch.ones(3)}), load_model),
     "trained folder": Target(
@@ -290,6 +359,8 @@ TARGETS: dict[str, Target] = {
     "certificate": Target("c.json", of_json({"format": "shiftproof-certificate/1"}), load_certificate, is_json=True),
     "monitor": Target("m.npz", of_monitor, lambda path: monitor().load(path)),
     "run directory": Target("run.sqlite", of_run, lambda path: gate(path.parent)),
+    "resumed run": Target("run.sqlite", of_run, resumed),
+    "cache of digests": Target(f"shiftproof/{file_digests.FILE}", of_digests, remembered),
     "manifest": Target("manifest.json", of_json({"seed": 0}), corrupted, is_json=True),
     "configuration": Target("audit.toml", lambda: b'model = "demo"\nshifts = ["fog"]\nimages = 3\n', configured),
     "WordNet": Target("data.noun", WORDS["data.noun"], lambda path: synonyms.__wrapped__(str(path.parent)), WORDS),
@@ -312,33 +383,41 @@ def sound(name: str) -> tuple[bytes, dict[str, bytes]]:
     return target.sound(), {file: make() for file, make in target.beside.items()}
 
 
+def read(name: str, place: Path, content: bytes) -> None:
+    """Let a target read its file with this content."""
+    target, (_, beside) = TARGETS[name], sound(name)
+    shutil.rmtree(place / "in", ignore_errors=True)
+    for file, held in {**beside, target.file: target.wrapped(content)}.items():
+        put(str(place / "in" / file), held)
+    target.read(place / "in" / target.file)
+
+
 def fuzz(name: str, place: Path, examples: int) -> None:
-    target = TARGETS[name]
-    content, beside = sound(name)
+    content, _ = sound(name)
+    last = [b""]
 
-    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
-    @given(st.data())
-    def attack(data: st.DataObject) -> None:
-        shutil.rmtree(place / "in", ignore_errors=True)
-        harmed = data.draw(altered(content) if target.is_json else damaged(content))
-        for file, held in {**beside, target.file: harmed}.items():
-            path = place / "in" / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(held)
-        survive(lambda: target.read(place / "in" / target.file))
+    @given(altered(content) if TARGETS[name].is_json else damaged(content))
+    def once(harmed: bytes) -> None:
+        last[0] = harmed
+        survive(lambda: read(name, place, harmed))
 
-    attack()
+    try:
+        attack(once, examples)
+    except BaseException:
+        keep(name, last[0])  # as small as hypothesis could make it
+        raise
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_sound_files_are_read(name, tmp_path):
-    content, beside = sound(name)
-    for file, held in {**beside, TARGETS[name].file: content}.items():
-        path = tmp_path / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(held)
+    content, _ = sound(name)
     if name not in ("any model file", "manifest"):
-        TARGETS[name].read(tmp_path / TARGETS[name].file)
+        read(name, tmp_path, content)
+
+
+@pytest.mark.parametrize(("name", "content"), [(name, content) for name in TARGETS for content in kept(name)])
+def test_what_was_too_much_once_is_an_error_or_a_result(name, content, tmp_path):
+    survive(lambda: read(name, tmp_path, content))
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import typer
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shiftproof import load_data, load_model
@@ -19,7 +19,7 @@ from shiftproof.errors import printable
 from shiftproof.models import choose_device
 from shiftproof.searchers import make_space
 from shiftproof.shifts import parse
-from tests.fuzz.mutating import survive
+from tests.fuzz.mutating import attack, keep, kept, survive
 
 NAMES = [
     "fog",
@@ -74,12 +74,27 @@ TARGETS: dict[str, Callable[[str], object]] = {
 
 
 def fuzz(name: str, examples: int) -> None:
-    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
+    last = [""]
+
     @given(TEXTS)
-    def attack(text: str) -> None:
+    def once(text: str) -> None:
+        last[0] = text
         survive(lambda: TARGETS[name](text))
 
-    attack()
+    try:
+        attack(once, examples)
+    except BaseException:
+        keep(f"word {name}", last[0].encode("utf-8", "surrogatepass"))
+        raise
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [(name, content.decode("utf-8", "surrogatepass")) for name in TARGETS for content in kept(f"word {name}")],
+)
+def test_what_was_too_much_once_is_an_error_or_a_result(name, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    survive(lambda: TARGETS[name](text))
 
 
 @pytest.mark.parametrize("name", TARGETS)

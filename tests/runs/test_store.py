@@ -212,19 +212,57 @@ def test_files_have_the_permissions_that_the_user_asks_for(tmp_path, mask, mode)
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
-@pytest.mark.parametrize("damage", ["'{\"square\":'", "'[1]'", "CAST(x'7B22FF223A317D' AS TEXT)"])
-def test_a_row_that_cannot_be_read_is_missing_and_measured_again(tmp_path, damage):
+DAMAGES = {
+    "result": ["'{\"square\":'", "'[1]'", "CAST(x'7B22FF223A317D' AS TEXT)", "'{\"square\":50}'", "NULL", "x'00'"],
+    "error": ["'failed'"],
+    "seconds": ["0.25", "'0.5s'"],
+    "task": ["'cube'"],
+    "parameters": ["'{\"n\":8}'", "'{\"n\":'"],
+    "id": ["'0' || substr(id, 2) || 'x'"],
+    "checksum": ["NULL", "'0'"],
+}
+
+
+@pytest.mark.parametrize(("column", "damage"), [(column, one) for column, some in DAMAGES.items() for one in some])
+def test_a_damaged_row_is_told_and_measured_again(tmp_path, column, damage):
     with Store(tmp_path, SUBJECT) as store:
         fill(store)
     with closing(sqlite3.connect(tmp_path / "run.sqlite")) as database, database:
-        database.execute(f"UPDATE cells SET result = {damage} WHERE parameters = '{{\"n\":7}}'")
-    with Store(tmp_path) as store:
+        database.execute(f"UPDATE cells SET {column} = {damage} WHERE parameters = '{{\"n\":7}}'")
+    with pytest.warns(UserWarning, match=r"1 stored result is damaged .* left out"):
+        store = Store(tmp_path)
+    with store:
         assert len(store.results(PLAN)) == 49
         assert len(list(store)) == 49
-    with Store(tmp_path, SUBJECT) as store:
+    with pytest.warns(UserWarning, match=r"damaged .* measured again"):
+        store = Store(tmp_path, SUBJECT)
+    with store:
         assert len(store.done()) == 49
         results = drive(PLAN, store, Squares)
     assert [result.row and result.row["square"] for result in results] == [n * n for n in range(50)]
+    Store(tmp_path, SUBJECT).close()  # nothing is damaged now
+
+
+@pytest.mark.parametrize("damage", ["value = 'n'", "name = 'mdel'", "checksum = NULL"])
+def test_damaged_notes_are_told_and_nothing_goes_on(tmp_path, damage):
+    with Store(tmp_path, SUBJECT) as store:
+        fill(store, 3)
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as database, database:
+        database.execute(f"UPDATE about SET {damage} WHERE name = 'model'")
+    for subject in (SUBJECT, None):
+        with pytest.raises(RunError, match="what is noted of the run is damaged"):
+            Store(tmp_path, subject)
+
+
+def test_a_file_whose_structure_is_broken_is_not_written_to(tmp_path):
+    with Store(tmp_path, SUBJECT) as store:
+        fill(store)
+    content = bytearray((tmp_path / "run.sqlite").read_bytes())
+    content[36:40] = (5).to_bytes(4, "big")  # so many pages are said to be free
+    (tmp_path / "run.sqlite").write_bytes(content)
+    with pytest.raises(RunError, match=r"damaged|malformed"):
+        Store(tmp_path, SUBJECT)
+    assert (tmp_path / "run.sqlite").read_bytes() == content
 
 
 class Squares:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -347,11 +348,14 @@ def test_a_killed_search_is_finished_by_the_same_call_with_the_same_trace(tmp_pa
         except sqlite3.OperationalError:
             return 0
 
-    with subprocess.Popen([*command, str(tmp_path / "killed")], env=environment) as process:
-        while cells(tmp_path / "killed") < 25 and process.poll() is None:
-            time.sleep(0.01)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    for _ in range(20):  # anew where it ended before it could be killed, on a busy machine
+        shutil.rmtree(tmp_path / "killed", ignore_errors=True)
+        with subprocess.Popen([*command, str(tmp_path / "killed")], env=environment) as process:
+            while cells(tmp_path / "killed") < 25 and process.poll() is None:
+                time.sleep(0.01)
+            process.kill()
+            if process.wait() == -signal.SIGKILL and cells(tmp_path / "killed") < 101:
+                break
     assert 25 <= cells(tmp_path / "killed") < 101
     assert not (tmp_path / "killed" / "search.json").exists()
     subprocess.run([*command, str(tmp_path / "killed")], env=environment, check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ from shiftproof.runs import (
     drive,
     write_atomically,
 )
+from shiftproof.runs.files import is_writable
 from shiftproof.runs.hosting import cores
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Measurer, Subject
@@ -159,7 +161,8 @@ def report(run: str | Path) -> Audit:
 def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:
     """Check what is required of an audit that was made before.
 
-    Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing.
+    Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing. In a folder that cannot be written,
+    such as somebody else's, the files stay as they are.
 
     Args:
         run: A folder that `audit` wrote.
@@ -167,8 +170,11 @@ def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | No
         junit: Also write whether what is required holds, as JUnit XML.
     """
     requirements = tuple(map(parse, require))
+    writable = is_writable(Path(run))
     with Store(Path(run)) as store, understood(run):
-        result = conclude(store, requirements)
+        result = conclude(store, requirements, write=writable)
+    if not writable and not result.report.exists():
+        warnings.warn(f"The folder {str(run)!r} cannot be written, and has no report.", stacklevel=2)
     if junit is not None:
         write_atomically(Path(junit), junit_xml(result))
     return result

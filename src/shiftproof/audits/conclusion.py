@@ -141,7 +141,9 @@ def understood(folder: str | Path) -> Iterator[None]:
         ) from error
 
 
-def conclude(store: Store, require: Sequence[Requirement] = (), scope: Scope | None = None) -> Audit:
+def conclude(
+    store: Store, require: Sequence[Requirement] = (), scope: Scope | None = None, *, write: bool = True
+) -> Audit:
     """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
     record = AuditRecord.of(store, scope)
     about, scope, everything = record.about, record.scope, record.everything()
@@ -154,10 +156,11 @@ def conclude(store: Store, require: Sequence[Requirement] = (), scope: Scope | N
     missing = len({task for some in record.tasks.values() for task in some}) - len(everything)
     costs = Costs.of(store, everything)
     masthead = _masthead(about, scope, costs, failures, missing)
-    _export(store.folder, about, [caveat.text for caveat in found], numbers, everything, costs)
     audit = Audit(store.folder, masthead, views, numbers, failures, missing)
     audit = replace(audit, checks=check(require, audit))
-    _write_report(audit)
+    if write:
+        _export(store.folder, about, [caveat.text for caveat in found], numbers, everything, costs)
+        _write_report(audit)
     return audit
 
 

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.data.contents import digests
 from shiftproof.data.decoding import Color, Decoder, Size, header
+from shiftproof.data.file_digests import THREADS, file_digests
 from shiftproof.data.imageset import ImageSet, OnBadFile, unreadable
 from shiftproof.data.labels import Naming, number_classes, read_table
 from shiftproof.data.source import BadFile, DecodedSource, describe, sizes_differ
@@ -28,8 +28,6 @@ IMAGE_SUFFIXES = frozenset(
     | {".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
 )
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
-
-_THREADS = 8  # for reading headers, which is mostly waiting
 
 
 class FolderSource(DecodedSource):
@@ -56,8 +54,7 @@ class FolderSource(DecodedSource):
 
     def make_contents(self) -> Tensor:
         """Digest the whole of every file: its name does not count."""
-        with ThreadPoolExecutor(_THREADS) as pool:
-            return torch.cat(list(pool.map(lambda file: digests([(self._root / file).read_bytes()]), self._files)))
+        return file_digests([self._root / file for file in self._files])
 
 
 class _Listing(NamedTuple):
@@ -238,7 +235,7 @@ def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[tupl
     sizes: list[tuple[int, int] | None] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about odd metadata
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             for found in pool.map(look, files):
                 if isinstance(found, BadFile):
                     bad.append(found)

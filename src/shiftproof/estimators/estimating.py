@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from shiftproof.estimators.invariance import destroyed
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.references import Reference, common_class, doubts
 from shiftproof.estimators.results import Estimate
+from shiftproof.estimators.resuming import Kept
 from shiftproof.measures.estimation import Array, fit_temperature, score
-from shiftproof.models import ModelLike, device_of, load_model
+from shiftproof.models import ModelLike, device_of, fingerprint, load_model
+from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
 from shiftproof.runs import OnProgress, write_atomically
@@ -92,18 +94,21 @@ class Estimator:
         methods: Sequence[str] = (),
         seed: int = 0,
         batch_size: int = BATCH_SIZE,
+        out: str | Path | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Estimator:
         """Learn what outputs say of accuracy from shifted copies of labelled images.
 
         A copy has up to `images` of the source. `temperature` divides the logits; None fits it to the labels. Without a
         `neighborhood`, it is RandAugment for images and EDA for texts. `methods` names those of others that shall
-        answer beside ours. `on_progress(done, all)` hears of progress.
+        answer beside ours. `out` is a run directory: what each copy says is kept there, and the same call resumes.
+        `on_progress(done, all)` hears of progress.
         """
         for name in methods:
             check_method(name)
         others = tuple(dict.fromkeys(name for name in methods if name in METHODS.added))
         check_source(source)
+        identity = "" if out is None else fingerprint(model)
         source = matched(source, model)
         neighborhood = neighborhood or neighborhoods.default(source)
         wanted = default_shifts(source) if shifts is None else shifts
@@ -115,8 +120,8 @@ class Estimator:
         heat = fit_temperature(clean.logits, labels) if temperature is None else temperature
         reference = Reference.of(clean, temperature=heat)
         some = source.take(images, seed=seed)
-        copies = []
-        for number, shift in enumerate([None, *chosen]):
+
+        def copied(shift: Shift | None) -> Copy:
             found = observe(
                 model,
                 shifted(as_batches(some, batch_size=batch_size, device=device_of(model)), shift, seed),
@@ -127,10 +132,13 @@ class Estimator:
                 batch_size=batch_size,
                 drift=True,
             )
-            copies.append(Copy.of("clean" if shift is None else shift.label, found, reference, others))
-            if on_progress is not None:
-                on_progress(number + 1, len(chosen) + 1)
-        return cls(model, clean, Calibration(reference, tuple(copies), neighborhood, n, others), seed, batch_size)
+            return Copy.of("clean" if shift is None else shift.label, found, reference, others)
+
+        codes = plugin_codes(METHODS, " ".join(others))
+        terms = {"calibration": digest([heat, made, n, len(some), seed, others, codes])}
+        kept = Kept(None if out is None else Path(out), model, identity, source, terms, copied)
+        copies = kept.copies([None, *chosen], on_progress)
+        return cls(model, clean, Calibration(reference, copies, neighborhood, n, others), seed, batch_size)
 
     def __call__(
         self, inputs: Any, *, method: str = "auto", keys: Tensor | None = None, other: Callable[..., Any] | None = None
@@ -224,7 +232,7 @@ def estimate(
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
         batch_size: Inputs per forward pass. Default: 128.
-        out: Folder to write the numbers to, as estimate.json.
+        out: Run directory; the same call resumes it. Writes estimate.json.
         on_progress: Called as on_progress(done, all, result).
 
     >>> result = estimate("demo", "demo", images=60, views=2, shifts=[f"{name}@5" for name in KINDS[:4]])
@@ -237,9 +245,11 @@ def estimate(
     subject = Subject.of(
         model, data, images=images or None, seed=seed, device=device, batch_size=batch_size or BATCH_SIZE, texts=True
     )
+    tested, labelled = subject.model, load_data(source)
+    identity = "" if out is None else fingerprint(tested)
     estimator = Estimator.fit(
-        subject.model,
-        load_data(source),
+        tested,
+        labelled,
         shifts=shifts,
         neighborhood=neighborhood,
         n=views,
@@ -247,13 +257,22 @@ def estimate(
         methods=[] if method == "auto" else [method],
         seed=seed,
         batch_size=subject.batch_size,
+        out=out,
         on_progress=None if on_progress is None else lambda done, total: on_progress(done, total, None),
     )
+    chosen = subject.unmatched_data
     second = None if other is None else load_model(other, device=subject.device)
-    found = estimator(subject.unmatched_data, method=method, other=second)
-    if out is not None:
-        content = {**found.to_row(), "others": [one.to_row() for one in found.others]}
-        write_atomically(expand(out) / FILE, json.dumps(content, indent=1) + "\n")
+
+    def answer(method: str) -> Estimate:
+        return estimator(chosen, method=method, other=second)
+
+    if out is None:
+        return answer(method)
+    learnt = digest([asdict(estimator.calibration), neighborhoods.chosen(estimator.calibration.neighborhood, chosen)])
+    terms = {"calibration": learnt, "data": chosen.fingerprint, "other": "" if second is None else fingerprint(second)}
+    found = Kept(expand(out), tested, identity, matched(labelled, tested), terms, answer).answer(method)
+    content = {**found.to_row(), "others": [one.to_row() for one in found.others]}
+    write_atomically(expand(out) / FILE, json.dumps(content, indent=1) + "\n")
     return found
 
 

@@ -2,7 +2,7 @@
 
 Results are kept under the fingerprint of the model they came from, so two models that can answer differently must not
 share one, and the same model must have the same one wherever and however often it is loaded. What no digest can see,
-such as a file that a user's code reads, is left to `behaviour`.
+such as a file that a user's code reads, is left to `answers`.
 """
 
 from __future__ import annotations

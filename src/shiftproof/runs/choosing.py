@@ -15,6 +15,7 @@ def choose_executor(
     device: str = "cpu",
     address: str | None = None,
     gpus_per_worker: float | None = None,
+    timeout: float | None = None,
 ) -> Executor:
     """Return the executor of a name, with its number of workers behind a colon, or the one that was given.
 
@@ -23,9 +24,10 @@ def choose_executor(
         device: What the tasks compute on: without a number, there is a worker for each GPU or core.
         address: Of a Ray cluster: auto, ray://HOST:10001. Default: RAY_ADDRESS, or this machine.
         gpus_per_worker: With ray: GPUs of each worker, such as 0.5. Default: 1.
+        timeout: Seconds after which a task fails, where a model hangs. Default: no limit.
 
-    >>> choose_executor("processes:4")
-    Processes(count=4, device='cpu')
+    >>> choose_executor("processes:4", timeout=600)
+    Processes(count=4, device='cpu', timeout=600)
     """
     if not isinstance(executor, str):
         return executor
@@ -44,11 +46,11 @@ def choose_executor(
             "An address and a share of a GPU are for the ray executor.", got=f"the {name} executor", fix="ray"
         )
     if name == "inline":
-        return Inline()
+        return Inline(timeout)
     if name == "processes":
-        return Processes(workers, device)
+        return Processes(workers, device, timeout)
     from shiftproof.runs.ray import Ray, check_installed
 
     check_installed()
     share = gpus_per_worker if gpus_per_worker is not None else float(device.startswith("cuda"))
-    return Ray(workers, address=address, gpus_per_worker=share)
+    return Ray(workers, address=address, gpus_per_worker=share, timeout=timeout)

@@ -23,6 +23,7 @@ from typing import Protocol, Self
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs.hosting import Host, Packed, Setup, Worker, cores, measure, pack
+from shiftproof.runs.limits import check_timeout
 from shiftproof.runs.plan import Result
 from shiftproof.runs.task import AnyTask
 
@@ -57,16 +58,25 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Inline:
-    """Run the tasks one after another in this process."""
+    """Run the tasks one after another in this process.
+
+    A task that runs longer than `timeout` seconds fails, if Python can interrupt it: code in C that does not come back
+    it cannot; `Processes` can.
+    """
+
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
 
     def open(self, setup: Setup) -> Crew:
         """Return a crew of one, here."""
-        return _Here(setup)
+        return _Here(setup, self.timeout)
 
 
 class _Here(Crew):
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
+    def __init__(self, setup: Setup, timeout: float | None) -> None:
+        self._setup, self._timeout = setup, timeout
         self._worker: Worker | None = None
 
     def run(self, tasks: Iterable[AnyTask]) -> Generator[Result, None, None]:
@@ -74,7 +84,7 @@ class _Here(Crew):
         if self._worker is None:
             self._worker = self._setup()
         for task in tasks:
-            yield measure(self._worker, task)
+            yield measure(self._worker, task, self._timeout)
 
 
 @dataclass(frozen=True)
@@ -83,13 +93,16 @@ class Processes:
 
     Cores are shared out as threads. Where `device` is "cuda", the processes are spread over the GPUs, and each sees its
     own alone. A process that dies (killed, out of memory) takes no result with it. The tasks that were in flight run
-    again at the end, one at a time, so that one which kills its process is found and fails alone.
+    again at the end, one at a time, so that one which kills its process is found and fails alone. A task that runs
+    longer than `timeout` seconds fails; where it cannot be interrupted, its process is ended.
     """
 
     count: int | None = None
     device: str = "cpu"
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
+        check_timeout(self.timeout)
         if self.count is not None and self.count < 1:
             raise ConfigurationError(
                 "The number of worker processes must be positive.", expected="1 or more", got=str(self.count)
@@ -99,12 +112,12 @@ class Processes:
         """Return a crew of processes."""
         gpus = _gpus(self.device)
         count = self.count or (len(gpus) if self.device.startswith("cuda") else cores()) or 1
-        return _Pool(pack(setup), count, gpus)
+        return _Pool(pack(setup), count, gpus, self.timeout)
 
 
 class _Pool(Crew):
-    def __init__(self, packed: Packed, count: int, gpus: Sequence[str]) -> None:
-        self._packed, self._count, self._gpus = packed, count, gpus
+    def __init__(self, packed: Packed, count: int, gpus: Sequence[str], timeout: float | None) -> None:
+        self._packed, self._count, self._gpus, self._timeout = packed, count, gpus, timeout
         self._pool: ProcessPoolExecutor | None = None
 
     def run(self, tasks: Iterable[AnyTask]) -> Generator[Result, None, None]:
@@ -115,7 +128,7 @@ class _Pool(Crew):
                 suspects.extend((yield from self._spread(waiting, 2 * self._count)))
             while suspects:
                 for task in (yield from self._spread(suspects, 1)):
-                    yield Result(task, None, DIED, 0.0)
+                    yield Result(task, None, died(DIED, self._timeout), 0.0)
         except BaseException:
             self._end()
             raise
@@ -151,7 +164,10 @@ class _Pool(Crew):
             seats.put(self._gpus[number % len(self._gpus)] if self._gpus else None)
         threads = max(1, cores() // self._count)
         return ProcessPoolExecutor(
-            self._count, mp_context=context, initializer=_start_here, initargs=(self._packed, threads, seats)
+            self._count,
+            mp_context=context,
+            initializer=_start_here,
+            initargs=(self._packed, threads, seats, self._timeout),
         )
 
     def _end(self) -> None:
@@ -161,6 +177,11 @@ class _Pool(Crew):
             for process in list(pool._processes.values()):  # `pool.terminate_workers()` from Python 3.14 on
                 process.terminate()
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def died(said: str, timeout: float | None) -> str:
+    """Return what is said of a task that ended its worker, with the limit that may have been why."""
+    return said if timeout is None else f"{said}; it may have run longer than {timeout:g} s, the time-out of a task"
 
 
 def _gpus(device: str) -> list[str]:
@@ -176,14 +197,14 @@ def _gpus(device: str) -> list[str]:
 _host: Host | None = None
 
 
-def _start_here(packed: Packed, threads: int, seats: SimpleQueue[str | None]) -> None:
+def _start_here(packed: Packed, threads: int, seats: SimpleQueue[str | None], timeout: float | None) -> None:
     """Make this process's worker, once."""
     global _host  # noqa: PLW0603
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     if (gpu := seats.get()) is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    _host = Host(packed, threads)
+    _host = Host(packed, threads, timeout)
 
 
 def _end_with_the_driver() -> None:

@@ -55,6 +55,11 @@ def is_file(path: str | Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113
 
 
+def is_writable(folder: Path) -> bool:
+    """Whether files can be made in a folder; not in a run of somebody else's, or on a read-only disk."""
+    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 def read_json(path: Path) -> Any:
     """Return what a user's JSON file holds; raise OSError or ValueError, and nothing else, where there is none."""
     if path.exists() and not is_file(path):

@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from shiftproof.errors import INTERRUPTIONS, ConfigurationError, RunError, ShiftproofError
 from shiftproof.registry import registered, registry
+from shiftproof.runs import limits
+from shiftproof.runs.limits import TimedOut, time_limit
 from shiftproof.runs.plan import Result
 from shiftproof.runs.task import AnyTask, Row, canonical
 from shiftproof.version import __version__
@@ -29,17 +31,24 @@ class Worker(Protocol):
 Setup: TypeAlias = Callable[[], Worker]
 
 
-def measure(worker: Worker, task: AnyTask) -> Result:
-    """Return the result of a task; what it raises is its result too."""
+def measure(worker: Worker, task: AnyTask, timeout: float | None = None, *, hosted: bool = False) -> Result:
+    """Return the result of a task; what it raises is its result too, and so is that it ran longer than `timeout`.
+
+    `hosted` says that this is a worker process: nobody interrupts it but the code of the task itself, and a task that
+    hangs may end it.
+    """
     start = time.perf_counter()
     try:
-        row, error = worker.measure(task), None
+        with time_limit(timeout, fatal=hosted):
+            row, error = worker.measure(task), None
         canonical(row)  # what cannot be stored, such as NaN, is this task's failure and nobody else's
-    except INTERRUPTIONS:
-        raise
     except ShiftproofError as problem:
         row, error = None, str(problem)
-    except BaseException:  # one task's failure must not cost the others; its trace is kept with it
+    except TimedOut as problem:
+        row, error = None, f"{problem}\n  where  {_trace(problem)}"
+    except BaseException as problem:  # one task's failure must not cost the others; its trace is kept with it
+        if isinstance(problem, INTERRUPTIONS) and not hosted:
+            raise
         row, error = None, traceback.format_exc()
     return Result(task, row, error, time.perf_counter() - start)
 
@@ -73,12 +82,13 @@ def _registered(dumps: Callable[[Any], bytes]) -> Iterator[tuple[str, str, bytes
 
 
 class Host:
-    """The worker of one process, with so many threads for arithmetic.
+    """The worker of one process, with so many threads for arithmetic and a limit of time for each task.
 
     An error in the setup is kept for the driver, who hears of it with the first task: it stops all tasks alike.
     """
 
-    def __init__(self, packed: Packed, threads: int) -> None:
+    def __init__(self, packed: Packed, threads: int, timeout: float | None = None) -> None:
+        self._timeout = timeout
         self._worker: Worker | None = None
         self._problem: ShiftproofError | None = None
         try:
@@ -96,7 +106,7 @@ class Host:
         """Measure a task, or raise what stopped the setup."""
         if self._problem is not None:
             raise self._problem
-        return measure(cast(Worker, self._worker), task)
+        return measure(cast(Worker, self._worker), task, self._timeout, hosted=True)
 
 
 def _unpack(packed: Packed, threads: int) -> Setup:
@@ -119,7 +129,8 @@ def _unpack(packed: Packed, threads: int) -> Setup:
 
 
 def _trace(error: BaseException) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    places = traceback.extract_tb(error.__traceback__)
+    last = next((one for one in reversed(places) if one.filename != limits.__file__), places[-1])
     return f"{last.filename}, line {last.lineno}"
 
 

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from shiftproof.errors import ConfigurationError, RunError, ShiftproofError
-from shiftproof.runs.executors import Crew
+from shiftproof.runs.executors import Crew, died
 from shiftproof.runs.hosting import Host, Packed, Setup, pack
+from shiftproof.runs.limits import check_timeout
 from shiftproof.runs.plan import Result
 from shiftproof.runs.task import AnyTask
 
@@ -33,15 +34,18 @@ class Ray:
     `address` is that of a cluster (`auto`, `ray://head:10001`); None is the one that Ray finds (`RAY_ADDRESS`), or else
     one of this machine alone, for as long as the run takes. A worker takes `gpus_per_worker`, which may be a fraction,
     and `cpus_per_worker`, which are its threads too. The tasks of a worker that dies run again at the end, each alone
-    in a worker, so that one which kills its worker is found and fails alone.
+    in a worker, so that one which kills its worker is found and fails alone. A task that runs longer than `timeout`
+    seconds fails.
     """
 
     workers: int | None = None
     address: str | None = None
     gpus_per_worker: float = 0.0
     cpus_per_worker: float = 1.0
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
+        check_timeout(self.timeout)
         if (self.workers is not None and self.workers < 1) or self.gpus_per_worker < 0 or self.cpus_per_worker <= 0:
             raise ConfigurationError(
                 "This is no crew of workers.",
@@ -81,7 +85,7 @@ class _Actors(Crew):
             yield from self._spread(waiting, suspects, DEPTH)
             yield from self._spread(suspects, lost, 1)
             for task in lost:
-                yield Result(task, None, DIED, 0.0)
+                yield Result(task, None, died(DIED, self._terms.timeout), 0.0)
         except BaseException:
             self.close()
             raise
@@ -130,7 +134,8 @@ class _Actors(Crew):
         return list(done)
 
     def _start(self) -> None:
-        actor = _Actor(self._made.remote(self._content, max(1, int(self._terms.cpus_per_worker))))
+        threads = max(1, int(self._terms.cpus_per_worker))
+        actor = _Actor(self._made.remote(self._content, threads, self._terms.timeout))
         self._actors.append(actor)
         self._flying[actor.handle.ready.remote()] = actor, None
 

@@ -6,10 +6,11 @@ the midst of it leaves the old store.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-SCHEMA = "2"
+SCHEMA = "3"
 
 MIGRATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
     "": (
@@ -22,8 +23,22 @@ MIGRATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     # What is done is asked at every start: all but the failed, told from indices without a look at the large rows.
     "1": ("2", ("CREATE INDEX failed ON cells (id) WHERE result IS NULL",)),
+    # A disk, or a copy of a file, can lose a bit: what was stored before checksums is taken as it is.
+    "2": (
+        "3",
+        (
+            "ALTER TABLE cells ADD COLUMN checksum TEXT",
+            "ALTER TABLE about ADD COLUMN checksum TEXT",
+            "UPDATE cells SET checksum = checksum_of(id, task, parameters, result, error, seconds)",
+        ),
+    ),
 }
 """Version -> the next version, and the statements that lead there; the empty text is a new file."""
+
+
+def checksum(*values: str | bytes | float | None) -> str:
+    """Return 16 hexadecimal digits of BLAKE2 of the values of a row, which are stored beside them."""
+    return hashlib.blake2b(repr(values).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 def version_of(database: sqlite3.Connection) -> str:
@@ -41,8 +56,11 @@ def is_older(database: sqlite3.Connection) -> bool:
 
 def migrate(database: sqlite3.Connection) -> None:
     """Bring a store's tables to this version; one of a version not known here is left as it is."""
+    database.create_function("checksum_of", -1, checksum, deterministic=True)
     while (version := version_of(database)) in MIGRATIONS:
         version, statements = MIGRATIONS[version]
         for statement in statements:
             database.execute(statement)
-        database.execute("INSERT OR REPLACE INTO about VALUES ('schema', ?)", (version,))
+        database.execute("INSERT OR REPLACE INTO about (name, value) VALUES ('schema', ?)", (version,))
+        if version == SCHEMA:
+            database.execute("UPDATE about SET checksum = checksum_of(name, value)")

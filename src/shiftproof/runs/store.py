@@ -1,32 +1,38 @@
 """Where results are kept: one SQLite file per run directory, written by the driver alone.
 
 Each result is one transaction in write-ahead mode, so a kill at any moment loses at most the tasks in flight, and a
-store from an interrupted write opens as it was after its last whole transaction.
+store from an interrupted write opens as it was after its last whole transaction. Each row has a checksum: a result that
+is not as it was written, after a bad disk or a bad copy, is told of, left out, and measured again.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import tempfile
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, cast
 
 from shiftproof.errors import RunError, printable
 from shiftproof.runs.cell import Cell
+from shiftproof.runs.files import is_writable
 from shiftproof.runs.lock import Lock
 from shiftproof.runs.plan import Plan, Result
-from shiftproof.runs.schema import SCHEMA, is_older, migrate
+from shiftproof.runs.schema import SCHEMA, checksum, is_older, migrate
 from shiftproof.runs.task import AnyTask, Row, canonical
 
 FILE = "run.sqlite"
 FAILED = "SELECT id FROM cells WHERE result IS NULL"
 FETCHED = 500
 """Results read with one query."""
+_VALUES = "id, task, parameters, result, error, seconds"
+"""What the checksum of a result is of."""
 
 
 class Store:
@@ -66,9 +72,7 @@ class Store:
                 with self._transaction():
                     migrate(self._db)
             elif is_older(self._db):
-                file, self._db = self._db, sqlite3.connect(":memory:", isolation_level=None)
-                file.backup(self._db)
-                file.close()
+                self._db = _in_memory(self._db)
                 migrate(self._db)
             about = self.about()
         if about["schema"] != SCHEMA:
@@ -79,23 +83,42 @@ class Store:
                 fix="choose another folder, or use the version that wrote it",
             )
         if subject is not None:
+            self._check_structure()
             self._check_subject(about, subject)
-            self._forget_damaged()
+        self._leave_out_damaged(forget=subject is not None)
 
-    def _forget_damaged(self) -> None:
-        """Remove results that cannot be read, so that their tasks run again."""
-        with self._errors(), self._transaction():
-            kept = self._db.execute("SELECT id, CAST(result AS BLOB) FROM cells WHERE result IS NOT NULL")
-            damaged = [(identity,) for identity, row in kept if _read(row) is None]
-            self._db.executemany("DELETE FROM cells WHERE id = ?", damaged)
+    def _check_structure(self) -> None:
+        """Refuse a file whose own structure is broken: what is written into it could be lost, or overwrite the rest."""
+        with self._errors():
+            (found,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise sqlite3.DatabaseError(f"its file is damaged: {found}")
+
+    def _leave_out_damaged(self, *, forget: bool) -> None:
+        """Tell of results that are not as they were written; who goes on forgets them: their tasks run again."""
+        with self._errors():
+            stored = self._db.execute(f"SELECT rowid, {_VALUES}, checksum FROM cells")
+            damaged = [(number,) for number, *values, noted in stored if not _sound(values, noted)]
+            if forget and damaged:
+                with self._transaction():
+                    self._db.executemany("DELETE FROM cells WHERE rowid = ?", damaged)
+        if damaged:
+            what = "1 stored result is" if len(damaged) == 1 else f"{len(damaged):,} stored results are"
+            then = "measured again" if forget else "left out; the command that made them measures them again"
+            warnings.warn(f"{what} damaged in {str(self.path)!r}, and {then}.", stacklevel=4)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         if mode == "rwc" and self.path.is_symlink():  # SQLite would make, or change, the file that it leads to
             raise OSError(f"{FILE} is a link, and nothing is written through links")
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        if mode == "ro" and not os.access(self.folder, os.W_OK) and not self._log.exists():
-            uri += "&immutable=1"  # nobody can write here, nor can SQLite its own side files
-        return sqlite3.connect(uri, uri=True, isolation_level=None)
+        if mode == "rwc" or is_writable(self.folder):
+            return _opened(uri)
+        if not self._log.exists():
+            return _opened(uri + "&immutable=1")  # nobody can write here, nor can SQLite its own side files
+        with tempfile.TemporaryDirectory() as folder:  # which it needs for a log that a killed driver left
+            for file in (self.path, self._log):
+                shutil.copyfile(file, Path(folder, file.name))
+            return _in_memory(_opened(Path(folder, FILE).as_uri()))
 
     @property
     def _log(self) -> Path:
@@ -117,12 +140,16 @@ class Store:
     def about(self) -> dict[str, str]:
         """Return what the run is about, as noted."""
         with self._errors():
-            return dict(self._db.execute("SELECT name, value FROM about"))
+            found = self._db.execute("SELECT name, value, checksum FROM about").fetchall()
+            if any(checksum(name, value) != noted for name, value, noted in found):
+                raise sqlite3.DatabaseError("what is noted of the run is damaged")
+        return {name: value for name, value, _ in found}
 
     def note(self, facts: Mapping[str, str]) -> None:
         """Keep facts about the run, replacing those of the same name."""
         with self._errors(), self._transaction():
-            self._db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", facts.items())
+            rows = [(name, value, checksum(name, value)) for name, value in facts.items()]
+            self._db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?, ?)", rows)
 
     def done(self) -> set[str]:
         """Return the identities of the tasks that have a result; failed ones are not among them."""
@@ -137,7 +164,7 @@ class Store:
         task = result.task
         values = (identity, task.kind, canonical(task.parameters()), row, error, result.seconds)
         with self._errors(), self._transaction():
-            self._db.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", values)
+            self._db.execute("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", (*values, checksum(*values)))
 
     def forget(self, identities: Iterable[str]) -> None:
         """Drop results, in one transaction: their tasks run again."""
@@ -152,38 +179,27 @@ class Store:
         """Yield the results of tasks by identity, in their order, where there are any that can be read."""
         remaining = iter(tasks)
         while some := list(islice(remaining, FETCHED)):
-            query = (
-                f"SELECT id, CAST(result AS BLOB), error, seconds FROM cells WHERE id IN ({','.join('?' * len(some))})"
-            )
+            query = f"SELECT {_VALUES}, checksum FROM cells WHERE id IN ({','.join('?' * len(some))})"
             with self._errors():
-                found = {identity: values for identity, *values in self._db.execute(query, some)}
+                found = {values[0]: values for *values, noted in self._db.execute(query, some) if _sound(values, noted)}
             for identity in some:
                 if identity in found:
-                    stored, error, seconds = found[identity]
-                    row = _read(stored)
-                    if row is not None or error is not None:
-                        yield Result(tasks[identity], row, error, seconds)
+                    _, _, _, row, error, seconds = found[identity]
+                    yield Result(tasks[identity], _row(row), error, seconds)
 
     def descriptions(self, identities: Collection[str]) -> dict[str, str]:
         """Return what stored tasks are, as they print, by identity."""
-        query = "SELECT id, task, CAST(parameters AS BLOB) FROM cells"
-        with self._errors():
-            found = self._db.execute(query).fetchall()
-        return {
-            identity: f"{kind} {stored.decode(errors='replace')}"
-            for identity, kind, stored in found
-            if identity in identities
-        }
+        return {values[0]: f"{values[1]} {values[2]}" for values in self._all() if values[0] in identities}
 
     def __iter__(self) -> Iterator[Result]:
         """Yield every result that can be read, of whatever plan, each with its task as it is described."""
-        query = "SELECT task, CAST(parameters AS BLOB), CAST(result AS BLOB), error, seconds FROM cells"
+        for _, kind, parameters, row, error, seconds in self._all():
+            yield Result(Cell(kind, **json.loads(parameters)), _row(row), error, seconds)
+
+    def _all(self) -> list[Any]:
         with self._errors():
-            found = self._db.execute(query).fetchall()
-        for kind, stored, result, error, seconds in found:
-            parameters, row = _read(stored), _read(result)
-            if parameters is not None and (row is not None or error is not None):
-                yield Result(Cell(kind, **parameters), row, error, seconds)
+            stored = self._db.execute(f"SELECT {_VALUES}, checksum FROM cells")
+            return [values for *values, noted in stored if _sound(values, noted)]
 
     def close(self) -> None:
         """Close the file and release the directory."""
@@ -225,10 +241,22 @@ class Store:
             ) from error
 
 
-def _read(stored: bytes | None) -> Row | None:
-    """Return what was stored as JSON; None where it is damaged, or nothing."""
-    try:
-        found = None if stored is None else json.loads(stored.decode())
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+def _opened(place: str) -> sqlite3.Connection:
+    database = sqlite3.connect(place, uri=True, isolation_level=None)
+    database.text_factory = lambda stored: stored.decode("utf-8", "surrogateescape")  # damaged text is told by checksum
+    return database
+
+
+def _in_memory(file: sqlite3.Connection) -> sqlite3.Connection:
+    made = _opened(":memory:")
+    file.backup(made)
+    file.close()
+    return made
+
+
+def _sound(values: Sequence[Any], noted: object) -> bool:
+    return checksum(*values) == noted
+
+
+def _row(stored: str | None) -> Row | None:
+    return None if stored is None else cast(Row, json.loads(stored))

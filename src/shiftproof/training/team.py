@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -20,6 +21,8 @@ class Team:
 
     rank: int = 0
     size: int = 1
+    group: dist.ProcessGroup | None = None
+    """Who is told things; not the group that gradients go through, see `join`."""
 
     @property
     def leads(self) -> bool:
@@ -31,13 +34,13 @@ class Team:
         if self.size == 1:
             return value
         held = [value]
-        dist.broadcast_object_list(held, src=0)
+        dist.broadcast_object_list(held, src=0, group=self.group)
         return held[0]
 
     def mean(self, value: Tensor) -> Tensor:
         """Return the mean of a tensor over the processes."""
         if self.size > 1:
-            dist.all_reduce(value)
+            dist.all_reduce(value, group=self.group if value.device.type == "cpu" else None)
             value = value / self.size
         return value
 
@@ -64,7 +67,12 @@ def device_here(device: str) -> str:
 
 
 def join(device: torch.device) -> Team:
-    """Join the processes that torchrun started, if it did, until this one ends."""
+    """Join the processes that torchrun started, if it did, until this one ends.
+
+    What they tell each other has a group of its own. Threads of a group hold Python's tensors for a moment after all
+    have been told; one that lets go of them when Python has ended aborts the process. Leaving a group waits for its
+    threads, but DistributedDataParallel never lets go of the group it was given.
+    """
     if _size() == 1:
         return Team()
     if not dist.is_initialized():
@@ -72,7 +80,15 @@ def join(device: torch.device) -> Team:
             torch.cuda.set_device(device)
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)  # a group that was left cannot be joined again
-    return Team(dist.get_rank(), dist.get_world_size())
+    return Team(dist.get_rank(), dist.get_world_size(), _told())
+
+
+@cache
+def _told() -> dist.ProcessGroup:
+    """Return the group that things are told in, one for as long as this process lives."""
+    made: dist.ProcessGroup = dist.new_group(backend="gloo")
+    atexit.register(_told.cache_clear)  # before the groups are left, since it is registered after that
+    return made
 
 
 def _size() -> int:

@@ -1,0 +1,96 @@
+"""An estimate that is killed goes on: what each shifted copy said, and the answer, are kept in a run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from shiftproof.data import ImageSet
+from shiftproof.estimators.calibration import Copy
+from shiftproof.estimators.results import Estimate
+from shiftproof.models.answers import check_behaviour
+from shiftproof.runs import AnyTask, Plan, Row, Store, Task, drive
+from shiftproof.shifts import Shift
+from shiftproof.version import __version__
+
+
+@dataclass(frozen=True)
+class ShiftedCopy(Task["Kept"]):
+    """A copy of the source under a shift; None is the source as it is."""
+
+    kind = "estimate.copy"
+    shift: Shift | None
+
+    def measure(self, subject: Kept) -> Row:
+        """Observe the copy."""
+        return asdict(cast(Copy, subject.work(self.shift)))
+
+
+@dataclass(frozen=True)
+class Answer(Task["Kept"]):
+    """The answer for a set without labels."""
+
+    kind = "estimate.answer"
+    method: str
+
+    def measure(self, subject: Kept) -> Row:
+        """Observe the set and estimate."""
+        return cast(Row, asdict(cast(Estimate, subject.work(self.method))))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run directory of estimates, or none; also the worker of `runs` that does the `work` in hand.
+
+    `identity` is the model's fingerprint, from before it was first run: a model may count its calls. `terms` are what
+    decides the numbers besides the model and the source, as digests.
+    """
+
+    folder: Path | None
+    model: Callable[..., Any]
+    identity: str
+    source: ImageSet
+    terms: Mapping[str, str]
+    work: Callable[[Any], object]
+
+    def measure(self, task: AnyTask) -> Row:
+        """Do the work of a task."""
+        return cast(Row, task.measure(self))
+
+    def copies(
+        self, shifts: Sequence[Shift | None], on_progress: Callable[[int, int], None] | None
+    ) -> tuple[Copy, ...]:
+        """Return what the copies of the source say."""
+        rows = self._rows([ShiftedCopy(shift) for shift in shifts], on_progress)
+        return tuple(Copy(**cast("dict[str, Any]", row)) for row in rows)
+
+    def answer(self, method: str) -> Estimate:
+        """Return the answer for a set."""
+        (row,) = self._rows([Answer(method)], None)
+        return _estimate(cast("dict[str, Any]", row))
+
+    def _rows(self, tasks: Sequence[AnyTask], on_progress: Callable[[int, int], None] | None) -> list[Row]:
+        def tell(done: int, total: int, result: object) -> None:
+            if on_progress is not None and (result is not None or done):
+                on_progress(done, total)
+
+        if self.folder is None:
+            rows = []
+            for number, task in enumerate(tasks):
+                rows.append(self.measure(task))
+                tell(number + 1, len(tasks), task)
+            return rows
+        about = {"version": __version__, "model": self.identity, "source": self.source.take().fingerprint}
+        with Store(self.folder, about) as store:
+            check_behaviour(store, self.model, self.source.take())
+            plan = Plan(tuple(tasks), {**about, **self.terms})
+            results = drive(plan, store, lambda: self, on_progress=tell, essential="Estimating")
+        found = {result.task: result.row for result in results if result.row is not None}
+        return [found[task] for task in tasks]
+
+
+def _estimate(row: dict[str, Any]) -> Estimate:
+    others = tuple(map(_estimate, row["others"]))
+    return Estimate(**{**row, "warnings": tuple(row["warnings"]), "others": others})
