@@ -21,7 +21,7 @@ from shiftproof.audits.sections.wording import between, listed
 from shiftproof.audits.traces import trace_figure
 from shiftproof.audits.view import Action, Sentence, View
 from shiftproof.errors import ModelError
-from shiftproof.measures.means import mean
+from shiftproof.measures.intervals import MIN_BATCHES, mean_interval
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.streams import Trace, evaluate, make_stream
@@ -208,7 +208,8 @@ def _verdict(
 ) -> Sentence:
     best = max(gains, key=lambda name: gains[name])
     fallen = {name: place for name, place in falls.items() if place is not None}
-    points = f"{100 * gains[best]:.1f} points" + (f" ({between(mean(gained[best]), '')})" if steps > 1 else "")
+    reach = mean_interval(gained[best], -1.0, 1.0, among=len(gained), fewest=MIN_BATCHES)
+    points = f"{100 * gains[best]:.1f} points ({between(reach, '')})"
     stays = f"{best} stays {points} above it" if gains[best] > 0 else "no method stays above it"
     short = f"{steps:,} batches are too short to tell" if steps < steps_that_tell() else ""
     if fallen:
