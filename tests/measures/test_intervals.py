@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
 
 from shiftproof.measures.intervals import (
     MIN_IMAGES,
+    batch_interval,
+    batch_intervals,
     difference_interval,
     mean_interval,
     mean_intervals,
@@ -68,10 +70,22 @@ def test_a_mean_of_many_images_is_told_about_as_closely_as_by_the_normal_law():
     assert found.high - found.low < 1.4 * 2 * 1.96 * values.std() / np.sqrt(5000)
 
 
+def test_batches_have_students_interval_but_for_two_images():
+    gains = np.random.default_rng(0).normal(0.1, 0.05, (40, 2))
+    expected = ttest_1samp(gains, 0).confidence_interval(0.95)
+    assert batch_intervals(gains, 1e9) == pytest.approx(np.stack([expected.low, expected.high], 1))
+    wider, plain = batch_interval(gains[:, 0], 64), batch_interval(gains[:, 0], 1e9)
+    assert wider is not None
+    assert plain is not None
+    assert wider.low < plain.low < plain.high < wider.high
+    agreed = batch_interval([0.08] * 50, 64)
+    assert agreed is not None
+    assert agreed.high - agreed.low > 0.001
+
+
 def test_few_are_too_few_to_say():
     assert mean_interval([0.5] * (MIN_IMAGES - 1)) is None
-    assert mean_interval([0.5] * 49, fewest=50) is None
-    assert mean_interval([0.5] * 50, fewest=50) is not None
+    assert batch_interval([0.5] * (MIN_IMAGES - 1), 64) is None
     assert difference_interval([0.0] * 9, [1.0] * 9) is None
     assert difference_interval([0.5] * 9, [0.25] * 9) is None
 

@@ -1,4 +1,4 @@
-"""Intervals that hold at the sizes they are told at: of a share, of a difference of shares, and of a mean over images.
+"""Intervals that hold at the sizes they are told at: of shares and their differences, of means over images and batches.
 
 They are about images drawn like these. Each holds with its `confidence` at every number of images, where the bootstrap
 and Student's t fail with few images or an accuracy near 1 (docs/design/intervals.md has the simulated coverage). None
@@ -17,9 +17,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 MIN_IMAGES = 10
-"""Fewer images are too few to say: an interval would hold, and span almost everything."""
-MIN_BATCHES = 50
-"""The same for the batches of a stream, of which each is many images, but counts once."""
+"""Fewer images, or batches of them, are too few to say: an interval would span almost everything."""
 TOO_FEW = "interval: too few to say"
 """What is written in place of an interval there."""
 LARGEST_BET = 0.9
@@ -121,13 +119,7 @@ def mean_intervals(
 
 
 def mean_interval(
-    values: ArrayLike,
-    low: float = 0.0,
-    high: float = 1.0,
-    *,
-    confidence: float = CONFIDENCE,
-    among: float = 1,
-    fewest: int = MIN_IMAGES,
+    values: ArrayLike, low: float = 0.0, high: float = 1.0, *, confidence: float = CONFIDENCE, among: float = 1
 ) -> Interval | None:
     """Return the interval of the mean of values [N] between low and high; None where they are too few to say.
 
@@ -136,7 +128,7 @@ def mean_interval(
     (0.876, 0.952)
     """
     table = np.asarray(values, float)[:, None]
-    if len(table) < fewest:
+    if len(table) < MIN_IMAGES:
         return None
     return _told(mean_intervals(table, low, high, confidence=confidence, among=among)[0])
 
@@ -159,6 +151,31 @@ def difference_interval(
         gained, lost = int((after > before).sum()), int((after < before).sum())
         return _told(paired_intervals(gained, lost, len(before), among=among))
     return mean_interval(after - before, low, high, among=among)
+
+
+def batch_intervals(gains: ArrayLike, batch: float, *, confidence: float = CONFIDENCE, among: float = 1) -> FloatArray:
+    """Return Student's intervals of the mean gain in accuracy over batches of so many images, [N, Q] to [Q, 2].
+
+    The mean of a batch is near enough to normal where that of an image is not, and gains that follow a course of easy
+    and hard batches only make it wider. One more image gained and one more lost are reckoned in, so that batches that
+    agree have a width.
+
+    >>> batch_intervals([[0.0]] * 50, batch=64).round(4).tolist()
+    [[-0.0009, 0.0009]]
+    """
+    from scipy.stats import t
+
+    table = np.asarray(gains, float)
+    count = len(table)
+    squares = ((table - table.mean(0)) ** 2).sum(0) + 2 / batch**2
+    reach = t.ppf(1 - (1 - confidence) / 2 / among, count - 1) * np.sqrt(squares / (count - 1) / count)
+    return np.stack([table.mean(0) - reach, table.mean(0) + reach], axis=-1)
+
+
+def batch_interval(gains: ArrayLike, batch: float, *, among: float = 1) -> Interval | None:
+    """Return the interval of the mean gain over batches, [N], of so many images; None where they are too few to say."""
+    table = np.asarray(gains, float)[:, None]
+    return _told(batch_intervals(table, batch, among=among)[0]) if len(table) >= MIN_IMAGES else None
 
 
 def _told(bounds: FloatArray) -> Interval:

@@ -17,7 +17,7 @@ from shiftproof import shifts
 from shiftproof.adapters import Adapter, Counts, Method, adapt
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, never_resets
+from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, gain_interval, never_resets
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
 from shiftproof.audits.sections.statistics import Distances, plan_statistics, statistics_blocks
@@ -25,7 +25,6 @@ from shiftproof.audits.sections.wording import between, percent, title
 from shiftproof.audits.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
-from shiftproof.measures.intervals import mean_interval
 from shiftproof.models.outputs import check_logits
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
@@ -223,7 +222,7 @@ class Adaptation(Section):
 
 def _reach(gains: Gains, name: str) -> str:
     """Return the interval of the mean gain over images, in points, of a method that is chosen among all."""
-    return between(mean_interval(gains[name], -1.0, 1.0, among=len(gains)), "") if name in gains else ""
+    return between(gain_interval(gains[name], len(gains)), "") if name in gains else ""
 
 
 def _level(gain: float) -> Level:

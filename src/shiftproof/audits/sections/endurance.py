@@ -14,14 +14,13 @@ from shiftproof.adapters import Counts, Method
 from shiftproof.adapters import method as find
 from shiftproof.audits.endurance import SMALL_SIDE, make_adapter
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, steps_that_tell
+from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, gain_interval, steps_that_tell
 from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import preset_for, rows
 from shiftproof.audits.sections.wording import between, listed
 from shiftproof.audits.traces import trace_figure
 from shiftproof.audits.view import Action, Sentence, View
 from shiftproof.errors import ModelError
-from shiftproof.measures.intervals import MIN_BATCHES, mean_interval
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.streams import Trace, evaluate, make_stream
@@ -160,7 +159,7 @@ class Endurance(Section):
                 *reasons,
             ),
             numbers=numbers,
-            actions=_actions(gained, gains, falls, preset, long=steps >= steps_that_tell()),
+            actions=_actions(gained, gains, falls, preset, batch, long=steps >= steps_that_tell()),
         )
 
 
@@ -184,11 +183,17 @@ def _gained(trace: Trace, source: Trace) -> NDArray[np.float64]:
 
 
 def _actions(
-    gained: Gains, gains: Mapping[str, float], falls: Mapping[str, int | None], preset: str | None, *, long: bool
+    gained: Gains,
+    gains: Mapping[str, float],
+    falls: Mapping[str, int | None],
+    preset: str | None,
+    batch: int,
+    *,
+    long: bool,
 ) -> tuple[Action, ...]:
     fallen = sorted(name for name, place in falls.items() if place is not None)
     lasting = {name: gained[name] for name in gains if name not in fallen and gains[name] > 0}
-    best = advised(lasting, long=long)
+    best = advised(lasting, long=long, batch=batch)
     if not fallen or best is None:
         return ()
     return (
@@ -208,7 +213,7 @@ def _verdict(
 ) -> Sentence:
     best = max(gains, key=lambda name: gains[name])
     fallen = {name: place for name, place in falls.items() if place is not None}
-    reach = mean_interval(gained[best], -1.0, 1.0, among=len(gained), fewest=MIN_BATCHES)
+    reach = gain_interval(gained[best], len(gained), images // steps)
     points = f"{100 * gains[best]:.1f} points ({between(reach, '')})"
     stays = f"{best} stays {points} above it" if gains[best] > 0 else "no method stays above it"
     short = f"{steps:,} batches are too short to tell" if steps < steps_that_tell() else ""
