@@ -60,7 +60,10 @@ def results(truth, wrong=0.0):
 
 def test_a_model_that_can_be_followed_is_told_so():
     view = section("label_free").view(results({"fog@1": 0.8, "fog@5": 0.4, "contrast@5": 0.3}))
-    assert "0.0 points off on average (0.0 to 0.0) over 3 sets under shifts like these" in view.verdict[0].text
+    assert (
+        "0.0 points off on average (0.0 to 0.0 by kind of shift) over 3 sets under shifts like these"
+        in view.verdict[0].text
+    )
     assert view.verdict[0].level == "good"
     assert view.numbers["label_free_error"] == pytest.approx(0, abs=1e-9)
     assert view.numbers["label_free_error.calibrated_confidence"] == pytest.approx(0, abs=1e-9)
@@ -73,7 +76,7 @@ def test_a_model_that_can_be_followed_is_told_so():
 
 def test_a_model_that_cannot_is_told_so_too():
     view = section("label_free").view(results({"fog@1": 0.6, "fog@5": 0.3}, wrong=0.2))
-    assert "20.0 points off on average over 2 sets" in view.verdict[0].text  # one kind of shift: no interval
+    assert "20.0 points off on average over 2 sets" in view.verdict[0].text  # one kind of shift: no span
     assert view.verdict[0].level == "bad"
     assert "drop=0.40" in view.actions[0].code
 

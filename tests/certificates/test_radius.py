@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from shiftproof.certificates.radius import (
-    is_majority,
-    log_evidence,
-    lower_bound,
-    probability,
-    radius,
-    round_down,
-    upper_bound,
-)
+from shiftproof.certificates.radius import is_majority, log_evidence, probability, radius, round_down
+from shiftproof.measures.intervals import lower_bound, upper_bound
 
 COUNTS = st.integers(1, 100_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 ALPHAS = st.floats(1e-6, 0.4)

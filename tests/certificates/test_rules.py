@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
-from shiftproof.certificates.radius import lower_bound, radius
-from shiftproof.certificates.rules import AtLeast, Fixed, Judgement, Rule, Sequential, make_rule
+from shiftproof.certificates.radius import radius
+from shiftproof.certificates.rules import AtLeast, Fixed, Judgement, Rule, Sequential, make_rule, rule_of
 from shiftproof.errors import ConfigurationError
+from shiftproof.measures.intervals import lower_bound
 
 SIGMA = 0.25
 HARD = (0.5, 0.5001, 0.51, 0.6, 0.9, 0.99, 0.9999, 1 - 1e-5, 1.0)
@@ -189,3 +190,9 @@ def test_a_radius_out_of_reach_is_answered_with_the_largest_in_reach():
     AtLeast(sigma=SIGMA, asked=largest)
     with pytest.raises(ConfigurationError):
         AtLeast(sigma=SIGMA, asked=largest + 0.005)
+
+
+@pytest.mark.parametrize(("name", "options"), [("fixed", {}), ("sequential", {}), ("radius", {"radius": 0.1})])
+def test_a_rule_is_made_again_from_what_a_certificate_says(name, options):
+    rule = make_rule(name, sigma=0.1, n=500, alpha=0.01, **options)
+    assert rule_of(rule.facts()) == rule

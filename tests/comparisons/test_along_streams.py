@@ -142,7 +142,7 @@ def test_the_verdict_names_who_falls_and_who_stays():
     )
     (said,) = view.verdict
     assert "tent falls below the unadapted model after" in said.text
-    assert "rdumb stays 8.0 points (8.0 to 8.0) above it" in said.text
+    assert "rdumb stays 8.0 points (7.9 to 8.1) above it" in said.text  # the best of two, of 100 batches
     assert said.level == "watch"
     assert view.numbers["endurance.collapsed"] == 1
     assert view.numbers["endurance.rdumb"] == pytest.approx(0.08)
@@ -150,6 +150,11 @@ def test_the_verdict_names_who_falls_and_who_stays():
     assert action.code == 'adapted = shiftproof.adapt(model, "rdumb")'
     steady = section("endurance").view([result("source", *[50] * 100), result("rdumb", *[58] * 100)])
     assert steady.verdict[0].level == "plain"
+
+
+def test_few_batches_are_too_few_to_say():
+    view = section("endurance").view([result("source", *[50] * 9), result("rdumb", *[58] * 9)])
+    assert "rdumb stays 8.0 points (interval: too few to say) above it" in view.verdict[0].text
 
 
 def test_the_figure_has_a_line_per_method_and_a_cross_per_collapse():

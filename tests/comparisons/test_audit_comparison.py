@@ -17,6 +17,7 @@ from shiftproof.comparisons import compare
 from shiftproof.comparisons.audit_comparison import Difference
 from shiftproof.comparisons.audit_views import verdict, words
 from shiftproof.errors import ConfigurationError, DataError, RunError
+from shiftproof.measures.intervals import difference_interval
 from shiftproof.runs import Store
 
 OPTIONS: dict[str, Any] = {
@@ -61,6 +62,21 @@ def compared(runs):
 def test_two_audits_of_the_same_thing_are_equal(compared):
     assert {one.verdict for one in compared.differences["again"]} == {"equal"}
     assert {one.name for one in compared.differences["again"]} >= {"clean_accuracy", "accuracy.fog", "mce"}
+    for one in compared.differences["again"]:
+        if one.same:  # 200 images that agree say little of others
+            assert one.low < -0.01 < 0.01 < one.high
+
+
+def test_intervals_of_a_family_hold_together(compared, runs):
+    found = {one.name: one for one in compared.differences["noisy"]}
+    values = []
+    for name in ("first", "noisy"):
+        with Store(runs / name) as store:
+            values.append(section("corruptions").per_image(AuditRecord.of(store).results["corruptions"]))
+    one, other = (each["accuracy.fog"].values for each in values)
+    assert (found["accuracy.fog"].low, found["accuracy.fog"].high) == difference_interval(one, other, among=2)
+    one, other = (each["corruption_accuracy"].values for each in values)
+    assert (found["corruption_accuracy"].low, found["corruption_accuracy"].high) == difference_interval(one, other)
 
 
 def test_a_copy_with_noise_in_its_weights_is_worse_beyond_chance(compared):
@@ -80,7 +96,8 @@ def test_what_images_add_comes_to_the_numbers_of_the_audit(runs):
         view, per_image = section(name).view(record.results[name]), section(name).per_image(record.results[name])
         assert per_image
         for number, values in per_image.items():
-            assert np.mean(values) == pytest.approx(view.numbers[number]), number
+            assert np.mean(values.values) == pytest.approx(view.numbers[number]), number
+            assert values.low <= values.values.min() <= values.values.max() <= values.high, number
 
 
 def test_every_section_with_images_tells_what_they_add(tmp_path):
@@ -94,8 +111,9 @@ def test_every_section_with_images_tells_what_they_add(tmp_path):
     with Store(tmp_path) as store:
         record = AuditRecord.of(store)
     for name, number in (("spectrum", "spectrum.low"), ("certified", "acr"), ("adaptation", "gain.bn")):
-        values = section(name).per_image(record.results[name])[number]
-        assert np.mean(values) == pytest.approx(section(name).view(record.results[name]).numbers[number])
+        found = section(name).per_image(record.results[name])[number]
+        assert found.low <= found.values.min() <= found.values.max() <= found.high
+        assert np.mean(found.values) == pytest.approx(section(name).view(record.results[name]).numbers[number])
 
 
 def test_files_say_the_same_and_the_report_needs_no_network(compared, capsys):
@@ -156,7 +174,7 @@ def test_too_few_or_no_audits_are_refused(runs, tmp_path):
         ("higher", (None, None), "no interval"),
         ("lower", (5.8e-18, 0.111), "unclear"),  # a residue of rounding is no difference
         ("higher", (-0.111, -5.8e-18), "unclear"),
-        ("higher", (-5.8e-18, 5.8e-18), "equal"),
+        ("higher", (-0.02, 0.02, True), "equal"),
     ],
 )
 def test_verdicts_follow_from_the_interval_and_the_better_way(better, interval, said):

@@ -1,20 +1,27 @@
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from shiftproof.measures import Accuracy
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1))
-def test_wilson_interval_is_the_closed_form_and_holds_the_value(images, share):
+def test_the_interval_is_scipys_clopper_pearson_and_holds_the_value(images, share):
     accuracy = Accuracy(round(share * images), images)
     low, high = accuracy.interval()
-    z, p = 1.959963984540054, accuracy.value
-    centre = (p + z * z / (2 * images)) / (1 + z * z / images)
-    half = z * np.sqrt(p * (1 - p) / images + z * z / (4 * images**2)) / (1 + z * z / images)
-    assert (low, high) == pytest.approx((centre - half, centre + half), abs=1e-12)
-    assert low - 1e-12 <= p <= high + 1e-12
+    expected = binomtest(accuracy.right, images).proportion_ci(0.95, method="exact")
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert 0 <= low <= accuracy.value <= high <= 1
+    assert low < high
+
+
+@given(st.integers(1, 1_000), st.floats(0, 1), st.integers(2, 10**12))
+def test_one_of_many_is_as_one_at_a_higher_confidence(images, share, among):
+    accuracy = Accuracy(round(share * images), images)
+    assert accuracy.interval(among=among) == pytest.approx(accuracy.interval(1 - 0.05 / among), abs=1e-3)
+    (low, high), (single_low, single_high) = accuracy.interval(among=among), accuracy.interval()
+    assert low <= single_low <= single_high <= high
 
 
 def test_impossible_counts_are_refused():

@@ -6,10 +6,11 @@ certified.acr.value, certified.accuracy(at=0.05)
 
 from shiftproof.certificates.certification import Certification, load_certificate
 from shiftproof.certificates.certifying import certify
-from shiftproof.certificates.radius import lower_bound, radius, upper_bound
+from shiftproof.certificates.radius import radius
 from shiftproof.certificates.rules import AtLeast, Fixed, Rule, Sequential, make_rule
 from shiftproof.certificates.smoothed import ABSTAIN, Certificate, Smoothed
 from shiftproof.certificates.spectral_analysis import Spectrum, spectrum
+from shiftproof.measures.intervals import lower_bound, upper_bound
 
 __all__ = [
     "ABSTAIN",

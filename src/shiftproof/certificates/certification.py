@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shiftproof.certificates.radius import FloatArray, round_down
+from shiftproof.certificates.rules import rule_of
 from shiftproof.certificates.smoothed import Certificate
 from shiftproof.errors import DataError, RunError
 from shiftproof.measures import Accuracy, MeanRadius, average_radius, certified_accuracy
@@ -82,7 +83,7 @@ class Certification:
     @property
     def acr(self) -> MeanRadius:
         """The average certified radius, with its interval over images."""
-        return average_radius(self.radii)
+        return average_radius(self.radii, rule_of(self.terms.rule).reach)
 
     @property
     def samples(self) -> int:
@@ -96,11 +97,12 @@ class Certification:
     def to_row(self) -> dict[str, Json]:
         """Return the headline numbers."""
         acr = self.acr
+        low, high = acr.interval or (None, None)
         return {
             "images": acr.images,
             "acr": acr.value,
-            "acr_low": acr.low,
-            "acr_high": acr.high if acr.images > 1 else None,
+            "acr_low": low,
+            "acr_high": high,
             "certified_accuracy": self.accuracy().value,
             "abstained": sum(each.prediction < 0 and not each.skipped for each in self.certificates),
             "skipped": sum(each.skipped for each in self.certificates),

@@ -2,7 +2,8 @@
 
 A classifier smoothed with Gaussian noise of standard deviation sigma answers c at x when c is what the base classifier
 says most often of x with noise. If it says c with probability p > 1/2, the smoothed answer is c everywhere within the
-L2 distance `sigma * ppf(p)` of x. All that is random is how p is bounded from counts; that is in this module.
+L2 distance `sigma * ppf(p)` of x. All that is random is how p is bounded from counts, by
+`measures.intervals.lower_bound` or the evidence in this module.
 """
 
 from __future__ import annotations
@@ -19,21 +20,6 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 DIGITS = 6
 """Decimals of a radius that is written down."""
-
-
-def lower_bound(hits: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
-    """One-sided Clopper-Pearson bound: P(bound > p) <= alpha for hits ~ Binomial(n, p).
-
-    >>> float(lower_bound(1000, 1000, 0.001).round(6))  # 0.001 ** (1 / 1000)
-    0.993116
-    """
-    hits, n = np.asarray(hits, float), np.asarray(n, float)
-    return np.where(hits > 0, beta.ppf(alpha, np.maximum(hits, 1), n - hits + 1), 0.0)
-
-
-def upper_bound(hits: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
-    """One-sided Clopper-Pearson bound from above: P(bound < p) <= alpha for hits ~ Binomial(n, p)."""
-    return 1.0 - lower_bound(np.asarray(n) - np.asarray(hits), n, alpha)
 
 
 def radius(bound: ArrayLike, sigma: float) -> FloatArray:

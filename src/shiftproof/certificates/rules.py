@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from shiftproof.certificates.radius import (
     FloatArray,
     log_evidence,
-    lower_bound,
     probability,
     radius,
     round_down,
-    upper_bound,
 )
 from shiftproof.errors import ConfigurationError
+from shiftproof.measures.intervals import lower_bound, upper_bound
 from shiftproof.registry import unknown
 
 RuleName: TypeAlias = Literal["fixed", "sequential", "radius"]
@@ -238,6 +237,13 @@ def make_rule(
             return AtLeast(asked=radius or 0.0, sigma=sigma, n=n, alpha=alpha)
         case _:
             raise unknown("rule", name, RULES)
+
+
+def rule_of(facts: Mapping[str, float | int | str]) -> Rule:
+    """Return the rule that a certificate tells of, by its `facts`."""
+    kinds: dict[str, type[Rule]] = {kind.name: kind for kind in (Fixed, Sequential, AtLeast)}
+    options: dict[str, Any] = {name: value for name, value in facts.items() if name != "rule"}
+    return kinds[str(facts["rule"])](**options)
 
 
 RULES: Mapping[str, str] = {

@@ -11,6 +11,7 @@ from shiftproof.certificates.certification import Certification
 from shiftproof.certificates.frequencies import BANDS
 from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.spectral_analysis import Spectrum
+from shiftproof.measures.intervals import TOO_FEW
 
 COLUMNS = 5
 """Distances in a table, from 0 on."""
@@ -20,7 +21,8 @@ def verdict(found: Certification) -> str:
     """Say in a sentence or two what was found."""
     row, terms, acr = found.to_row(), found.terms, found.acr
     asked = terms.rule.get("asked")
-    average = f"Average certified radius {acr.value:.4f} ({acr.low:.4f} to {acr.high:.4f})."
+    reach = f"{acr.interval.low:.4f} to {acr.interval.high:.4f}" if acr.interval else TOO_FEW
+    average = f"Average certified radius {acr.value:.4f} ({reach})."
     if asked is not None:
         average += f" The rule asked only whether a radius is at least {asked:g}: the average is that times the share."
     drawn = found.samples / len(found.certificates)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from shiftproof.audits.conclusion import AuditRecord, understood
 from shiftproof.audits.numbers import find
 from shiftproof.audits.sections import section
+from shiftproof.audits.sections.base import PerImage
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.measures.bootstrap import RESAMPLES, paired_intervals
+from shiftproof.measures.intervals import CONFIDENCE, Interval, difference_interval
 from shiftproof.runs import AnyTask, Json, Store, write_atomically
 
 OUT = "shiftproof-compare"
-CONFIDENCE = 0.95
 ROUNDING = 1e-9
 """No more than this is a residue of summing in floating point: one image of a million adds a thousand times as much."""
 
@@ -28,7 +29,10 @@ Verdict: TypeAlias = Literal["better", "worse", "changed", "equal", "unclear", "
 
 @dataclass(frozen=True)
 class Difference:
-    """A number of two audits, and the interval of other - one where it is a mean over images that both measured."""
+    """A number of two audits, and the interval of other - one where it is a mean over images that both measured.
+
+    `same` says that no image differs: then there is an interval all the same, of images that are not among these.
+    """
 
     name: str
     section: str
@@ -37,6 +41,7 @@ class Difference:
     other: float
     low: float | None = None
     high: float | None = None
+    same: bool = False
 
     @property
     def value(self) -> float:
@@ -46,10 +51,10 @@ class Difference:
     @property
     def verdict(self) -> Verdict:
         """What can be said: better or worse where the interval excludes zero and one way is known to be better."""
+        if self.same:
+            return "equal"
         if self.low is None or self.high is None:
             return "equal" if abs(self.value) <= ROUNDING else "no interval"
-        if -ROUNDING <= self.low <= self.high <= ROUNDING:
-            return "equal"
         if self.low <= ROUNDING and self.high >= -ROUNDING:
             return "unclear"
         if self.better is None:
@@ -100,7 +105,6 @@ class Comparison:
             "data": self.data,
             "images": self.images,
             "confidence": CONFIDENCE,
-            "resamples": RESAMPLES,
             "differences": {label: [one.to_row() for one in found] for label, found in self.differences.items()},
             "notes": list(self.notes),
         }
@@ -110,7 +114,8 @@ def compare(*runs: str | Path, out: str | Path = OUT, command: str | None = None
     """Compare audits of the same images: what got better and worse, with intervals. Writes report.html.
 
     Only tasks that all of them measured count, so audits with other shifts or sections are compared on what they share.
-    Numbers that are means over images get an interval by a paired bootstrap.
+    Numbers that are means over images get an interval of the paired difference; those of a family, such as
+    `accuracy.*`, hold together.
 
     Args:
         runs: Run directories of audits; the first is the baseline.
@@ -208,9 +213,9 @@ def _numbers(side: Side, shared: Mapping[str, set[AnyTask]]) -> dict[str, tuple[
     }
 
 
-def _per_image(side: Side, shared: Mapping[str, set[AnyTask]]) -> dict[str, Any]:
+def _per_image(side: Side, shared: Mapping[str, set[AnyTask]]) -> dict[str, PerImage]:
     """Return what each image adds to numbers of an audit, on the shared cells."""
-    found: dict[str, Any] = {}
+    found: dict[str, PerImage] = {}
     for name, cells in shared.items():
         found |= section(name).per_image([result for result in side.record.results[name] if result.task in cells])
     return found
@@ -219,32 +224,32 @@ def _per_image(side: Side, shared: Mapping[str, set[AnyTask]]) -> dict[str, Any]
 def _differences(
     one: Mapping[str, tuple[str, float]],
     other: Mapping[str, tuple[str, float]],
-    per_image: Mapping[str, Any],
-    other_per_image: Mapping[str, Any],
+    per_image: Mapping[str, PerImage],
+    other_per_image: Mapping[str, PerImage],
     side: Side,
 ) -> tuple[Difference, ...]:
     """Return the difference of every number that both have, with its interval where it has one."""
     sections = [section(name) for name in side.record.results]
-    intervals: dict[str, tuple[float, float]] = {}
-    paired = [
-        name for name in per_image if name in other_per_image and len(per_image[name]) == len(other_per_image[name])
-    ]
-    for length in sorted({len(per_image[name]) for name in paired}):  # sections use different numbers of images
-        names = [name for name in paired if len(per_image[name]) == length]
-        found = paired_intervals(
-            np.stack([per_image[name] for name in names], 1),
-            np.stack([other_per_image[name] for name in names], 1),
-            confidence=CONFIDENCE,
-        )
-        intervals |= {name: (float(low), float(high)) for name, (low, high) in zip(names, found, strict=True)}
+    known = {name: number for name in one if (number := find(name, sections)) is not None}
+    family = Counter(known[name][1].name for name in per_image if name in known)
     made = []
     for name, (owner, value) in one.items():
         if name not in other or not (math.isfinite(value) and math.isfinite(other[name][1])):
             continue
-        known = find(name, sections)
-        better = None if known is None else known[1].better
-        made.append(Difference(name, owner, better, value, other[name][1], *intervals.get(name, (None, None))))
+        before, after = per_image.get(name), other_per_image.get(name)
+        better = known[name][1].better if name in known else None
+        interval, same = None, False
+        if before is not None and after is not None and len(before.values) == len(after.values):
+            interval = _interval(before, after, among=family[known[name][1].name] if name in known else 1)
+            same = bool(np.abs(after.values - before.values).max() <= ROUNDING)
+        low, high = interval or (None, None)
+        made.append(Difference(name, owner, better, value, other[name][1], low, high, same))
     return tuple(made)
+
+
+def _interval(one: PerImage, other: PerImage, among: int) -> Interval | None:
+    """Return the interval of a paired difference, which is one of so many that are looked at together."""
+    return difference_interval(one.values, other.values, other.low - one.high, other.high - one.low, among=among)
 
 
 def _notes(sides: Sequence[Side], shared: Mapping[str, set[AnyTask]]) -> tuple[str, ...]:

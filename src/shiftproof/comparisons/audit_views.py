@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from shiftproof.audits.sections.wording import listed, title
-from shiftproof.comparisons.audit_comparison import CONFIDENCE, Comparison, Difference
-from shiftproof.measures.bootstrap import RESAMPLES
+from shiftproof.audits.sections.wording import between, listed, title
+from shiftproof.comparisons.audit_comparison import Comparison, Difference
+from shiftproof.measures.intervals import CONFIDENCE, MIN_IMAGES, Interval
 from shiftproof.reports.view import Column, Figure, Level, Masthead, Sentence, Table, Tile, View
 from shiftproof.version import __version__
 
@@ -32,7 +32,7 @@ def masthead(found: Comparison, command: str) -> Masthead:
         command,
         {
             "version": f"shiftproof {__version__}",
-            "intervals": f"paired bootstrap over images, {RESAMPLES:,} resamples, {100 * CONFIDENCE:.0f}%",
+            "intervals": f"of paired differences over images, {100 * CONFIDENCE:.0f}%",
             **({"left out": " ".join(found.notes)} if found.notes else {}),
         },
     )
@@ -55,8 +55,10 @@ def _view(found: Comparison, label: str) -> View:
         blocks=(*([_chart(charted, label, first)] if charted else []), _table(differences, label, first)),
         notes=(
             "The same images under the same shifts with the same random draws: each image is its own control.",
-            "Of twenty numbers that did not change, one is expected to look as if it had. A number without an "
-            "interval is not a mean over images, and its difference may be chance.",
+            "Intervals are of other images like these, so that models that agree on all of these have one too. Those "
+            "of a family, such as the accuracies under each corruption, hold together at 95%; of twenty numbers of "
+            "different kinds that did not change, one at most is expected to look as if it had. A number without an "
+            f"interval is not a mean over {MIN_IMAGES} images or more, and its difference may be chance.",
         ),
     )
 
@@ -107,7 +109,7 @@ def _interval(one: Difference) -> str:
         return ""
     if one.name in AS_THEY_ARE:
         return f"{one.low:+.3g} to {one.high:+.3g}"
-    return f"{100 * one.low:+.1f} to {100 * one.high:+.1f} points"
+    return between(Interval(one.low, one.high), " points", "+")
 
 
 def _tile(one: Difference, label: str) -> Tile:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from shiftproof.measures.intervals import Interval, proportion_intervals
+
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -34,9 +36,10 @@ class Accuracy:
         """The share of right answers."""
         return self.right / self.images
 
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return Wilson's score interval of the accuracy on images drawn like these."""
-        from scipy.stats import binomtest
+    def interval(self, confidence: float = 0.95, among: float = 1) -> Interval:
+        """Return the Clopper-Pearson interval of the accuracy on images drawn like these.
 
-        bounds = binomtest(self.right, self.images).proportion_ci(confidence, method="wilson")
-        return float(bounds.low), float(bounds.high)
+        With `among` accuracies to choose from, such as the lowest of them, all intervals hold together.
+        """
+        low, high = proportion_intervals(self.right, self.images, confidence=confidence, among=among)
+        return Interval(float(low), float(high))

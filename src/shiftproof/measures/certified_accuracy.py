@@ -14,37 +14,37 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftproof.errors import DataError
 from shiftproof.measures.accuracy import Accuracy
+from shiftproof.measures.intervals import CONFIDENCE, Interval, mean_interval
 
 
 @dataclass(frozen=True)
 class MeanRadius:
-    """An average certified radius (ACR) over images, and its interval for images drawn like these."""
+    """An average certified radius (ACR) over images, and its interval for images drawn like these, where it has one."""
 
     value: float
-    low: float
-    high: float
+    interval: Interval | None
     images: int
 
 
-def average_radius(radii: ArrayLike, confidence: float = 0.95) -> MeanRadius:
-    """Return the average certified radius of images with Student's t interval, cut at 0.
+def average_radius(
+    radii: ArrayLike, largest: float | None = None, *, confidence: float = CONFIDENCE, among: float = 1
+) -> MeanRadius:
+    """Return the average certified radius of images, with a betting interval where radii have a limit.
 
-    One image has no interval: it is as wide as can be, 0 to infinity.
+    `largest` is the largest radius that the samples can show (`Rule.reach`): without it, one image that is not among
+    these could have any radius, and there is no interval. There is none of fewer than 10 images.
 
     >>> average_radius([0.0, 0.5, 1.0]).value
     0.5
     """
     radii = _checked(radii)
-    mean = float(radii.mean())
-    if len(radii) < 2:
-        return MeanRadius(mean, 0.0, float("inf"), len(radii))
-    from scipy.stats import t
-
-    reach = float(t.ppf((1 + confidence) / 2, len(radii) - 1) * radii.std(ddof=1) / np.sqrt(len(radii)))
-    return MeanRadius(mean, max(0.0, mean - reach), mean + reach, len(radii))
+    interval = mean_interval(radii, 0.0, largest, confidence=confidence, among=among) if largest else None
+    return MeanRadius(float(radii.mean()), interval, len(radii))
 
 
-def mean_average_radius(radii: Mapping[str, ArrayLike], confidence: float = 0.95) -> MeanRadius:
+def mean_average_radius(
+    radii: Mapping[str, ArrayLike], largest: float | None = None, *, confidence: float = CONFIDENCE
+) -> MeanRadius:
     """Return the mean over shifts of the average certified radius (mACR), of the same images under each shift.
 
     The interval is over images: an image counts with its mean radius over shifts.
@@ -58,7 +58,7 @@ def mean_average_radius(radii: Mapping[str, ArrayLike], confidence: float = 0.95
     if len({len(column) for column in columns}) > 1:
         counts = ", ".join(f"{name}: {len(column)}" for name, column in zip(radii, columns, strict=True))
         raise DataError("A mean over shifts needs the same images under each.", got=counts)
-    return average_radius(np.mean(columns, axis=0), confidence)
+    return average_radius(np.mean(columns, axis=0), largest, confidence=confidence)
 
 
 def certified_accuracy(radii: ArrayLike, at: float) -> Accuracy:

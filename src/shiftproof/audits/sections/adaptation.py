@@ -10,23 +10,20 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from shiftproof.adapters import Adapter, Counts, Method, adapt
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, never_resets
-from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
+from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, gain_interval, never_resets
+from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.wording import between, percent, title
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
-from shiftproof.measures.means import mean
 from shiftproof.models.outputs import check_logits
 from shiftproof.reports.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Json, Result, Row
@@ -136,7 +133,7 @@ class Adaptation(Section):
             return False
         return number == "best_adaptation_gain" or task.method.name in ("source", number.removeprefix("gain."))
 
-    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return how much more often each image is right with each method than without."""
         found: dict[str, dict[str, list[Row]]] = defaultdict(dict)
         for task, row in rows(results, AdaptedStream):
@@ -148,7 +145,7 @@ class Adaptation(Section):
             shared = [label for label in streams if label in source]
             helped, alone = (image_means([some[label] for label in shared]) for some in (streams, source))
             if helped is not None and alone is not None and len(helped) == len(alone):
-                gains[f"gain.{method}"] = helped - alone
+                gains[f"gain.{method}"] = PerImage(helped - alone, -1.0, 1.0)
         return gains
 
     def view(self, results: Sequence[Result]) -> View:
@@ -174,8 +171,8 @@ class Adaptation(Section):
         best = max(gains, key=lambda method: gains[method], default=None)
         if best is None:
             return View(self.name, self.title, self.question, notes=("No method was measured.",))
-        per_image = {name.removeprefix("gain."): each for name, each in self.per_image(results).items()}
-        chosen = advised({name: each for name, each in per_image.items() if len(each) > 1}, long=False)
+        per_image = {name.removeprefix("gain."): each.values for name, each in self.per_image(results).items()}
+        chosen = advised(per_image, long=False)
         told = chosen if chosen and gains[chosen] > HELPS else best
         numbers = {f"gain.{method}": gain for method, gain in gains.items()} | {"best_adaptation_gain": gains[best]}
         helps = gains[told] > HELPS
@@ -224,8 +221,8 @@ class Adaptation(Section):
 
 
 def _reach(gains: Gains, name: str) -> str:
-    """Return the interval of a method's mean gain over images, in points."""
-    return between(mean(gains[name]), "") if len(gains.get(name, ())) > 1 else ""
+    """Return the interval of the mean gain over images, in points, of a method that is chosen among all."""
+    return between(gain_interval(gains[name], len(gains)), "") if name in gains else ""
 
 
 def _level(gain: float) -> Level:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shiftproof.adapters import Counts, diagnose, method
 from shiftproof.adapters.method import Method
 from shiftproof.adapters.resets import Every, never
-from shiftproof.measures.means import mean
+from shiftproof.measures.intervals import Interval, batch_interval, mean_interval
 
 Gains = Mapping[str, NDArray[np.float64]]
 """Method -> what it adds to the unadapted model's accuracy on each image, or batch, the same for all, [N]."""
@@ -27,17 +27,24 @@ def never_resets(chosen: Method) -> bool:
     return chosen.needs_gradients and not chosen.recovers and chosen.defaults.reset == never
 
 
-def advised(gains: Gains, *, long: bool) -> str | None:
+def gain_interval(gains: NDArray[np.float64], among: int, batch: int | None = None) -> Interval | None:
+    """Return the interval of a mean gain over images, or over batches of so many, one of some that hold together."""
+    return mean_interval(gains, -1.0, 1.0, among=among) if batch is None else batch_interval(gains, batch, among=among)
+
+
+def advised(gains: Gains, *, long: bool, batch: int | None = None) -> str | None:
     """Return the cheapest method whose gain is within noise of the best, None where there is none to advise.
 
-    Within noise is a 95% interval of the paired difference that reaches 0; cost is in passes through the network. A
-    method that learns and never resets is advised only where `long` says that a long stream supports it.
+    Within noise is an interval of the paired difference that reaches 0, those of all methods holding together at 95%;
+    cost is in passes through the network. A method that learns and never resets is advised only where `long` says that
+    a long stream supports it. Gains are of images, or of batches of so many.
     """
     fit = {name: each for name, each in gains.items() if long or not never_resets(method(name))}
     if not fit:
         return None
     best = max(fit, key=lambda name: fit[name].mean())
-    near = [name for name in fit if name == best or mean(fit[best] - fit[name]).low <= 0]
+    above = {name: gain_interval(fit[best] - each, len(fit), batch) for name, each in fit.items()}
+    near = [name for name, reach in above.items() if reach is None or reach.low <= 0]
     return min(near, key=lambda name: (method(name).cost, -fit[name].mean()))
 
 

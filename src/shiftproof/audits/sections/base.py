@@ -102,6 +102,15 @@ class Measurement(Task[Subject]):
         return "" if home.startswith("shiftproof.") or is_builtin(home) else digest(type(self))
 
 
+@dataclass(frozen=True)
+class PerImage:
+    """What each image adds to a number that is a mean over images, [N], and the least and the most one can add."""
+
+    values: NDArray[np.float64]
+    low: float = 0.0
+    high: float = 1.0
+
+
 class Section(ABC):
     """One question of an audit."""
 
@@ -125,8 +134,8 @@ class Section(ABC):
         """Say whether a number is made of a task, among others: where it was not measured, there is no number."""
         return True
 
-    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
-        """Return what each image adds to the numbers that are means over images, [N] each, by the number's name.
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
+        """Return what each image adds to the numbers that are means over images, by the number's name.
 
         Two audits of the same images are compared by these, image by image; other numbers have no interval there.
         """

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import (
@@ -21,6 +20,7 @@ from shiftproof.audits.sections.base import (
     NOISE,
     READ,
     Measurement,
+    PerImage,
     Scope,
     Section,
     Work,
@@ -34,7 +34,8 @@ from shiftproof.certificates import Smoothed
 from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.rules import make_rule
 from shiftproof.errors import ModelError
-from shiftproof.measures import Accuracy, average_radius, certified_accuracy
+from shiftproof.measures import Accuracy, MeanRadius, average_radius, certified_accuracy
+from shiftproof.measures.intervals import MIN_IMAGES, TOO_FEW
 from shiftproof.models import logits
 from shiftproof.reports.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Json, Result, Row
@@ -107,6 +108,11 @@ class CertifiedPart(Measurement):
             samples += sum(each.samples for each in made) + len(made) * self.n0
         return {"images": len(radii), "radii": radii, "samples": samples, "voted_right": voted, "plain_right": plain}
 
+    @property
+    def reach(self) -> float:
+        """The largest radius that so many samples can show."""
+        return make_rule("sequential", sigma=self.sigma, n=self.n, alpha=self.alpha).reach
+
     def work(self) -> Work:
         """Count noisy samples; about a third of those that are allowed are drawn, as wrong answers need few."""
         images = self.end - self.begin
@@ -153,14 +159,16 @@ class Certified(Section):
                         seed=settings.seed,
                     )
 
-    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return the certified radii of clean images under the noise that certifies most."""
         radii: dict[float, list[float]] = defaultdict(list)
+        reach: dict[float, float] = {}
         for task, row in rows(results, CertifiedPart):
             if task.shift is None and row.get("applies", True):
                 radii[task.sigma] += cast("list[float]", row["radii"])
-        best = max(radii.values(), key=sum, default=[])
-        return {"acr": np.array(best)} if best else {}
+                reach[task.sigma] = task.reach
+        best = max(radii, key=lambda sigma: sum(radii[sigma]), default=None)
+        return {} if best is None or not radii[best] else {"acr": PerImage(np.array(radii[best]), 0.0, reach[best])}
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how many images are certified at a distance, and what that means."""
@@ -178,14 +186,15 @@ class Certified(Section):
         at = {distance: _furthest(clean, distance) for distance in DISTANCES}
         near, far = at[NEAR][1], at[FAR][1]
         level: Level = "good" if far.value >= GOOD else "bad" if near.value < BAD else "watch"
-        averages = {label: average_radius(some) for label, some in lines.items()}
+        reach = {task.sigma: task.reach for task, _ in found}
+        averages = {label: average_radius(some, reach[best], among=len(clean)) for label, some in lines.items()}
         numbers = {"acr" if label == CLEAN else f"acr.{label}": each.value for label, each in averages.items()}
         numbers |= {f"certified_accuracy.{distance:g}": value.value for distance, (_, value) in at.items()}
         here = averages[CLEAN]
         tile = Tile(
             "Certified radius, smoothed",
             f"{here.value:.3f}",
-            f"{here.low:.3f} to {here.high:.3f} on average, served with noise {best:g} and a vote",
+            f"{_written(here)} on average, served with noise {best:g} and a vote",
             level,
             LEVEL_RULE,
         )
@@ -193,9 +202,9 @@ class Certified(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(Sentence(_verdict(radii, at, names) + _votes(found, at[NEAR][0]), level),),
+            verdict=(Sentence(_verdict(radii, at, names, len(clean)) + _votes(found, at[NEAR][0]), level),),
             tiles=(tile,),
-            blocks=(_curves(lines, best), _distance_table(radii), _radius_table(radii)),
+            blocks=(_curves(lines, best), _distance_table(radii), _radius_table(radii, reach)),
             notes=_notes(found, best),
             numbers=numbers,
             actions=(_action(far),) if level != "good" else (),
@@ -222,8 +231,9 @@ def _verdict(
     radii: Mapping[tuple[str, float], Sequence[float]],
     at: Mapping[float, tuple[float, Accuracy]],
     names: Mapping[str, str],
+    among: int,
 ) -> str:
-    """Say how many are certified near and far, by which noise, clean and under shifts."""
+    """Say how many are certified near and far, by which noise of so many, clean and under shifts."""
     said = []
     for distance in (NEAR, FAR):
         sigma, value = at[distance]
@@ -232,7 +242,7 @@ def _verdict(
             for (label, noise), some in radii.items()
             if noise == sigma and label != CLEAN and some
         ]
-        clean = f"{percent(value.value)} of clean images ({interval(value)})"
+        clean = f"{percent(value.value)} of clean images ({interval(value, among)})"
         where = f"within an L2 distance of {distance:g} on {listed([clean, *others])} (noise {sigma:g})"
         said.append(where)
     return f"Served with noise and a vote, the smoothed model is right and provably stable {'; '.join(said)}."
@@ -317,16 +327,18 @@ def _distance_table(radii: Mapping[tuple[str, float], Sequence[float]]) -> Table
     )
 
 
-def _radius_table(radii: Mapping[tuple[str, float], Sequence[float]]) -> Table:
+def _written(average: MeanRadius) -> str:
+    return f"{average.interval.low:.3f} to {average.interval.high:.3f}" if average.interval else TOO_FEW
+
+
+def _radius_table(radii: Mapping[tuple[str, float], Sequence[float]], reach: Mapping[float, float]) -> Table:
     body = []
     for (label, sigma), some in radii.items():
         if some:
-            average = average_radius(some)
-            high = round(average.high, 4) if average.images > 1 else None
+            average = average_radius(some, reach[sigma])
+            ends = [round(end, 4) for end in average.interval] if average.interval else [None, None]
             certified = certified_accuracy(some, 0.0).value
-            body.append(
-                (labelled(label), sigma, len(some), certified, round(average.value, 4), round(average.low, 4), high)
-            )
+            body.append((labelled(label), sigma, len(some), certified, round(average.value, 4), *ends))
     return Table(
         "Average certified radius (ACR)",
         (
@@ -339,14 +351,15 @@ def _radius_table(radii: Mapping[tuple[str, float], Sequence[float]]) -> Table:
             Column("to", "number"),
         ),
         tuple(body),
-        caption="Wrong answers and abstentions count 0. Intervals are over images, at 95%.",
+        caption="Wrong answers and abstentions count 0. Intervals are over images, at 95%, and left "
+        f"out where there are fewer than {MIN_IMAGES}.",
     )
 
 
 def _notes(found: Sequence[tuple[CertifiedPart, Row]], best: float) -> tuple[str, ...]:
     n, alpha = found[0][0].n, found[0][0].alpha
+    reach = replace(found[0][0], sigma=max(SIGMAS)).reach
     samples = sum(cast(int, row["samples"]) for _, row in found)
-    reach = make_rule("sequential", sigma=max(SIGMAS), n=n, alpha=alpha).reach
     notes = [
         "A certificate says that the model smoothed with this noise gives the same answer to every image within the "
         "distance. It says nothing of the model without noise, of larger changes, or of whether the answer is right.",

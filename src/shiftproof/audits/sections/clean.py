@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
+from shiftproof.audits.sections.base import Measurement, PerImage, Scope, Section, Work, passes
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.measuring import accuracy, image_means, mean_confidence, predictions, rows, tally
 from shiftproof.audits.sections.wording import interval, percent
@@ -22,7 +19,7 @@ from shiftproof.subjects import Subject
 
 OVERCONFIDENT, DELUDED = 0.05, 0.15
 """How far mean confidence may be above accuracy before it is told, and before it is bad."""
-INTERVALS = "{:,} images. Intervals are Wilson's, at 95%."
+INTERVALS = "{:,} images. Intervals are Clopper and Pearson's, at 95%."
 CALIBRATE = """\
 from shiftproof.measures.estimation import fit_temperature
 
@@ -75,10 +72,10 @@ class Clean(Section):
         for start, stop in scope.slices():
             yield CleanSlice(start, stop)
 
-    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return who was right."""
         right = image_means([[row for _, row in rows(results, CleanSlice)]])
-        return {} if right is None else {"clean_accuracy": right}
+        return {} if right is None else {"clean_accuracy": PerImage(right)}
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell the accuracy, whether confidence follows it, and which classes are weak."""

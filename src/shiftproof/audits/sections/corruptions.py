@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
+from shiftproof.audits.sections.base import Measurement, PerImage, Scope, Section, Work, passes
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corruptions_figures import Grid, galleries, heat_table, loss_figure, mean_accuracy
 from shiftproof.audits.sections.measuring import (
@@ -27,7 +27,7 @@ from shiftproof.audits.sections.measuring import (
 from shiftproof.audits.sections.shift_names import AS_GIVEN, at_severity, cell_of, facts, named
 from shiftproof.audits.sections.wording import between, interval, listed, percent, title
 from shiftproof.measures import ALEXNET, Accuracy, corruption_errors, mce
-from shiftproof.measures.means import mean
+from shiftproof.measures.intervals import mean_interval
 from shiftproof.models import logits
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
@@ -139,7 +139,7 @@ class Corruptions(Section):
             return isinstance(task, CleanSlice) and number == "corruption_loss"
         return not number.startswith("accuracy.") or number == f"accuracy.{named(task.shift)}"
 
-    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return how often each image is right under each corruption and under all of them, and what that comes to."""
         parts: dict[str, dict[float, list[Row]]] = defaultdict(lambda: defaultdict(list))
         for task, row in rows(results, CorruptedSlice):
@@ -150,11 +150,15 @@ class Corruptions(Section):
         if clean is None or any(len(found) != len(clean) for found in right.values()) or not right:
             return {}
         overall: NDArray[np.float64] = np.mean(list(right.values()), axis=0)
-        numbers = {"corruption_accuracy": overall, "corruption_loss": clean - overall}
-        numbers |= {f"accuracy.{name}": found for name, found in right.items()}
+        numbers = {
+            "corruption_accuracy": PerImage(overall),
+            "corruption_loss": PerImage(clean - overall, -1.0, 1.0),
+            **{f"accuracy.{name}": PerImage(found) for name, found in right.items()},
+        }
         if set(right) <= set(ALEXNET):
             whole = corruption_errors(dict.fromkeys(right, 1.0))  # what an error of 1 would come to
-            numbers["mce"] = np.mean([whole[name] * (1 - found) for name, found in right.items()], axis=0)
+            errors = np.mean([whole[name] * (1 - found) for name, found in right.items()], axis=0)
+            numbers["mce"] = PerImage(errors, 0.0, sum(whole.values()) / len(whole))
         return numbers
 
     def view(self, results: Sequence[Result]) -> View:
@@ -216,18 +220,19 @@ def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float,
         key=lambda entry: entry[:3],
     )
     _, name, severity, cell = worst
+    lowest = interval(cell, among=sum(map(len, grid.values())))
     over = f", {percent(overall)} on average over {len(grid)} corruptions" if len(grid) > 1 else ""
     if clean.value - cell.value < HARMLESS:
         drop = 100 * (clean.value - cell.value)
         costs = f"costs more than {drop:.1f} points ({title(name)})" if drop > 0 else "costs any accuracy"
-        at = f"from {percent(clean.value)} clean to {percent(cell.value)} ({interval(cell)}) at most"
+        at = f"from {percent(clean.value)} clean to {percent(cell.value)} ({lowest}) at most"
         return (Sentence(f"No corruption {costs}: {at}{over}.", level),)
     harmful = [other for other in ranked if clean.value - mean_accuracy(grid[other].values()) >= HARMLESS] or ranked[:1]
     first = listed([title(other) for other in harmful[:NAMED]])
     return (
         Sentence(
             f"Breaks first under {first}: from {percent(clean.value)} clean to {percent(cell.value)} "
-            f"({interval(cell)}) at its worst ({title(name)}{at_severity(severity)}){over}.",
+            f"({lowest}) at its worst ({title(name)}{at_severity(severity)}){over}.",
             level,
         ),
     )
@@ -239,7 +244,7 @@ def _spread(found: Sequence[tuple[CorruptedSlice, Row]]) -> list[str]:
     for task, row in found:
         conditions[cell_of(task.shift)].append(row)
     means = image_means(conditions.values())
-    return [] if means is None or len(means) < 2 else [between(mean(means))]
+    return [] if means is None else [between(mean_interval(means))]
 
 
 def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Shift]) -> tuple[Action, ...]:

@@ -7,11 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Work, passes, shifting
+from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Work, passes, shifting
 from shiftproof.audits.sections.measuring import accuracy, image_means, predictions, rows, tally
 from shiftproof.audits.sections.spectrum_figures import corruption_bars, noise_curves, wave_map
 from shiftproof.audits.sections.wording import between, interval, percent
@@ -25,7 +22,7 @@ from shiftproof.certificates.frequencies import (
 )
 from shiftproof.certificates.spectral_analysis import ALPHAS, amplitude_profile, power_shares
 from shiftproof.measures import Accuracy
-from shiftproof.measures.means import Mean, mean
+from shiftproof.measures.intervals import Interval, mean_interval
 from shiftproof.reports.view import Sentence, View
 from shiftproof.runs import Result, Row
 from shiftproof.shifts import Shift
@@ -157,13 +154,13 @@ class FrequencySensitivity(Section):
         for shift in scope.at(settings.severities[len(settings.severities) // 2]):
             yield Amplitudes(shift, *about)
 
-    def per_image(self, results: Sequence[Result]) -> Mapping[str, NDArray[np.float64]]:
+    def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return how often each image is right under the waves of each band."""
         bands: dict[Band, list[list[Row]]] = defaultdict(list)
         for wave, row in rows(results, Wave):
             bands[wave.band].append([row])
         found = {name: image_means(some) for name, some in bands.items()}
-        return {f"spectrum.{name}": right for name, right in found.items() if right is not None}
+        return {f"spectrum.{name}": PerImage(right) for name, right in found.items() if right is not None}
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell which band of frequencies costs most, and show the map."""
@@ -184,7 +181,7 @@ class FrequencySensitivity(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(*_notch_verdict(notch), *_verdict(bands, _band_intervals(waves))),
+            verdict=(*_notch_verdict(notch, len(counts)), *_verdict(bands, _band_intervals(waves))),
             blocks=(
                 wave_map(values, side, step, bands),
                 *([noise_curves(sets)] if sets else []),
@@ -211,32 +208,35 @@ def _notch(counts: Mapping[Frequency, Accuracy], side: int, step: int) -> tuple[
         if not nearby:
             continue
         lowest = min(nearby, key=lambda each: each.value)
-        if lowest.value - here.value >= NOTCH and here.interval()[1] < lowest.interval()[0]:
+        if lowest.value - here.value < NOTCH:
+            continue
+        if here.interval(among=len(counts)).high < lowest.interval(among=len(counts)).low:
             found.append((lowest.value - here.value, (i, j), here, lowest))
     return max(found)[1:] if found else None
 
 
-def _notch_verdict(notch: tuple[Frequency, Accuracy, Accuracy] | None) -> tuple[Sentence, ...]:
+def _notch_verdict(notch: tuple[Frequency, Accuracy, Accuracy] | None, among: int) -> tuple[Sentence, ...]:
     if notch is None:
         return ()
     (down, across), here, lowest = notch
     said = (
         f"One frequency stands out: a wave of {abs(across)} cycles across and {abs(down)} down leaves "
-        f"{percent(here.value)} right ({interval(here)}); every wave beside it leaves {percent(lowest.value)} or more."
+        f"{percent(here.value)} right ({interval(here, among)}); every wave beside it leaves {percent(lowest.value)} "
+        "or more."
     )
     return (Sentence(said, "bad"),)
 
 
-def _band_intervals(waves: Sequence[tuple[Wave, Row]]) -> dict[Band, Mean]:
-    """Return the interval of each band's accuracy over images, where rows tell who was right."""
+def _band_intervals(waves: Sequence[tuple[Wave, Row]]) -> dict[Band, Interval | None]:
+    """Return the interval of each band's accuracy over images, where rows tell who was right; all hold together."""
     groups: dict[Band, list[list[Row]]] = defaultdict(list)
     for wave, row in waves:
         groups[wave.band].append([row])
     means = {name: image_means(some) for name, some in groups.items()}
-    return {name: mean(some) for name, some in means.items() if some is not None and len(some) > 1}
+    return {name: mean_interval(some, among=len(means)) for name, some in means.items() if some is not None}
 
 
-def _verdict(bands: Mapping[Band, float], intervals: Mapping[Band, Mean]) -> tuple[Sentence, ...]:
+def _verdict(bands: Mapping[Band, float], intervals: Mapping[Band, Interval | None]) -> tuple[Sentence, ...]:
     ranked = sorted(bands, key=lambda name: bands[name])
     weakest, others = ranked[0], ranked[1:]
     said = percent(bands[weakest])

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from shiftproof.adapters import Counts, Method
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, steps_that_tell
+from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, gain_interval, steps_that_tell
 from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import make_adapter, preset_for, rows
 from shiftproof.audits.sections.trace_figures import trace_figure
 from shiftproof.audits.sections.wording import between, listed
 from shiftproof.data.imageset import SMALL_SIDE
 from shiftproof.errors import ModelError
-from shiftproof.measures.means import mean
 from shiftproof.reports.view import Action, Sentence, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
@@ -160,7 +159,7 @@ class Stability(Section):
                 *reasons,
             ),
             numbers=numbers,
-            actions=_actions(gained, gains, falls, preset, long=steps >= steps_that_tell()),
+            actions=_actions(gained, gains, falls, preset, batch, long=steps >= steps_that_tell()),
         )
 
 
@@ -184,11 +183,17 @@ def _gained(trace: Trace, source: Trace) -> NDArray[np.float64]:
 
 
 def _actions(
-    gained: Gains, gains: Mapping[str, float], falls: Mapping[str, int | None], preset: str | None, *, long: bool
+    gained: Gains,
+    gains: Mapping[str, float],
+    falls: Mapping[str, int | None],
+    preset: str | None,
+    batch: int,
+    *,
+    long: bool,
 ) -> tuple[Action, ...]:
     fallen = sorted(name for name, place in falls.items() if place is not None)
     lasting = {name: gained[name] for name in gains if name not in fallen and gains[name] > 0}
-    best = advised(lasting, long=long)
+    best = advised(lasting, long=long, batch=batch)
     if not fallen or best is None:
         return ()
     return (
@@ -208,7 +213,8 @@ def _verdict(
 ) -> Sentence:
     best = max(gains, key=lambda name: gains[name])
     fallen = {name: place for name, place in falls.items() if place is not None}
-    points = f"{100 * gains[best]:.1f} points" + (f" ({between(mean(gained[best]), '')})" if steps > 1 else "")
+    reach = gain_interval(gained[best], len(gained), images // steps)
+    points = f"{100 * gains[best]:.1f} points ({between(reach, '')})"
     stays = f"{best} stays {points} above it" if gains[best] > 0 else "no method stays above it"
     short = f"{steps:,} batches are too short to tell" if steps < steps_that_tell() else ""
     if fallen:

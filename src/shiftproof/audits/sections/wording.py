@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
 from shiftproof.measures import Accuracy
-from shiftproof.measures.means import Mean
+from shiftproof.measures.intervals import MIN_IMAGES, TOO_FEW, Interval
 from shiftproof.reports.view import Table, View
 
 Part = TypeVar("Part")
@@ -27,15 +28,17 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}%"
 
 
-def interval(value: Accuracy) -> str:
-    """Write the 95% interval of an accuracy."""
-    low, high = value.interval()
-    return f"{100 * low:.1f} to {100 * high:.1f}%"
+def interval(value: Accuracy, among: float = 1) -> str:
+    """Write the 95% interval of an accuracy, which is the lowest or highest of so many."""
+    return between(value.interval(among=among) if value.images >= MIN_IMAGES else None)
 
 
-def between(value: Mean, unit: str = "%") -> str:
-    """Write the interval of a mean of fractions, in percent or in points."""
-    return f"{100 * value.low:.1f} to {100 * value.high:.1f}{unit}"
+def between(value: Interval | None, unit: str = "%", sign: str = "") -> str:
+    """Write the interval of a mean of fractions, in percent or in points, its ends rounded away from each other."""
+    if value is None:
+        return TOO_FEW
+    low, high = math.floor(1000 * value.low + 1e-6) / 10, math.ceil(1000 * value.high - 1e-6) / 10
+    return f"{low + 0.0:{sign}.1f} to {high + 0.0:{sign}.1f}{unit}"
 
 
 def listed(names: Sequence[str]) -> str:

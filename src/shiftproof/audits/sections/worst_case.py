@@ -206,7 +206,9 @@ class WorstCase(Section):
         kept = min([*admissible, same], key=lambda found: found.fitness) if admissible else lowest
         lost = clean - kept.fitness
         level: Level = "plain" if lost < 0 else "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
-        counted = Accuracy(round(kept.fitness * images), images)
+        # Evolution chose among all tuples by the answers to these images: only bounds that hold for all of them hold.
+        tuples = measured[0][0].space.size(LENGTH)
+        reach = interval(Accuracy(round(kept.fitness * images), images), among=tuples)
         numbers = {
             "worst_case_accuracy": kept.fitness,
             "worst_case_loss": lost,
@@ -222,8 +224,8 @@ class WorstCase(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(_sentence(kept, clean, counted, level),),
-            tiles=(Tile("Worst case", percent(kept.fitness), interval(counted), level, LEVEL_RULE),),
+            verdict=(_sentence(kept, clean, reach, level),),
+            tiles=(Tile("Worst case", percent(kept.fitness), reach, level, LEVEL_RULE),),
             blocks=(*blocks, *galleries([row for _, row in measured], kept)),
             notes=_notes(images, len(random), [len(some) for _, some in runs]),
             numbers=numbers,
@@ -262,16 +264,16 @@ def _join(found: Sequence[tuple[RandomTuples, Row]]) -> list[Found]:
     return [one for _, row in ordered for one in found_in(row)]
 
 
-def _sentence(kept: Found, clean: float, counted: Accuracy, level: Level) -> Sentence:
+def _sentence(kept: Found, clean: float, reach: str, level: Level) -> Sentence:
     lost = 100 * (clean - kept.fitness)
     if level in ("good", "plain"):
         costs = f"costs more than {lost:.1f} points" if lost > 0 else "costs any accuracy"
-        at = f"{percent(kept.fitness)} ({interval(counted)}) at worst"
+        at = f"{percent(kept.fitness)} ({reach}) at worst"
         return Sentence(f"No chain of {LENGTH} colour edits that was tried {costs}: {at}.", level)
     leaves = "leaves the images recognisable" if kept.admissible else "changes the images much"
     return Sentence(
         f"A chain of {LENGTH} colour edits that {leaves} brings it from {percent(clean)} to {percent(kept.fitness)} "
-        f"({interval(counted)}): {kept.words}.",
+        f"({reach}): {kept.words}.",
         level,
     )
 
@@ -298,7 +300,8 @@ def _notes(images: int, random: int, runs: Sequence[int]) -> tuple[str, ...]:
     )
     notes = [
         f"{searched}, {LENGTH} steps each, from the space {SPACE!r} of 190 operations at levels, on {images} images. "
-        "The same tuple is applied to every image; a search that tries more may find worse."
+        "The same tuple is applied to every image; a search that tries more may find worse. The interval is of other "
+        "images like these: it is wide because it holds for every tuple at once, of which the worst was chosen."
     ]
     if 0 < random < 1 / RARE:
         notes.append(f"{random} random tuples are too few to show what the lowest 0.1% reach; {1 / RARE:,.0f} do.")

@@ -1,0 +1,116 @@
+"""What sections write as intervals: of one among all it was chosen from, never without width, or too few to say."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shiftproof.adapters import method as find
+from shiftproof.audits.sections import section
+from shiftproof.audits.sections.adaptation import AdaptedStream
+from shiftproof.audits.sections.certified import CertifiedPart
+from shiftproof.audits.sections.clean import CleanSlice
+from shiftproof.audits.sections.corruptions import CorruptedSlice
+from shiftproof.audits.sections.spectrum import Wave
+from shiftproof.audits.sections.wording import between, interval
+from shiftproof.audits.sections.worst_case import LENGTH, RandomTuples
+from shiftproof.measures import Accuracy, average_radius
+from shiftproof.measures.intervals import TOO_FEW, Interval, mean_interval
+from shiftproof.runs import Result
+from shiftproof.searchers import make_space
+from shiftproof.shifts import corruption, parse
+from shiftproof.shifts.spectral.waves import FourierBasis
+
+
+def row(right, images):
+    hits = np.arange(images) < right
+    return {"images": images, "right": right, "confidence": 0.9, "hits": np.packbits(hits).tobytes().hex()}
+
+
+def corrupted(images, clean, cells):
+    found = [Result(CleanSlice(0, images), {**row(clean, images), "classes": {"a": [clean, images]}}, None, 1.0)]
+    return found + [
+        Result(CorruptedSlice(parse(label), 0, images, 0), row(right, images), None, 1.0)
+        for label, right in cells.items()
+    ]
+
+
+def test_ends_are_rounded_away_from_each_other():
+    assert between(Interval(0.99963, 1.0)) == "99.9 to 100.0%"
+    assert between(Interval(-0.00001, 0.12341), "") == "-0.1 to 12.4"
+    assert between(Interval(0.1, 0.2)) == "10.0 to 20.0%"
+    assert between(Interval(-0.25, 0.5), " points", "+") == "-25.0 to +50.0 points"
+    assert between(None) == TOO_FEW == "interval: too few to say"
+    assert interval(Accuracy(9, 9)) == TOO_FEW
+    assert interval(Accuracy(10, 10)) == "69.1 to 100.0%"
+
+
+@pytest.mark.parametrize(("clean", "lowest"), [(90, 20), (90, 88)])
+def test_the_worst_cell_is_one_of_all_cells(clean, lowest):
+    cells = {f"{name}@{severity}": 89 for name in ("fog", "contrast", "snow") for severity in range(1, 6)}
+    view = section("corruptions").view(corrupted(100, clean, {**cells, "fog@5": lowest}))
+    assert f"({interval(Accuracy(lowest, 100), among=15)})" in view.verdict[0].text
+
+
+def test_the_mean_over_corruptions_counts_every_image_once():
+    view = section("corruptions").view(corrupted(100, 90, {"fog@1": 80, "fog@5": 20}))
+    means = np.repeat([1.0, 0.5, 0.0], [20, 60, 20])
+    assert view.tiles[0].interval.startswith(between(mean_interval(means)))
+    assert between(mean_interval([1.0] * 50)) == "92.1 to 100.0%"  # images that agree are not all images
+
+
+def test_few_images_are_too_few_to_say():
+    view = section("corruptions").view(corrupted(8, 8, {"fog@1": 8, "fog@5": 1}))
+    assert TOO_FEW in view.verdict[0].text
+    assert view.tiles[0].interval.startswith(TOO_FEW)
+    view = section("clean").view(corrupted(8, 8, {}))
+    assert view.tiles[0].interval == TOO_FEW
+    assert "%" not in re.findall(r"\((.*?)\)", view.verdict[0].text)[0]
+
+
+def test_the_worst_chain_is_one_of_all_chains():
+    trials: Any = {"words": ["a", "b"], "fitness": [0.4, 0.9], "similarity": [0.9, 0.9]}
+    task = RandomTuples(make_space("cifar"), LENGTH, 200, 0, 2, 0)
+    view = section("worst_case").view([Result(task, {"clean": 0.9, "trials": trials}, None, 1.0)])
+    assert view.tiles[0].interval == interval(Accuracy(80, 200), among=190**5)
+    assert view.tiles[0].interval in view.verdict[0].text
+
+
+def test_certificates_are_those_of_the_better_noise():
+    radii = {0.03: [0.05] * 30 + [0.0] * 10, 0.25: [0.0] * 40}
+    tasks = {sigma: CertifiedPart(None, sigma, 0, 40, n0=20, n=250, alpha=0.01, seed=0) for sigma in radii}
+    view = section("certified").view(
+        [
+            Result(tasks[sigma], {"images": 40, "radii": some, "samples": 4_000}, None, 1.0)
+            for sigma, some in radii.items()
+        ]
+    )
+    assert f"75.0% of clean images ({interval(Accuracy(30, 40), among=2)})" in view.verdict[0].text
+    expected = average_radius(radii[0.03], tasks[0.03].reach, among=2).interval
+    assert expected is not None
+    assert view.tiles[0].interval.startswith(f"{expected.low:.3f} to {expected.high:.3f} on average")
+    assert expected.high < tasks[0.03].reach
+
+
+def test_the_weakest_band_is_one_of_three():
+    waves = {(0, 0): 36, (0, 8): 20, (0, 16): 4}
+    found = [
+        Result(Wave(FourierBasis(i, j), 40, 0, 32, 8), row(right, 40), None, 1.0) for (i, j), right in waves.items()
+    ]
+    view = section("spectrum").view(found)
+    expected = mean_interval(np.arange(40) < 4, among=3)
+    assert f"10.0% ({between(expected)}) are right" in view.verdict[-1].text
+
+
+def test_the_best_method_is_one_of_all():
+    def stream(method, right):
+        task = AdaptedStream(find(method), corruption("fog", 5), images=256, seed=0)
+        about: Any = {"milliseconds": 1.0, "preset": "cifar", "batches": 4, "updates": 4, "resets": 0}
+        return Result(task, {**row(right, 256), **about}, None, 1.0)
+
+    view = section("adaptation").view([stream("source", 100), stream("bn", 150), stream("rdumb", 120)])
+    gained = np.repeat([0.0, 1.0, 0.0], [100, 50, 106])
+    told = between(mean_interval(gained, -1.0, 1.0, among=2), "")
+    assert view.tiles[0].interval == f"{told}, bn"
+    assert f"19.5 points ({told})" in view.verdict[0].text
