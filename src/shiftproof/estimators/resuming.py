@@ -57,7 +57,8 @@ class Kept:
 
     def measure(self, task: AnyTask) -> Row:
         """Do the work of a task."""
-        return cast(Row, task.measure(self))
+        row: Row = task.measure(self)
+        return row
 
     def copies(
         self, shifts: Sequence[Shift | None], on_progress: Callable[[int, int], None] | None
