@@ -97,7 +97,14 @@ def test_a_black_box_can_only_be_itself(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"methods": ["tnet"]}, {"stream": "cc"}, {"images": 0}, {"workers": 0}, {"lr_scale": 0.0}, {"shifts": ["fgo"]}],
+    [
+        {"methods": ["tnet"]},
+        {"stream": "cc"},
+        {"images": 0},
+        {"executor": "processes:0"},
+        {"lr_scale": 0.0},
+        {"shifts": ["fgo"]},
+    ],
 )
 def test_wrong_options_are_refused(tmp_path, options):
     with pytest.raises(ConfigurationError):

@@ -319,14 +319,15 @@ class TestSecondRuns:
         assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
     @pytest.mark.parametrize(
-        "change", [{"shifts": ["fog@2"]}, {"seed": 1}, {"format": "jpg"}, {"size": 12}, {"preset": "cifar"}], ids=str
+        "change", [{"shifts": ["fog@2"]}, {"seed": 1}, {"format": "jpg"}, {"data": 12}, {"preset": "cifar"}], ids=str
     )
     def test_another_copy_is_not_mixed_in(self, folder: Path, tmp_path: Path, change: dict[str, Any]) -> None:
         first: dict[str, Any] = {"shifts": ["fog@3"]}
         write_corrupted(folder, tmp_path / "out", **first)
         before = tree(tmp_path / "out")
+        data = DataSpec(folder, size=change.pop("data", None))
         with pytest.raises(RunError, match="about another corruption"):
-            write_corrupted(folder, tmp_path / "out", **(first | change))
+            write_corrupted(data, tmp_path / "out", **(first | change))
         assert tree(tmp_path / "out") == before
 
     def test_nor_are_other_images_or_other_files(self, folder: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from shiftproof.audits.costs import Costs, duration
 from shiftproof.audits.requirements import Check, Requirement, check
 from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.base import Measurement, Scope
+from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import of_texts
 from shiftproof.errors import RunError
 from shiftproof.reports import notebook
@@ -203,7 +204,7 @@ def _masthead(
     method = {
         "version": f"shiftproof {prints['version']}",
         "seed": str(scope.settings.seed),
-        "shifts": ", ".join([*(one.name for one in scope.settings.shifts), *map(str, scope.settings.fixed)]),
+        "shifts": ", ".join(named(shift) for shift in (*scope.settings.shifts, *scope.settings.fixed)),
         "severities": ", ".join(f"{severity:g}" for severity in scope.settings.severities),
     }
     if costs.planned:

@@ -26,7 +26,9 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_FORM = re.compile(r"\s*([A-Za-z_][\w.@-]*)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%?)\s*")
+_NAME = r"[A-Za-z_](?:[\w.@=+,:/~* \[\]-]*[\w\]])?"
+"""Names of numbers hold labels of shifts, such as `accuracy.fog@3 + jpeg_compression@2`."""
+_FORM = re.compile(rf"\s*({_NAME})\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(%?)\s*")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

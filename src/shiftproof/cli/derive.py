@@ -212,7 +212,7 @@ def call(verb: Callable[..., Any], command: Command, options: Sequence[Option], 
     given = {
         each.name: values[each.name] for each in options if each.owner in ("verb", "settings") and each.name in values
     }
-    if "options" in given and "options" not in known:
+    if "options" in given and known["options"].kind is inspect.Parameter.VAR_KEYWORD:
         given |= given.pop("options")
     if "model" in known:
         given["model"] = _spec(given["model"], "shiftproof.models:ModelSpec", _chosen(options, values, "model"))

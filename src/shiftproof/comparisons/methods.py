@@ -18,6 +18,7 @@ from shiftproof.data import DataLike
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures import Accuracy
 from shiftproof.models import ModelLike
+from shiftproof.registry import unknown
 from shiftproof.runs import Executor, OnProgress, Plan, Result, Row, Store, choose_executor, drive, write_atomically
 from shiftproof.shifts import Shift, as_shift
 from shiftproof.subjects import Measurer, Subject
@@ -112,6 +113,7 @@ def compare_methods(
     """
     tried = with_source(methods)  # what is wrong with one is told now
     names = tuple(each.name for each in tried)
+    given = _read_options(tried, options or {})
     made = _labelled([as_shift(shift) for shift in shifts])
     if not made:
         raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", got="none")
@@ -120,7 +122,6 @@ def compare_methods(
     check_subject(subject)
     count = len(subject.data)
     fixed = preset or preset_for(subject)
-    given = dict(options or {})
     tasks = tuple(
         AdaptedStream(method, shift, count, seed, batch_size, fixed, given)
         for shift in made.values()
@@ -137,6 +138,18 @@ def compare_methods(
         json.dumps({**about, "rows": comparison.to_rows()}, indent=1) + "\n",
     )
     return comparison
+
+
+def _read_options(methods: Sequence[Method], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options, which may be texts, as the methods that have them read them; refuse those that none has."""
+    known = {name: each for each in methods for name in each.defaults.to_dict()}
+    for name in options:
+        if name not in known:
+            raise unknown("option of these methods", name, known)
+    return {
+        name: getattr(known[name].defaults.changed({name: value}, known[name].name), name)
+        for name, value in options.items()
+    }
 
 
 def _labelled(shifts: Sequence[Shift]) -> dict[str, Shift]:

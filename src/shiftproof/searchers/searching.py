@@ -134,8 +134,8 @@ def check_budget(budget: int) -> None:
 
 def _targets(targets: str | Path | ArrayLike | Tensor, subject: Subject) -> Tensor:
     """Return what the model is to say of the chosen images."""
-    held = read_array(Path(targets)) if isinstance(targets, str | Path) else np.array(targets)
-    truth = torch.as_tensor(held)
+    held = read_array(Path(targets)) if isinstance(targets, str | Path) else targets
+    truth = torch.as_tensor(np.array(held))  # a copy: an array may not be writable
     if len(truth) != len(subject.loaded_data):
         raise DataError(
             "Every image needs a target.", expected=f"{len(subject.loaded_data)} targets", got=f"{len(truth)}"

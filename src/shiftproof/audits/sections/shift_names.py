@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from shiftproof import shifts
-from shiftproof.shifts import Shift
+from shiftproof.shifts import Shift, catalogue
 from shiftproof.shifts.forms import plain
+from shiftproof.shifts.text import registry as text_registry
 
 AS_GIVEN = 0.0
 """The column of shifts that have no severity to choose."""
@@ -26,7 +27,8 @@ def named(shift: Shift) -> str:
 
 def facts(name: str) -> Mapping[str, Any]:
     """Return the category and frequency of a shift by what it is called in tables."""
-    known = any(name in shifts.names(family) for family in shifts.families())
+    graded = (*catalogue.TABLED, catalogue.PLUGINS, *text_registry.FAMILIES)
+    known = any(name in shifts.names(family) for family in graded)
     return shifts.facts(name) if known else {"category": "other", "frequency": "mid", "monotone": True}
 
 
