@@ -79,7 +79,7 @@ def begun(process: subprocess.Popen[str], folder: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("verb", "executor"), WAYS, ids="-".join)
+@pytest.mark.parametrize(("verb", "executor"), WAYS)
 def test_kills_at_random_moments_change_nothing(references: Any, tmp_path: Path, verb: str, executor: str) -> None:
     reference = references(verb)
     chance = random.Random(f"{verb} {executor}")

@@ -67,7 +67,8 @@ def adapted(out: Path, executor: str) -> object:
     """Adapt along a stream."""
     data = shiftproof.load_data("demo").take(100)
     stream = make_stream("concatenated", data, shifts=["contrast", "fog"], length=400, batch_size=10)
-    trace = evaluate(adapt(shiftproof.load_model("demo"), "tent"), stream, out=out, chunk=5)
+    model: Any = shiftproof.load_model("demo")
+    trace = evaluate(adapt(model, "tent"), stream, out=out, chunk=5)
     return list(trace.right)
 
 

@@ -29,7 +29,7 @@ class ShiftedCopy(Task["Kept"]):
 
 
 @dataclass(frozen=True)
-class Answer(Task["Kept"]):
+class EstimatedSet(Task["Kept"]):
     """The answer for a set without labels."""
 
     kind = "estimate.answer"
@@ -57,8 +57,7 @@ class Kept:
 
     def measure(self, task: AnyTask) -> Row:
         """Do the work of a task."""
-        row: Row = task.measure(self)
-        return row
+        return task.measure(self)
 
     def copies(
         self, shifts: Sequence[Shift | None], on_progress: Callable[[int, int], None] | None
@@ -69,7 +68,7 @@ class Kept:
 
     def answer(self, method: str) -> Estimate:
         """Return the answer for a set."""
-        (row,) = self._rows([Answer(method)], None)
+        (row,) = self._rows([EstimatedSet(method)], None)
         return _estimate(cast("dict[str, Any]", row))
 
     def _rows(self, tasks: Sequence[AnyTask], on_progress: Callable[[int, int], None] | None) -> list[Row]:
