@@ -121,8 +121,8 @@ def test_a_method_of_a_package_adapts(added):
     assert isinstance(model, nn.Module)
     (batch,) = shiftproof.load_data("demo").take(8, seed=0).batches(8)
     with torch.inference_mode():
-        expected = (model(batch.images) + model(batch.images.flip(-1))) / 2
-    assert torch.allclose(shiftproof.adapt(model, "mirror")(batch.images), expected, atol=1e-5)
+        expected = (model(batch.inputs) + model(batch.inputs.flip(-1))) / 2
+    assert torch.allclose(shiftproof.adapt(model, "mirror")(batch.inputs), expected, atol=1e-5)
     assert "mirror" in [row.name for row in adapters.facts()]
 
 
@@ -213,10 +213,10 @@ def test_loaders_of_packages_load_by_prefix(added, tmp_path):
     (batch,) = plain.batches(8)
     model = shiftproof.load_model("demo")
     with torch.inference_mode():
-        assert torch.equal(mirror(batch.images), model(batch.images.flip(-1)))
+        assert torch.equal(mirror(batch.inputs), model(batch.inputs.flip(-1)))
     flipped = shiftproof.load_data("mirrored:demo")
     assert flipped.fingerprint != shiftproof.load_data("demo").fingerprint
-    assert shiftproof.load_data("mirrored:demo", size=16).shape == (3, 16, 16)
+    assert shiftproof.data.load_images("mirrored:demo", size=16).shape == (3, 16, 16)
     once = shiftproof.audit(model, "demo", out=tmp_path / "one", images=40, sections=["clean"])
     twice = shiftproof.audit("mirrored:demo", "mirrored:demo", out=tmp_path / "two", images=1000, sections=["clean"])
     assert abs(once.numbers["clean_accuracy"] - twice.numbers["clean_accuracy"]) < 0.2
@@ -510,8 +510,8 @@ def test_a_method_of_a_package_has_options_of_its_own(rain):
     images = shiftproof.load_data("demo").take(2, seed=0)
     (batch,) = images.batches(2)
     with torch.inference_mode():
-        expected = -model(batch.images)
-    assert torch.allclose(shiftproof.adapt(model, "mine")(batch.images), expected, atol=1e-5)
+        expected = -model(batch.inputs)
+    assert torch.allclose(shiftproof.adapt(model, "mine")(batch.inputs), expected, atol=1e-5)
     with pytest.raises(ConfigurationError, match="whole number"):
         shiftproof.adapt(model, "mine", seed=0.5)
     with pytest.raises(ConfigurationError, match="0 or more"):

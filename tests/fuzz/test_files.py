@@ -26,7 +26,7 @@ from shiftproof import load_data, load_model
 from shiftproof.audits import audit, reopen
 from shiftproof.certificates import load_certificate
 from shiftproof.cli import app, config
-from shiftproof.data import ImageSet
+from shiftproof.data import ImageSet, load_images
 from shiftproof.data.labels import number_classes
 from shiftproof.estimators import Monitor
 from shiftproof.estimators.calibration import Calibration, Copy
@@ -189,7 +189,7 @@ def its_folder(path: Path) -> object:
 
 @cache
 def some_images() -> ImageSet:
-    return load_data("demo").take(4)
+    return load_images("demo").take(4)
 
 
 def courses(path: Path) -> object:

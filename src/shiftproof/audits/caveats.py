@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from torch import Tensor
-
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.wording import interval, percent
-from shiftproof.data import TextSet
 from shiftproof.errors import DataError
 from shiftproof.models.behaviour import Behaviour, try_out
 from shiftproof.models.outputs import are_probabilities
@@ -49,9 +46,9 @@ def try_model(subject: Subject) -> tuple[Caveat, ...]:
     """Try the model on a few inputs before any long work, and say what is odd about it; refuse labels out of range."""
     count = max(1, min(PROBE, subject.batch_size // 2))
     batch = next(iter(subject.data.subset(range(min(2 * count, len(subject.data)))).batches(2 * count)))
-    inputs = batch.images if not isinstance(batch.images, Tensor) else batch.images.to(subject.device)
-    inputs, rest = inputs[:count], inputs[count:]
-    if isinstance(inputs, Tensor):
+    inputs, rest = batch.inputs[:count], batch.inputs[count:]
+    if subject.data.kind == "images":
+        inputs = inputs.to(subject.device)
         others, strangers = 1 - inputs, (1 - inputs).flip(3) * 0.5
     else:
         others, strangers = [*rest, *inputs][: len(inputs)], [inputs[0]] * len(inputs)
@@ -162,7 +159,7 @@ def _action() -> Action:
 def check_subject(subject: Subject) -> tuple[Caveat, ...]:
     """Try the model before any long work: outputs must be finite logits that fit the labels; return what is odd."""
     labels = subject.data.labels
-    if labels is None and isinstance(subject.data, TextSet):
+    if labels is None and subject.data.kind == "texts":
         raise DataError(
             "The texts have no labels.",
             expected="a column of labels, or one sub-folder per class",
@@ -170,13 +167,9 @@ def check_subject(subject: Subject) -> tuple[Caveat, ...]:
         )
     if labels is not None and int(labels.min()) == int(labels.max()):
         raise DataError(
-            f"All {_kind(subject)} have the same label.",
+            f"All {subject.data.kind} have the same label.",
             expected="at least two classes: an audit measures how well they are told apart",
-            got=f"{len(labels)} {_kind(subject)} of one class",
+            got=f"{len(labels)} {subject.data.kind} of one class",
             fix="give the folder that holds one sub-folder per class",
         )
     return try_model(subject)
-
-
-def _kind(subject: Subject) -> str:
-    return "texts" if isinstance(subject.data, TextSet) else "images"

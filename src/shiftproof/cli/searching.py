@@ -68,7 +68,7 @@ def search(
 ) -> None:
     """Search for the tuple of image operations a model is most vulnerable to. Writes search.json and worst.png."""
     from shiftproof.cli.terminal import Progress
-    from shiftproof.data.arrays import read_array
+    from shiftproof.data.images.arrays import read_array
     from shiftproof.searchers import search as run
 
     own = {"variant": variant, "population": population, "mutation": mutation, "sampler": sampler}

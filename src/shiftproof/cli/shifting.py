@@ -42,7 +42,7 @@ def corrupt(
 ) -> None:
     """Write a corrupted copy of a data set: files in the same folders, or arrays. Ends with a manifest.json."""
     from shiftproof.cli.terminal import Progress
-    from shiftproof.data.text_loading import is_text_source
+    from shiftproof.data.text.loading import is_text_source
     from shiftproof.exports.writing import write_corrupted
 
     chosen: dict[str, Any] = {"on_bad_file": on_bad_file, "executor": executor, "format": file_format}

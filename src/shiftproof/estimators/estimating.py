@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.data import Batch, ImageSet, TextSet, load_data, matched
+from shiftproof.data import Batch, Dataset, load_data, matched
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import LARGEST_ERROR, Calibration, Copy
@@ -77,7 +77,7 @@ class Estimator:
     def fit(
         cls,
         model: Callable[..., Any],
-        source: ImageSet,
+        source: Dataset,
         *,
         shifts: Sequence[str | Shift] | None = None,
         neighborhood: NeighborhoodLike | None = None,
@@ -130,7 +130,7 @@ class Estimator:
     def __call__(
         self, inputs: Any, *, method: str = "auto", keys: Tensor | None = None, other: Callable[..., Any] | None = None
     ) -> Estimate:
-        """Return the accuracy to expect on an `ImageSet`, images [N, C, H, W] in [0, 1], or texts.
+        """Return the accuracy to expect on a `Dataset`, images [N, C, H, W] in [0, 1], or texts.
 
         `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen, among those
         that nothing speaks against. Where that is not the one with the least error at all, the answer keeps the
@@ -241,16 +241,16 @@ def estimate(
     return estimator(chosen, method=method, other=None if other is None else load_model(other, device=device))
 
 
-def default_shifts(source: ImageSet) -> list[str]:
+def default_shifts(source: Dataset) -> list[str]:
     """Return the shifts to calibrate on."""
-    kinds = TEXT_KINDS if isinstance(source, TextSet) else KINDS
+    kinds = TEXT_KINDS if source.kind == "texts" else KINDS
     return [f"{name}@{severity}" for name in kinds for severity in SEVERITIES]
 
 
 def shifted(batches: Iterator[Batch], shift: Shift | None, seed: int) -> Iterator[Batch]:
     """Return batches after a shift, or as they are."""
     for batch in batches:
-        yield batch if shift is None else replace(batch, images=shift(batch.images, batch.keys, seed=seed))
+        yield batch if shift is None else replace(batch, inputs=shift(batch.inputs, batch.keys, seed=seed))
 
 
 def check_method(method: str) -> None:
@@ -261,7 +261,7 @@ def check_method(method: str) -> None:
         METHODS.load(method)  # what is wrong with it is told now
 
 
-def check_source(source: ImageSet) -> None:
+def check_source(source: Dataset) -> None:
     """Refuse a source that cannot tell right from wrong."""
     if source.labels is None:
         raise DataError(

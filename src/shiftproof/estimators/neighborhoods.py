@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from shiftproof.data import TextSet
-from shiftproof.data.imageset import SMALL_SIDE
+from shiftproof.data import Dataset
+from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.errors import ConfigurationError, ShiftproofError
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
@@ -133,7 +133,8 @@ def _of_shift(shift: Shift) -> ShiftNeighborhood:
 
 def default(inputs: object) -> str:
     """Return the name of the neighbourhood that suits a set of images, or of texts."""
-    return FOR_TEXTS if isinstance(inputs, TextSet | list) else FOR_IMAGES
+    texts = inputs.kind == "texts" if isinstance(inputs, Dataset) else isinstance(inputs, list)
+    return FOR_TEXTS if texts else FOR_IMAGES
 
 
 def chosen(spec: NeighborhoodLike | None, inputs: object) -> Neighborhood:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shiftproof.data.decoding import Size
+from shiftproof.data.images.decoding import Size
 from shiftproof.errors import ConfigurationError
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.catalogue import as_shift, corruption, facts, names

@@ -80,7 +80,8 @@ def shifted(data: TextSet, shift: Shift, seed: int) -> list[Text]:
     """Return the texts of a set after a shift."""
     made: list[Text] = []
     for batch in data.batches(CHUNK):
-        texts: Any = shift(batch.images, batch.keys, seed=seed)
+        inputs: Any = batch.inputs
+        texts: Any = shift(inputs, batch.keys, seed=seed)
         made.extend(texts)
     return made
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from shiftproof.data import BadFile, TextSet, load_data
-from shiftproof.data.decoding import Size
-from shiftproof.data.imageset import OnBadFile
-from shiftproof.data.text_loading import is_text_source
+from shiftproof.data import BadFile, as_texts, load_data
+from shiftproof.data.base import OnBadFile
+from shiftproof.data.images.decoding import Size
+from shiftproof.data.text.loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.exports.array_copies import ArrayCopies
 from shiftproof.exports.copies import Copies
@@ -153,7 +153,7 @@ def _write_texts(
         if option is not None:
             raise ConfigurationError(f"{name}= does not go with texts.", got=str(option))
     options: dict[str, Any] = {"on_bad_file": on_bad_file, **columns}
-    data = cast(TextSet, load_data(source, **options))
+    data = as_texts(load_data(source, **options))
     chosen = [as_shift(one) for one in shifts]
     write_texts(data, folder, chosen, seed=seed, format=file_format, on_progress=on_progress)
     return Written(folder, len(data), tuple(shift.label for shift in chosen), data.bad_files)

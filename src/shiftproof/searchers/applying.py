@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.data.levels import divide_
+from shiftproof.data.images.levels import divide_
 from shiftproof.keyed import Keyed
 from shiftproof.models.allocation import ease_allocation
 from shiftproof.shifts import Operation, Shift

@@ -46,7 +46,7 @@ def hold(data: ImageSet, device: str = "cpu") -> HeldImages:
     """Read all images of a set into memory."""
     if len(data) == 0:
         raise DataError("There are no images to search with.")
-    parts = [(to_bytes(batch.images), batch.keys) for batch in data.batches(256)]
+    parts = [(to_bytes(batch.inputs), batch.keys) for batch in data.batches(256)]
     images, keys = (torch.cat(some) for some in zip(*parts, strict=True))
     return HeldImages(images.to(device), keys)
 

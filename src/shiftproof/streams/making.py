@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shiftproof.data import ImageSet
+from shiftproof.data import Dataset
 from shiftproof.registry import resolve
 from shiftproof.streams.stream import Stream
 
@@ -19,7 +19,7 @@ STREAMS: Mapping[str, str] = {
 """Name -> lazy target."""
 
 
-def make_stream(kind: str, data: ImageSet, **options: Any) -> Stream:
+def make_stream(kind: str, data: Dataset, **options: Any) -> Stream:
     """Return a stream by name; options that are None are left to the stream."""
     made: Stream = resolve(STREAMS, kind, "stream")(
         data, **{name: value for name, value in options.items() if value is not None}

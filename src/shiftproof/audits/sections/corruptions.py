@@ -79,7 +79,7 @@ class Examples(Measurement):
         """Return a few corrupted images with what the model says of them."""
         count = self.images
         (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-        images: Any = self.shift(batch.images, batch.keys, seed=self.seed)
+        images: Any = self.shift(batch.inputs, batch.keys, seed=self.seed)
         confidence, predicted = logits(subject.model, images).softmax(1).max(1)
         names = subject.data.classes
 

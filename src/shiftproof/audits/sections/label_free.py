@@ -28,7 +28,7 @@ from shiftproof.audits.sections.base import (
 from shiftproof.audits.sections.label_free_figures import error_table, monitor_table, panels, strangeness_table
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.wording import between, labelled, percent, title
-from shiftproof.data import ImageSet
+from shiftproof.data import Dataset
 from shiftproof.estimators import Calibration
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.confidence import FEW
@@ -270,7 +270,7 @@ class LabelFree(Section):
         )
 
 
-def _halves(subject: Subject, images: int, seed: int) -> tuple[ImageSet, ImageSet]:
+def _halves(subject: Subject, images: int, seed: int) -> tuple[Dataset, Dataset]:
     """Return two disjoint sets of images, with classes as balanced as can be."""
     chosen = subject.data.take(2 * images, seed=seed)
     return chosen.subset(range(0, len(chosen), 2)), chosen.subset(range(1, len(chosen), 2))

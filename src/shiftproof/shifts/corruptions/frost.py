@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.data.decoding import open_image
-from shiftproof.data.source import describe
+from shiftproof.data.images.decoding import open_image
+from shiftproof.data.images.source import describe
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.base import Shape, reads_files
