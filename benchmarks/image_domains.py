@@ -13,7 +13,7 @@ from torch import Tensor
 
 from shiftproof.data import ImageSet, load_images
 from shiftproof.estimators.neighborhoods import Jitter
-from shiftproof.shifts import Chain, Shift, parse
+from shiftproof.shifts import ImageChain, Shift, parse
 
 CIFAR_TRAIN = ("clean", "contrast@3", "gaussian_blur@3")
 CIFAR_TEST = (
@@ -27,7 +27,7 @@ CIFAR_TEST = (
 )
 DIGITS_TRAIN = ("mnist", "usps", "colour")
 DIGITS_TEST = (*DIGITS_TRAIN, "mnist fog@4", "usps gaussian_blur@2")
-COLOUR = Chain(steps=[Jitter(f"{name}_shift", low=-120, high=120) for name in ("red", "green", "blue")])
+COLOUR = ImageChain(steps=[Jitter(f"{name}_shift", low=-120, high=120) for name in ("red", "green", "blue")])
 """Colour-shifted digits: every image gets a bias of its own in each channel, as in the space `mnist` of searches."""
 
 

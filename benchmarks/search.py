@@ -32,7 +32,7 @@ from shiftproof.searchers.evaluator import HeldImages, hold
 from shiftproof.searchers.space import Genes
 from shiftproof.searchers.uniform import draw_tuples
 from shiftproof.shifts import Operation
-from shiftproof.shifts.base import CACHED
+from shiftproof.shifts.image_shift import CACHED
 
 LENGTH = 5
 CHANNELS = ("red_shift", "green_shift", "blue_shift")

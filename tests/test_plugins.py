@@ -260,10 +260,10 @@ def test_every_kind_takes_less_than_25_lines():
 
 
 def test_what_is_registered_is_checked(site):
-    class Rain(shifts.Shift):
+    class Rain(shifts.ImageShift):
         """Another of the same name."""
 
-    class Drizzle(shifts.Shift):
+    class Drizzle(shifts.ImageShift):
         """The first of the name."""
 
     register("shifts", "drizzle", Drizzle)
@@ -381,12 +381,12 @@ def test_of_two_packages_with_one_name_the_first_is_kept_and_both_are_named(tmp_
 
 RAIN = """
 from dataclasses import dataclass
-from shiftproof.shifts import Shift
+from shiftproof.shifts import ImageShift
 
 DARKEST = 1.0
 
 @dataclass(frozen=True)
-class Rain(Shift):
+class Rain(ImageShift):
     density: float = 0.5
 
     def draw(self, rng, shape):
@@ -556,7 +556,7 @@ def test_objects_are_taken_or_refused_in_words(tmp_path):
             make_stream(kind, data, shifts=[fog], length=40)
     found = compare_methods(model, data, shifts=[fog], methods=["bn"], out=tmp_path / "methods")
     assert found.shifts == ("fog@3",)
-    chain = shifts.Chain(steps=[fog])  # another shift, of the same label
+    chain = shifts.ImageChain(steps=[fog])  # another shift, of the same label
     assert compare_methods(model, data, shifts=[chain], methods=["bn"], out=tmp_path / "methods").shifts == ("fog@3",)
     with pytest.raises(ConfigurationError, match="Two shifts have the same label"):
         compare_methods(model, data, shifts=[fog, chain], out=tmp_path / "methods")

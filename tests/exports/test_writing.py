@@ -76,7 +76,7 @@ def expected(image: Path, text: str, seed: int = 0) -> NDArray[np.uint8]:
     """Let the shift itself corrupt a file."""
     with Image.open(image) as opened:
         pixels = torch.from_numpy(np.array(opened.convert("RGB"))).permute(2, 0, 1)[None] / 255
-    shifted = shifts.parse(text)(pixels, content_keys(pixels), seed=seed)
+    shifted = shifts.as_image_shift(text)(pixels, content_keys(pixels), seed=seed)
     return (shifted[0] * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
 
 

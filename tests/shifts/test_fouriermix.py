@@ -11,7 +11,7 @@ from shiftproof import load_data
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.augment.framing import PadCrop
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.spectral.fouriermix import AMPLITUDES, PHASES, FourierMix, multiplier, truncated_normal_
 from shiftproof.shifts.spectral.waves import amplitude_spectrum, radial_profile
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.shifts import parse
+from shiftproof.shifts import as_image_shift, parse
 from shiftproof.training.feed import Feed, _Read, shifted
 from shiftproof.training.recipes import recipe
 from shiftproof.training.settings import Settings
@@ -83,7 +83,7 @@ def test_shifts_are_applied_as_by_calling_them(data):
     (batch,) = data.batches(44)
     for text in ("augmix", "fouriermix", "contrast=0.6 + rotate=10", "pad_crop"):
         assert torch.equal(
-            shifted(parse(text), batch.inputs, batch.keys, 5), parse(text)(batch.inputs, batch.keys, seed=5)
+            shifted(as_image_shift(text), batch.inputs, batch.keys, 5), parse(text)(batch.inputs, batch.keys, seed=5)
         )
 
 

@@ -293,7 +293,8 @@ class SpectrumMeasurer:
     def shifted(self, shift: Shift | None) -> Tensor:
         """Return the images under a shift, or as they are."""
         batch = self.batch
-        return batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=self.job.seed)
+        made: Tensor = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=self.job.seed)
+        return made
 
     def value(self, shift: Shift | None, size: int) -> float:
         """Return the accuracy, or the mean certified radius, under a shift, in batches of a size."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self
@@ -26,7 +26,7 @@ from shiftproof.keyed import Keyed
 
 OnBadFile = Literal["fail", "skip"]
 
-Inputs = TypeVar("Inputs", default=Any)
+Inputs = TypeVar("Inputs", bound=Sized, default=Any)
 """What a batch holds: a tensor of images, or a list of texts. Unsaid, it is either: a user's data decides."""
 
 
@@ -63,7 +63,7 @@ class Batch(Generic[Inputs]):
     shift: str = "clean"
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.inputs)
 
 
 class Source(ABC):

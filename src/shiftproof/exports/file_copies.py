@@ -32,8 +32,8 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.exports.copies import CopiedRun, Copies, digest_of
 from shiftproof.exports.suites import Target
 from shiftproof.runs import Json, Row, write_atomically
-from shiftproof.shifts.base import SMALLEST_SIDE
 from shiftproof.shifts.corrupting import corrupt
+from shiftproof.shifts.image_shift import SMALLEST_SIDE
 
 Format = Literal["png", "jpg", "same"]
 

@@ -22,9 +22,10 @@ from shiftproof.data.images.source import describe, unreadable
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs import write_atomically
 from shiftproof.runs.files import expand
-from shiftproof.shifts.base import SMALLEST_SIDE, check_severity
+from shiftproof.shifts.base import check_severity
 from shiftproof.shifts.catalogue import FAMILIES, TABLED, corruption, facts, names
 from shiftproof.shifts.corrupting import corrupt
+from shiftproof.shifts.image_shift import SMALLEST_SIDE
 
 Picture: TypeAlias = NDArray[np.uint8]
 Groups: TypeAlias = "list[tuple[str, list[Row]]]"

@@ -16,8 +16,8 @@ from torch import Tensor
 from shiftproof.data import Batch, ImageSet
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed, key_of
-from shiftproof.shifts import Shift, parse
-from shiftproof.shifts.base import Shape, check_layout
+from shiftproof.shifts import ImageShift, as_image_shift
+from shiftproof.shifts.image_shift import Shape, check_layout
 from shiftproof.shifts.levels import from_levels, quantize_, to_bytes, to_levels
 from shiftproof.shifts.operations.operation import Operation, apply_in_turn_
 from shiftproof.streams.ahead import ahead
@@ -65,8 +65,8 @@ class Feed:
             )
         self.parts = _parts(self.batch, self.team, 1 if recipe.tuples is None else recipe.tuples.per_batch)
         self.steps_per_epoch = len(data) // self.batch
-        self.framing = parse(settings.framing) if settings.framing else None
-        self.augment = None if recipe.augment is None else parse(recipe.augment)
+        self.framing = as_image_shift(settings.framing) if settings.framing else None
+        self.augment = None if recipe.augment is None else as_image_shift(recipe.augment)
         self.data = data
         self.supply = _Held(data, device) if data.nbytes <= HELD else _Read(data, device, workers)
         check_layout(torch.empty(0, *data.shape))
@@ -169,7 +169,7 @@ def _parts(batch: int, team: Team, count: int) -> range:
     return range(first, first + max(1, share // size))
 
 
-def shifted(shift: Shift, images: Tensor, keys: Tensor, seed: int) -> Tensor:
+def shifted(shift: ImageShift, images: Tensor, keys: Tensor, seed: int) -> Tensor:
     """Apply a shift as calling it does, without its check of the values, for which the host waits for the device."""
     with torch.no_grad():
         rng = Keyed(seed, keys, device=images.device).fork(shift.name)

@@ -32,7 +32,6 @@ from shiftproof.models import logits
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
-from shiftproof.shifts.text import TextShift
 from shiftproof.subjects import Subject
 
 EXAMPLES = 4
@@ -242,7 +241,7 @@ def _spread(found: Sequence[tuple[CorruptedSlice, Row]]) -> list[str]:
 
 def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Shift]) -> tuple[Action, ...]:
     """Advise training against the category that costs most; all it can win is what the category costs."""
-    if any(isinstance(shift, TextShift) for shift in tested.values()):
+    if any(shift.acts_on == "texts" for shift in tested.values()):
         return ()  # recipes of training are for images
     losses: dict[str, float] = defaultdict(float)
     for name, value in means.items():
@@ -272,9 +271,4 @@ def _notes(grid: Grid, tested: Mapping[str, Shift]) -> tuple[str, ...]:
     uneven = [title(name) for name in grid if not shifts.facts(name)["monotone"]]
     if uneven:
         notes.append(f"Published parameters do not grow steadily with severity for: {', '.join(uneven)}.")
-    return (*notes, *(note for name in grid for note in _shift_notes(tested[name])))
-
-
-def _shift_notes(shift: Shift) -> tuple[str, ...]:
-    """Return what a text shift has to say of itself, such as where its synonyms come from."""
-    return shift.notes if isinstance(shift, TextShift) else ()
+    return (*notes, *(note for name in grid for note in tested[name].notes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, cast
@@ -50,7 +50,6 @@ from shiftproof.measures.means import Mean, mean
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
-from shiftproof.shifts.text import TextShift
 from shiftproof.shifts.text.registry import text_shift
 from shiftproof.subjects import Subject
 
@@ -295,7 +294,7 @@ def _kinds(tested: Sequence[Shift], count: int, texts: bool) -> list[Shift]:
     image_shifts = (name for family in ("holdout", "bar", "common") for name in shifts.names(family))
     known = [*TEXT_KINDS, *shifts.names("everyday")] if texts else [*KINDS, *image_shifts]
     left_out = {shift.name for shift in tested}
-    make = text_shift if texts else shifts.corruption
+    make: Callable[[str, float], Shift] = text_shift if texts else shifts.corruption
     return [make(name, 1) for name in dict.fromkeys(known) if name not in left_out][:count]
 
 
@@ -396,5 +395,4 @@ def _notes(calibration: Calibration, found: Sequence[tuple[TargetSet, Row]]) -> 
 
 def _told_by(neighborhood: str) -> tuple[str, ...]:
     """Return what a neighbourhood of texts has to say of itself, such as where its synonyms come from."""
-    shift = TEXT_NEIGHBORHOODS[neighborhood](0) if neighborhood in TEXT_NEIGHBORHOODS else None
-    return shift.notes if isinstance(shift, TextShift) else ()
+    return TEXT_NEIGHBORHOODS[neighborhood](0).notes if neighborhood in TEXT_NEIGHBORHOODS else ()
