@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shiftproof.adapters import Method
 from shiftproof.audits.audit_settings import AuditSettings
 from shiftproof.audits.numbers import Number
+from shiftproof.data.base import NOUNS, Noun
 from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.models.identity import digest
 from shiftproof.models.sources import is_builtin
@@ -108,6 +109,8 @@ class Section(ABC):
     question: ClassVar[str]
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """The kinds of inputs it can ask its question about."""
+    noun: Noun = NOUNS["images"]
+    """What the inputs of this audit are called in what it says."""
     numbers: ClassVar[tuple[Number, ...]] = ()
     """What a pipeline can gate on, its headline first."""
 

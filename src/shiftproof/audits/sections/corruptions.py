@@ -192,7 +192,7 @@ class Corruptions(Section):
                 loss_figure(means, ranked, clean),
                 *galleries(examples, ranked),
             ),
-            notes=_notes(grid, tested),
+            notes=_notes(grid, tested, self.noun.many),
             numbers=numbers,
             actions=_actions(means, clean, tested),
         )
@@ -265,9 +265,9 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, S
     )
 
 
-def _notes(grid: Grid, tested: Mapping[str, Shift]) -> tuple[str, ...]:
-    images = next(iter(next(iter(grid.values())).values())).images
-    notes = [f"{images:,} images per cell; the same images, with the same random draws, at every severity."]
+def _notes(grid: Grid, tested: Mapping[str, Shift], inputs: str) -> tuple[str, ...]:
+    count = next(iter(next(iter(grid.values())).values())).images
+    notes = [f"{count:,} {inputs} per cell; the same {inputs}, with the same random draws, at every severity."]
     uneven = [title(name) for name in grid if not shifts.facts(name)["monotone"]]
     if uneven:
         notes.append(f"Published parameters do not grow steadily with severity for: {', '.join(uneven)}.")

@@ -180,7 +180,7 @@ class LabelFree(Section):
 
     name = "label_free"
     title = "Would you know"
-    question = "How well can accuracy under shift be told from unlabelled images alone?"
+    question = "How well can accuracy under shift be told from unlabelled inputs alone?"
     takes = ("images", "texts")
     numbers = (
         Number("label_free_error", "how far estimates without labels are from the truth, on average", "lower"),
@@ -225,7 +225,7 @@ class LabelFree(Section):
         learnt, tested = _copies(rows(results, SourceSet)), _copies(found)
         shifted_sets = [copy for copy in tested if copy.shift != "clean"]
         if not reference or not learnt or not shifted_sets:
-            note = f"Nothing was estimated: that takes {2 * FEW} images or more, half of them to learn from."
+            note = f"Nothing was estimated: that takes {2 * FEW} {self.noun.many} or more, half of them to learn from."
             return View(self.name, self.title, self.question, notes=(note,))
         calibration = Calibration.from_row({"source": reference[0], "copies": [asdict(copy) for copy in learnt]})
         estimates = _estimates(calibration, shifted_sets)
@@ -261,9 +261,9 @@ class LabelFree(Section):
                 panels(estimates, shifted_sets),
                 error_table(calibration, errors, ranks),
                 monitor_table(drop, error),
-                strangeness_table([(task.shift, row) for task, row in found if task.shift is not None]),
+                strangeness_table([(task.shift, row) for task, row in found if task.shift is not None], self.noun.one),
             ),
-            notes=_notes(calibration, found),
+            notes=_notes(calibration, found, self.noun.many),
             numbers=numbers,
             actions=(_action(drop, missed),),
         )
@@ -377,7 +377,7 @@ def _detection(found: Sequence[tuple[TargetSet, Row]]) -> dict[str, float]:
     return {f"ood_{name}": sum(some) / len(some) for name, some in values.items() if some}
 
 
-def _notes(calibration: Calibration, found: Sequence[tuple[TargetSet, Row]]) -> tuple[str, ...]:
+def _notes(calibration: Calibration, found: Sequence[tuple[TargetSet, Row]], inputs: str) -> tuple[str, ...]:
     task = found[0][0]
     near = task.neighborhood
     gaps = [cast(float, row["entropy_difference"]) for _, row in found if row.get("entropy_difference") is not None]
@@ -385,10 +385,10 @@ def _notes(calibration: Calibration, found: Sequence[tuple[TargetSet, Row]]) -> 
     destroys = "destroy labels: leave invariance aside" if gap > LABELS_DESTROYED else "keep labels"
     kinds = sorted({title(copy.kind) for copy in calibration.copies if copy.shift != "clean"})
     return (
-        f"{task.images} labelled images to learn from and as many others to test on; lines were drawn through "
+        f"{task.images} labelled {inputs} to learn from and as many others to test on; lines were drawn through "
         f"shifts that are not tested here: {', '.join(kinds)}.",
         f"Views of {near} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
-        f"({LABELS_DESTROYED} is the limit). {task.views} views of up to {task.viewed} images a set.",
+        f"({LABELS_DESTROYED} is the limit). {task.views} views of up to {task.viewed} {inputs} a set.",
         *_told_by(near),
     )
 
