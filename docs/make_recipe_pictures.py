@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 import shiftproof
-from shiftproof.data import ImageSet
+from shiftproof.data import ImageSet, load_images
 from shiftproof.training.feed import Feed
 from shiftproof.training.losses import smoothadv
 from shiftproof.training.recipes import recipe
@@ -29,7 +29,7 @@ ATTACK = 1.0
 
 def main() -> None:
     """Write the pictures."""
-    data = shiftproof.load_data("demo")
+    data = load_images("demo")
     for name in PICTURES:
         strip(seen(name, data)).save(FOLDER / f"recipe-{name}.png", optimize=True)
 
