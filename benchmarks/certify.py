@@ -144,7 +144,7 @@ def rules(options: argparse.Namespace) -> None:
     drawn = device.type == "cuda"
     if not drawn:
         made = smoothed.certify(
-            batch.images, labels, keys=batch.keys, rule=Fixed(sigma=sigma, n=options.pilot, futility=False)
+            batch.inputs, labels, keys=batch.keys, rule=Fixed(sigma=sigma, n=options.pilot, futility=False)
         )
         rng = np.random.default_rng(0)
         right = np.array([not each.skipped for each in made])
@@ -154,7 +154,7 @@ def rules(options: argparse.Namespace) -> None:
     for name, rule in chosen.items():
         aware = name != "fixed, Cohen et al."
         if drawn:
-            made = smoothed.certify(batch.images, labels if aware else None, keys=batch.keys, rule=rule)
+            made = smoothed.certify(batch.inputs, labels if aware else None, keys=batch.keys, rule=rule)
             correct = np.array([each.guess for each in made]) == labels.numpy()
             radii = np.array([each.radius for each in made]) * correct
             samples = float(np.mean([each.samples + 100 for each in made]))

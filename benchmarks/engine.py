@@ -124,7 +124,7 @@ class Forward:
         from shiftproof.shifts import parse
 
         batch = self.__dict__["batch"]
-        images = parse(str(cell["shift"]))(batch.images, batch.keys)
+        images = parse(str(cell["shift"]))(batch.inputs, batch.keys)
         answers = [logits(self.__dict__["model"], images[start : start + 50]).argmax(1) for start in range(0, 500, 50)]
         right = int((torch.cat(answers) == batch.labels.cpu()).sum())
         return {"right": right}

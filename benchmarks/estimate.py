@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from shiftproof import load_data, load_model, shifts
-from shiftproof.data import ImageSet
+from shiftproof import load_model, shifts
+from shiftproof.data import ImageSet, load_images
 from shiftproof.estimators import Calibration, Estimator, Monitor, neighborhood_invariance
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.estimating import shifted
@@ -44,7 +44,7 @@ def main() -> None:
 def speed(options: argparse.Namespace) -> None:
     """Print throughput as shares of a plain forward pass over the same number of images, measured in turn."""
     model = load_model("demo", device=options.device)
-    inputs = _images(load_data("demo"), options.device)
+    inputs = _images(load_images("demo"), options.device)
     n = 10
     some = inputs[: 256 if options.device == "cpu" else 1000]
     many = some.repeat(n + 1, 1, 1, 1)
@@ -79,14 +79,14 @@ def speed(options: argparse.Namespace) -> None:
 def table(options: argparse.Namespace) -> None:
     """Print estimated against true accuracy over the common corruptions, by estimator."""
     model = load_model("demo", device=options.device)
-    estimator = Estimator.fit(model, load_data("demo-source"), batch_size=options.batch)
+    estimator = Estimator.fit(model, load_images("demo-source"), batch_size=options.batch)
     calibration = estimator.calibration
-    data = load_data("demo").take(options.images).in_memory()
+    data = load_images("demo").take(options.images).in_memory()
     labels = [f"{name}@{severity}" for name in shifts.names("common") for severity in range(1, 6)]
     sets = [_measured(estimator, data, label, options) for label in labels]
     natural = None
     if options.natural:
-        natural = _measured(estimator, load_data(options.natural), "natural", options)
+        natural = _measured(estimator, load_images(options.natural), "natural", options)
     truth = [one.accuracy for one in sets]
     chosen = [calibration.choose(one.statistics) for one in sets]
     print(f"{len(sets)} sets of {len(data)} images, accuracies {min(truth):.3f} to {max(truth):.3f}")
@@ -127,7 +127,7 @@ def _measured(estimator: Estimator, data: ImageSet, label: str, options: argpars
 
 
 def _images(data: ImageSet, device: str) -> torch.Tensor:
-    return torch.cat([batch.images for batch in data.batches(256, device=device)])
+    return torch.cat([batch.inputs for batch in data.batches(256, device=device)])
 
 
 def _calibration() -> Calibration:

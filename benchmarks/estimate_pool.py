@@ -24,7 +24,7 @@ from torch import Tensor, nn
 import shiftproof
 from benchmarks.image_domains import Domains, cifar_domains, digit_domains
 from benchmarks.pool import as_table, check_time, records, train_pool
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 from shiftproof.estimators.evidence import Evidence, observe
 from shiftproof.estimators.neighborhoods import Neighborhood, neighborhood
 from shiftproof.estimators.protocol import evaluate
@@ -127,7 +127,7 @@ class Pool:
     def __post_init__(self) -> None:
         domains = self.bench.domains
         self.train, self.validation, self.test = (
-            {name: load_data(path).in_memory() for name, path in part.items()}
+            {name: load_images(path).in_memory() for name, path in part.items()}
             for part in (domains.train, domains.validation, domains.test)
         )
         self.classes = 1 + max(int(cast(Tensor, data.labels).max()) for data in self.train.values())

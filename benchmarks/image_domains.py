@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 from shiftproof.estimators.neighborhoods import Jitter
-from shiftproof.shifts import Chain, Shift, parse
+from shiftproof.shifts import ImageChain, Shift, parse
 
 CIFAR_TRAIN = ("clean", "contrast@3", "gaussian_blur@3")
 CIFAR_TEST = (
@@ -27,7 +27,7 @@ CIFAR_TEST = (
 )
 DIGITS_TRAIN = ("mnist", "usps", "colour")
 DIGITS_TEST = (*DIGITS_TRAIN, "mnist fog@4", "usps gaussian_blur@2")
-COLOUR = Chain(steps=[Jitter(f"{name}_shift", low=-120, high=120) for name in ("red", "green", "blue")])
+COLOUR = ImageChain(steps=[Jitter(f"{name}_shift", low=-120, high=120) for name in ("red", "green", "blue")])
 """Colour-shifted digits: every image gets a bias of its own in each channel, as in the space `mnist` of searches."""
 
 
@@ -45,17 +45,17 @@ class Domains:
     def prints(self) -> dict[str, str]:
         """Return what changes with any of their images."""
         files = {f"{part} {name}": path for part in ("train", "test") for name, path in getattr(self, part).items()}
-        return {name: load_data(path).fingerprint for name, path in files.items()}
+        return {name: load_images(path).fingerprint for name, path in files.items()}
 
 
 def cifar_domains(
     train: str, test: str, natural: str | None, *, images: int, test_images: int, out: Path, device: str, seed: int
 ) -> Domains:
     """Make CIFAR-10's domains: shifts of the training and test images, and another set with the same classes."""
-    held_out = load_data(test).take(2 * test_images, seed=seed)
+    held_out = load_images(test).take(2 * test_images, seed=seed)
     # One half validates, on the training domain; the other tests.
     parts = {
-        "train": load_data(train).take(images, seed=seed),
+        "train": load_images(train).take(images, seed=seed),
         "validation": held_out.subset(range(0, len(held_out), 2)),
         "test": held_out.subset(range(1, len(held_out), 2)),
     }
@@ -85,9 +85,9 @@ def digit_domains(
             source, _, shift = name.partition(" ")
             at: dict[str, Any] = {"size": 32, "color": "rgb"}
             if source == "usps":
-                whole = load_data(usps, split="train" if part == "train" else "test", **at)
+                whole = load_images(usps, split="train" if part == "train" else "test", **at)
             else:
-                whole = load_data(mnist[part != "train"], **at)
+                whole = load_images(mnist[part != "train"], **at)
             data = whole.take(images if part == "train" else 2 * test_images, seed=seed)
             if part != "train":
                 data = data.subset(range(part == "test", len(data), 2))
@@ -101,7 +101,7 @@ def _written(data: ImageSet, shift: Shift | None, path: Path, device: str) -> st
     if not path.is_file():
         images, labels = [], []
         for batch in data.batches(1000, device=device):
-            made = batch.images if shift is None else shift(batch.images, batch.keys)
+            made = batch.inputs if shift is None else shift(batch.inputs, batch.keys)
             images.append((made * 255).round().to("cpu", torch.uint8).permute(0, 2, 3, 1).numpy())
             labels.append(cast(Tensor, batch.labels).cpu().numpy())
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,14 +25,14 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps
 
-from shiftproof.data import load_data
+from shiftproof.data import load_images
 from shiftproof.searchers import Score, Space, evolution, make_space, search
 from shiftproof.searchers.applying import MEMORY, Applier
 from shiftproof.searchers.evaluator import HeldImages, hold
 from shiftproof.searchers.space import Genes
 from shiftproof.searchers.uniform import draw_tuples
 from shiftproof.shifts import Operation
-from shiftproof.shifts.base import CACHED
+from shiftproof.shifts.image_shift import CACHED
 
 LENGTH = 5
 CHANNELS = ("red_shift", "green_shift", "blue_shift")
@@ -98,7 +98,7 @@ def seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
 def transforms(device: str, rounds: int) -> None:
     """Compare tuples per second with Pillow's."""
     space = make_space("cifar")
-    data = load_data("demo")
+    data = load_images("demo")
     pixels = hold(data, device)
     array = pixels.images.permute(0, 2, 3, 1).contiguous().cpu().numpy()
     tuples = draw_tuples(space, LENGTH, range(20))
@@ -118,7 +118,7 @@ def transforms(device: str, rounds: int) -> None:
 
 def prefixes(device: str, rounds: int) -> None:
     """Compare the same evolution with and without shared first steps."""
-    space, pixels = make_space("cifar"), hold(load_data("demo"), device)
+    space, pixels = make_space("cifar"), hold(load_images("demo"), device)
     clock = time.process_time if device == "cpu" else time.perf_counter
     generations: list[Sequence[Genes]] = []
 

@@ -62,7 +62,7 @@ def make_stream(side: int, length: int, options: argparse.Namespace) -> Ccc:
 def run(model: Callable[[Tensor], Tensor], batches: Iterator[Batch]) -> None:
     """Send batches through a model."""
     for batch in batches:
-        model(batch.images)
+        model(batch.inputs)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.masked_model import masked_model
 from shiftproof import shifts
-from shiftproof.data import TextSet, load_data
+from shiftproof.data import as_texts, load_data
 from shiftproof.estimators.neighborhoods import view_keys
 from shiftproof.models.networks.text_cnn import make_vocabulary
 from shiftproof.runs import write_atomically
@@ -148,7 +148,7 @@ class TextDomains:
 
     def _table(self, path: Path, text_column: str, label_column: str) -> Labelled:
         """Return the texts of a labelled file; its classes are in the order negative, positive."""
-        data = cast(TextSet, load_data(path, text_column=text_column, label_column=label_column))
+        data = as_texts(load_data(path, text_column=text_column, label_column=label_column))
         return self._mixed(list(zip(map(str, data.texts), cast(Tensor, data.labels).tolist(), strict=True)))
 
     def _mixed(self, rows: Sequence[tuple[str, int]]) -> Labelled:

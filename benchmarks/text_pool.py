@@ -27,7 +27,7 @@ from torch import Tensor
 from benchmarks.pool import as_table, check_time, records, train_pool
 from benchmarks.text_domains import Labelled, TextDomains
 from benchmarks.text_findings import Rows, influences, spreads, standings, table
-from shiftproof.data import TextSet, load_data
+from shiftproof.data import load_data
 from shiftproof.estimators.protocol import evaluate
 from shiftproof.measures.estimation import (
     atc_threshold,
@@ -144,7 +144,7 @@ class Pool:
         check_time(self.stop_at)
         began, losses = time.process_time(), []
         model = train_text_cnn(
-            cast(TextSet, load_data(self.domains.training(cast(str, cell["train"]), cast(float, cell["share"])))),
+            load_data(self.domains.training(cast(str, cell["train"]), cast(float, cell["share"]))),
             epochs=cast(int, cell["epochs"]),
             until=CONVERGED,
             batch_size=cast(int, cell["batch_size"]),

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 from shiftproof.models import build_network
 from shiftproof.searchers import make_space
 from shiftproof.searchers.uniform import draw_tuples
@@ -114,13 +114,13 @@ def fouriermix(options: argparse.Namespace) -> dict[str, float]:
     from shiftproof.shifts.spectral.fouriermix import FourierMix
 
     torch.set_num_threads(1)
-    (batch,) = load_data("demo").subset(range(512)).batches(512)
+    (batch,) = load_images("demo").subset(range(512)).batches(512)
     shift, rng = FourierMix(), np.random.default_rng(0)
-    plain = batch.images.permute(0, 2, 3, 1).double().numpy()
+    plain = batch.inputs.permute(0, 2, 3, 1).double().numpy()
     found: dict[str, list[float]] = {"batched": [], "numpy": []}
     for number in range(options.rounds + 1):
         start = time.process_time()
-        shift(batch.images, batch.keys, seed=number)
+        shift(batch.inputs, batch.keys, seed=number)
         between = time.process_time()
         for image in plain[:128]:
             fouriermix_numpy(image, rng)
@@ -154,7 +154,7 @@ def main() -> None:
         most = options.batch * max(RECIPES[name].passes for name in options.recipes)
         count = max(2 * most, 50_000) if options.device == "cuda" else most  # as many as CIFAR-10 has
         images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8)
-        data = load_data((images, torch.arange(count) % 10))
+        data = load_images((images, torch.arange(count) % 10))
         print(f"{'recipe':18} passes     images/s   erm at as many   ratio")
         for name in options.recipes:
             results[name] = row = compare(name, data, options)

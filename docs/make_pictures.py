@@ -37,8 +37,8 @@ def main() -> None:
     families = {"shifts.png": ("common", "holdout"), "shifts-bar.png": ("bar",)}
     for file, wanted in families.items():
         every = [(name, family) for family in wanted for name in shifts.names(family)]
-        rows = [(title(name, family), corrupted(name, batch.images, batch.keys)) for name, family in every]
-        grid(batch.images[0], rows).save(FOLDER / file, optimize=True)
+        rows = [(title(name, family), corrupted(name, batch.inputs, batch.keys)) for name, family in every]
+        grid(batch.inputs[0], rows).save(FOLDER / file, optimize=True)
 
 
 def title(name: str, family: str) -> str:

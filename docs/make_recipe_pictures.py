@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 import shiftproof
-from shiftproof.data import ImageSet
+from shiftproof.data import ImageSet, load_images
 from shiftproof.training.feed import Feed
 from shiftproof.training.losses import smoothadv
 from shiftproof.training.recipes import recipe
@@ -29,7 +29,7 @@ ATTACK = 1.0
 
 def main() -> None:
     """Write the pictures."""
-    data = shiftproof.load_data("demo")
+    data = load_images("demo")
     for name in PICTURES:
         strip(seen(name, data)).save(FOLDER / f"recipe-{name}.png", optimize=True)
 
@@ -47,7 +47,7 @@ def seen(name: str, data: ImageSet) -> Tensor:
         found = [search(model, number) for number in range(3)]  # type: ignore[arg-type]
     images = []
     for epoch, batch in enumerate(feed.batches(0, feed.steps, found)):
-        shown, noise = batch.images[0], feed.noise(batch, SIGMA, epoch)
+        shown, noise = batch.inputs[0], feed.noise(batch, SIGMA, epoch)
         if name == "smoothadv" and noise is not None:
             shown = smoothadv(shiftproof.load_model("demo"), shown, batch.labels, noise[0], eps=ATTACK, steps=10)  # type: ignore[arg-type]
         images.append(shown + noise[0, 0] if name == "gaussian" and noise is not None else shown)

@@ -26,8 +26,8 @@ from sphinx.util.docutils import SphinxDirective
 from shiftproof import shifts
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import tables
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.catalogue import FAMILIES
+from shiftproof.shifts.image_shift import Shape
 
 SEVERITIES = range(6)
 

@@ -29,7 +29,7 @@ def nearest_colours() -> BlackBox:
     """Return a classifier that compares colours on a grid with the mean of each class over labelled images."""
     (batch,) = shiftproof.load_data("demo-source").batches(500)
     assert batch.labels is not None
-    cells = F.adaptive_avg_pool2d(batch.images, GRID).flatten(1)
+    cells = F.adaptive_avg_pool2d(batch.inputs, GRID).flatten(1)
     means = torch.stack([cells[batch.labels == label].mean(0) for label in range(10)])
 
     def classify(images: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def run(out: str | Path = "audit-custom", images: int = 300) -> Audit:
     """Audit it under four corruptions at three severities."""
     (batch,) = shiftproof.load_data("demo").take(images, seed=0).batches(images)
     assert batch.labels is not None
-    arrays = (batch.images * 255).round().byte().permute(0, 2, 3, 1).numpy()  # as images are stored: N x H x W x C
+    arrays = (batch.inputs * 255).round().byte().permute(0, 2, 3, 1).numpy()  # as images are stored: N x H x W x C
     return shiftproof.audit(
         nearest_colours(),
         (arrays, batch.labels.numpy()),

@@ -41,7 +41,7 @@ def fog() -> None:
     for severity in (0, 0, 0, 1, 2, 3, 4, 5, 5, 5, 3, 1, 0, 0, 0, 0):
         right = seen = 0
         for batch in data.take(200, seed=monitor.batches).batches(50):
-            foggy = shifts.corruption("fog", severity)(batch.images, batch.keys)
+            foggy = shifts.corruption("fog", severity)(batch.inputs, batch.keys)
             answers = monitor(foggy).argmax(1)
             if batch.labels is not None:
                 right, seen = right + int((answers == batch.labels).sum()), seen + len(batch)

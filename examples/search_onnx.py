@@ -24,7 +24,7 @@ from shiftproof.searchers import Search, search
 def write_classifier(path: Path) -> Path:
     """Write an ONNX classifier of the demo's classes: mean colours on a 4 x 4 grid, then a linear layer."""
     batch = next(load_data("demo-source").batches(500))
-    cells = batch.images.unfold(2, 8, 8).unfold(3, 8, 8).mean((4, 5)).flatten(1).numpy()
+    cells = batch.inputs.unfold(2, 8, 8).unfold(3, 8, 8).mean((4, 5)).flatten(1).numpy()
     features = np.column_stack([cells, np.ones(len(cells))])
     targets = np.eye(10)[np.asarray(batch.labels)]
     fitted = np.linalg.lstsq(features.T @ features + np.eye(features.shape[1]), features.T @ targets, rcond=None)[0]

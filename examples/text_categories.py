@@ -17,7 +17,7 @@ from typing import cast
 from torch import Tensor
 
 from shiftproof import load_data
-from shiftproof.data import TextSet
+from shiftproof.data import TextSet, as_texts
 from shiftproof.estimators import Estimator
 from shiftproof.models import logits
 from shiftproof.models.networks.text_cnn import TextCNN
@@ -36,15 +36,14 @@ def main() -> None:
     options = parser.parse_args()
 
     def load(category: str) -> TextSet:
-        data = load_data(category, text_column=options.text_column, label_column=options.label_column)
-        return cast(TextSet, data)
+        return as_texts(load_data(category, text_column=options.text_column, label_column=options.label_column))
 
     first = load(options.categories[0])
     held = first.take(2 * options.texts, seed=1)
     known = set(held.keys.tolist())
     training = first.subset([place for place, key in enumerate(first.keys.tolist()) if key not in known])
     model = train_text_cnn(
-        cast(TextSet, training),
+        training,
         epochs=options.epochs,
         lr=3e-3,
         embedding=64,
@@ -55,13 +54,13 @@ def main() -> None:
     )
     if options.save is not None:
         model.save(options.save)
-    source = cast(TextSet, held.subset(range(0, len(held), 2)))
+    source = held.subset(range(0, len(held), 2))
     estimator = Estimator.fit(model, source)
-    own = cast(TextSet, held.subset(range(1, len(held), 2)))
+    own = held.subset(range(1, len(held), 2))
     targets = {first.name: own, **{load(one).name: load(one) for one in options.categories[1:]}}
     print(f"\n{'category':<24} {'estimated':>9} {'95% interval':>16} {'true':>6}  by")
     for name, data in targets.items():
-        target = cast(TextSet, data.take(options.texts, seed=1))
+        target = data.take(options.texts, seed=1)
         found = estimator(target)
         bounds, truth = f"{100 * found.low:.1f} to {100 * found.high:.1f}", 100 * accuracy(model, target)
         print(f"{name:<24} {100 * found.accuracy:>9.1f} {bounds:>16} {truth:>6.1f}  {found.method}")

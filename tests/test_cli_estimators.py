@@ -34,7 +34,7 @@ def archive(tmp_path):
 @pytest.fixture
 def source(tmp_path):
     (batch,) = load_data("demo-source").take(60).batches(60)
-    pixels = batch.images.mul(255).round().byte().permute(0, 2, 3, 1).numpy()
+    pixels = batch.inputs.mul(255).round().byte().permute(0, 2, 3, 1).numpy()
     np.savez(tmp_path / "source.npz", images=pixels, labels=np.asarray(batch.labels))
     return "source.npz"
 

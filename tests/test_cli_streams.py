@@ -19,7 +19,7 @@ def images(tmp_path_factory):
     batch = next(data.batches(40))
     assert data.labels is not None
     path = tmp_path_factory.mktemp("images") / "images.npz"
-    pixels = (batch.images * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    pixels = (batch.inputs * 255).round().byte().permute(0, 2, 3, 1).numpy()
     np.savez(path, images=pixels, labels=data.labels.numpy())
     return path
 

@@ -121,8 +121,8 @@ def test_a_method_of_a_package_adapts(added):
     assert isinstance(model, nn.Module)
     (batch,) = shiftproof.load_data("demo").take(8, seed=0).batches(8)
     with torch.inference_mode():
-        expected = (model(batch.images) + model(batch.images.flip(-1))) / 2
-    assert torch.allclose(shiftproof.adapt(model, "mirror")(batch.images), expected, atol=1e-5)
+        expected = (model(batch.inputs) + model(batch.inputs.flip(-1))) / 2
+    assert torch.allclose(shiftproof.adapt(model, "mirror")(batch.inputs), expected, atol=1e-5)
     assert "mirror" in [row.name for row in adapters.facts()]
 
 
@@ -213,10 +213,10 @@ def test_loaders_of_packages_load_by_prefix(added, tmp_path):
     (batch,) = plain.batches(8)
     model = shiftproof.load_model("demo")
     with torch.inference_mode():
-        assert torch.equal(mirror(batch.images), model(batch.images.flip(-1)))
+        assert torch.equal(mirror(batch.inputs), model(batch.inputs.flip(-1)))
     flipped = shiftproof.load_data("mirrored:demo")
     assert flipped.fingerprint != shiftproof.load_data("demo").fingerprint
-    assert shiftproof.load_data("mirrored:demo", size=16).shape == (3, 16, 16)
+    assert shiftproof.data.load_images("mirrored:demo", size=16).shape == (3, 16, 16)
     once = shiftproof.audit(model, "demo", out=tmp_path / "one", images=40, sections=["clean"])
     twice = shiftproof.audit("mirrored:demo", "mirrored:demo", out=tmp_path / "two", images=1000, sections=["clean"])
     assert abs(once.numbers["clean_accuracy"] - twice.numbers["clean_accuracy"]) < 0.2
@@ -260,10 +260,10 @@ def test_every_kind_takes_less_than_25_lines():
 
 
 def test_what_is_registered_is_checked(site):
-    class Rain(shifts.Shift):
+    class Rain(shifts.ImageShift):
         """Another of the same name."""
 
-    class Drizzle(shifts.Shift):
+    class Drizzle(shifts.ImageShift):
         """The first of the name."""
 
     register("shifts", "drizzle", Drizzle)
@@ -380,12 +380,12 @@ def test_of_two_packages_with_one_name_the_first_is_kept_and_both_are_named(tmp_
 
 RAIN = """
 from dataclasses import dataclass
-from shiftproof.shifts import Shift
+from shiftproof.shifts import ImageShift
 
 DARKEST = 1.0
 
 @dataclass(frozen=True)
-class Rain(Shift):
+class Rain(ImageShift):
     density: float = 0.5
 
     def draw(self, rng, shape):
@@ -509,8 +509,8 @@ def test_a_method_of_a_package_has_options_of_its_own(rain):
     images = shiftproof.load_data("demo").take(2, seed=0)
     (batch,) = images.batches(2)
     with torch.inference_mode():
-        expected = -model(batch.images)
-    assert torch.allclose(shiftproof.adapt(model, "mine")(batch.images), expected, atol=1e-5)
+        expected = -model(batch.inputs)
+    assert torch.allclose(shiftproof.adapt(model, "mine")(batch.inputs), expected, atol=1e-5)
     with pytest.raises(ConfigurationError, match="whole number"):
         shiftproof.adapt(model, "mine", seed=0.5)
     with pytest.raises(ConfigurationError, match="0 or more"):
@@ -555,7 +555,7 @@ def test_objects_are_taken_or_refused_in_words(tmp_path):
             make_stream(kind, data, shifts=[fog], length=40)
     found = compare_methods(model, data, shifts=[fog], methods=["bn"], out=tmp_path / "methods")
     assert found.shifts == ("fog@3",)
-    chain = shifts.Chain(steps=[fog])  # another shift, of the same label
+    chain = shifts.ImageChain(steps=[fog])  # another shift, of the same label
     assert compare_methods(model, data, shifts=[chain], methods=["bn"], out=tmp_path / "methods").shifts == ("fog@3",)
     with pytest.raises(ConfigurationError, match="Two shifts have the same label"):
         compare_methods(model, data, shifts=[fog, chain], out=tmp_path / "methods")

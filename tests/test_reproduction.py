@@ -152,7 +152,7 @@ def data(tmp_path_factory):
     """Return a folder of small sets in the layout the scripts read, made of the demo's images."""
     folder = tmp_path_factory.mktemp("data")
     (batch,) = load_data("demo").take(240).batches(240)
-    images = (batch.images * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    images = (batch.inputs * 255).round().byte().permute(0, 2, 3, 1).numpy()
     grey, labels = images[:, 2:30, 2:30, 0], np.asarray(batch.labels)
     for name, pixels in (("cifar10", images), ("mnist", grey)):
         (folder / name).mkdir()

@@ -58,7 +58,7 @@ def test_other_batches_share_what_is_loaded() -> None:
 
 def test_labels_are_outputs_of_the_model() -> None:
     whole = load_data("demo")
-    named = load_data((next(whole.batches(4)).images, [1, 0, 2, 1]), classes=["dog", "cat", "ship"])
+    named = load_data((next(whole.batches(4)).inputs, [1, 0, 2, 1]), classes=["dog", "cat", "ship"])
     refused = Subject.of("demo", named, device="cpu")
     with pytest.raises(DataError, match="not of the model"):
         _ = refused.data

@@ -22,7 +22,7 @@ from benchmarks.reproduce.record import Figures, options_of
 from shiftproof.models import Normalize
 from shiftproof.searchers import make_space
 from shiftproof.searchers.uniform import draw_tuples
-from shiftproof.shifts import Chain
+from shiftproof.shifts import ImageChain
 
 RECIPES = ("erm", "rda", "rsda", "esda")
 SIZES: dict[str, dict[str, Any]] = {
@@ -114,10 +114,10 @@ def worst(network: nn.Module, images: Any, maps: Any, searcher: str, budget: int
     )
 
 
-def trained(figures: Figures, size: dict[str, Any], images: Any, maps: Any) -> tuple[nn.Module, list[Chain]]:
+def trained(figures: Figures, size: dict[str, Any], images: Any, maps: Any) -> tuple[nn.Module, list[ImageChain]]:
     """Train a segmenter; with rda every batch gets a tuple, with rsda and esda one of those found so far, or none."""
     options, space = figures.options, make_space("camvid")
-    recipe, device, found = options.part, torch.device(options.device), list[Chain]()
+    recipe, device, found = options.part, torch.device(options.device), list[ImageChain]()
     rng = np.random.default_rng(options.seed)
     torch.manual_seed(options.seed)
     network = Segmenter(size["width"]).to(device)

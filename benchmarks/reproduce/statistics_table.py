@@ -152,7 +152,7 @@ def distances(figures: Figures, size: Mapping[str, Any], model: nn.Module, data:
     for name in names:
         for severity in size["severities"]:
             shift = shifts.parse(f"{name}@{severity:g}")
-            shifted = [shift(batch.images, batch.keys) for batch in some.batches(500, device=options.device)]
+            shifted = [shift(batch.inputs, batch.keys) for batch in some.batches(500, device=options.device)]
             distance = mean_distance(source, collect_statistics(model, shifted))
             error = 1 - found.accuracies["source", shift.label].value
             points.setdefault(name, []).append([distance, error])
@@ -195,7 +195,7 @@ def grid(figures: Figures, size: Mapping[str, Any], batches: Sequence[int], imag
     targets = []
     for label in GRID_SHIFTS:
         shift = shifts.parse(label)
-        shifted = [shift(batch.images, batch.keys) for batch in some.batches(500, device=options.device)]
+        shifted = [shift(batch.inputs, batch.keys) for batch in some.batches(500, device=options.device)]
         targets.append(collect_statistics(model, shifted))
     errors: dict[str, dict[str, float]] = {}
     best: dict[str, Any] = {}

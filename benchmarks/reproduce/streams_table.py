@@ -21,7 +21,7 @@ from benchmarks.pool import check_time
 from benchmarks.reproduce.record import Figures, options_of
 from benchmarks.reproduce.statistics_table import IMAGENET_SIDE, cifar_network
 from shiftproof.adapters import adapt, method
-from shiftproof.data import DataSpec, ImageSet, load_data
+from shiftproof.data import DataSpec, ImageSet, load_images
 from shiftproof.models import load_model
 from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Result, Row, Store, drive
 from shiftproof.streams import Ccc, Concatenated, Stream, StreamCalibration, Trace, calibrate, evaluate
@@ -180,8 +180,8 @@ class Bench:
     def images(self) -> ImageSet:
         """Return the images of the streams."""
         if self.imagenet:
-            return load_data(self.data / "imagenet-sample", size=IMAGENET_SIDE)
-        return load_data(self.data / "cifar10/test.npz")
+            return load_images(self.data / "imagenet-sample", size=IMAGENET_SIDE)
+        return load_images(self.data / "cifar10/test.npz")
 
     def model(self) -> Any:
         """Return the network that adapts; that of the long CCC run is the demo."""

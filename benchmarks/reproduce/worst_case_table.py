@@ -22,7 +22,7 @@ import shiftproof
 from benchmarks.reproduce.record import Figures, options_of
 from shiftproof import shifts
 from shiftproof.comparisons.methods import compare_methods
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 from shiftproof.models import device_of, logits
 
 RECIPES = ("erm", "rda", "rsda", "esda")
@@ -168,9 +168,9 @@ def adapted(model: nn.Module, data: ImageSet, shift: str, images: int, options: 
 def sets(data: Path, task: str) -> tuple[ImageSet, ImageSet]:
     """Return the training and the test images; digits at 32 pixels and in colour, as in the paper."""
     if task == "cifar":
-        return load_data(data / "cifar10/train.npz"), load_data(data / "cifar10/test.npz")
+        return load_images(data / "cifar10/train.npz"), load_images(data / "cifar10/test.npz")
     train, test = (
-        load_data(data / f"mnist/{part}.npz", size=32, color="rgb").in_memory() for part in ("train", "test")
+        load_images(data / f"mnist/{part}.npz", size=32, color="rgb").in_memory() for part in ("train", "test")
     )
     return train, test
 
@@ -178,8 +178,8 @@ def sets(data: Path, task: str) -> tuple[ImageSet, ImageSet]:
 def transfers(data: Path, task: str, model: nn.Module, test: ImageSet) -> dict[str, float]:
     """Return the accuracy on other sets with the same classes."""
     if task == "cifar":
-        return {"ImageNet as CIFAR-10": accuracy(model, load_data(data / "imagenet-as-cifar10.npz"))}
-    usps = load_data(data / "usps.npz", split="test", size=32, color="rgb")
+        return {"ImageNet as CIFAR-10": accuracy(model, load_images(data / "imagenet-as-cifar10.npz"))}
+    usps = load_images(data / "usps.npz", split="test", size=32, color="rgb")
     return {"negative": accuracy(model, test, "invert"), "USPS": accuracy(model, usps)}
 
 
@@ -187,7 +187,7 @@ def accuracy(model: nn.Module, data: ImageSet, shift: str | None = None) -> floa
     """Return the share of images, shifted or not, that a model gives their label."""
     right, applied = 0, None if shift is None else shifts.parse(shift)
     for batch in data.batches(500, device=device_of(model)):
-        images = batch.images if applied is None else applied(batch.images, batch.keys)
+        images = batch.inputs if applied is None else applied(batch.inputs, batch.keys)
         right += int((logits(model, images).argmax(1) == torch.as_tensor(batch.labels).cpu()).sum())
     return right / len(data)
 

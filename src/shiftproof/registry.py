@@ -217,7 +217,7 @@ def register(kind: Kind, name: str, thing: object, *, replace: bool = False) -> 
 
     `kind` is what it is, the same word as in `shiftproof list` and in the entry points of a package::
 
-        shifts      a class derived from `shifts.Shift`
+        shifts      a class derived from `shifts.ImageShift`
         adapters    an `adapters.Method`
         sections    a class derived from `audits.sections.base.Section`
         estimators  an `estimators.EstimationMethod`

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from shiftproof.data import DataLike, ImageSet, load_data, load_images, matched
+from shiftproof.data import DataLike, Dataset, load_data, load_images, matched
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BatchFitter, Model, ModelLike, ModelSpec, choose_device, fingerprint, load_model
 from shiftproof.models.answers import check_behaviour
@@ -36,8 +36,8 @@ LARGE_SIDE, LARGE_BATCH = 96, 8
 class Subject:
     """A model and data as the user gave them, and, from the first time they are asked for, as they are loaded.
 
-    `given_model` and `given_data` are text, specs, or the objects themselves; `images` are
-    drawn in proportion to the classes, None is all, in one keyed order (`ImageSet.take`). Made by `Subject.of`.
+    `given_model` and `given_data` are text, specs, or the objects themselves; `images` are drawn in proportion to the
+    classes, None is all, in one keyed order (`Dataset.take`). Made by `Subject.of`.
     """
 
     given_model: ModelLike
@@ -107,12 +107,12 @@ class Subject:
         return reduced(loaded) if self.amp else loaded
 
     @cached_property
-    def loaded_data(self) -> ImageSet:
+    def loaded_data(self) -> Dataset:
         """All inputs, in the order of the data, with labels as they were found there."""
         return (load_data if self.texts else load_images)(self.given_data)
 
     @cached_property
-    def labelled_data(self) -> ImageSet:
+    def labelled_data(self) -> Dataset:
         """All inputs, in the order of the data, with labels that are outputs of the model."""
         _ = self.model_fingerprint  # before it is first run: a model may count its calls
         return matched(self.loaded_data, self.model)
@@ -128,12 +128,12 @@ class Subject:
         return self.loaded_data.draw(self.images, seed=self.seed)
 
     @property
-    def unmatched_data(self) -> ImageSet:
+    def unmatched_data(self) -> Dataset:
         """The chosen inputs, in their keyed order, with labels as they were found: for measures of one's own."""
         return self.loaded_data.subset(self.unmatched_places)
 
     @cached_property
-    def data(self) -> ImageSet:
+    def data(self) -> Dataset:
         """The chosen inputs, in their keyed order: any first part of them is a sample."""
         chosen = self.labelled_data.subset(self.places)
         return chosen.in_memory() if chosen.nbytes <= HELD_BYTES else chosen
@@ -144,7 +144,8 @@ class Subject:
         if self.given_batch is not None:
             return self.given_batch
         kind = self.device.partition(":")[0]
-        return LARGE_BATCH if kind == "cpu" and self.loaded_data.side > LARGE_SIDE else BATCH_SIZES.get(kind, 64)
+        large = kind == "cpu" and (self.loaded_data.side or 0) > LARGE_SIDE
+        return LARGE_BATCH if large else BATCH_SIZES.get(kind, 64)
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ from tests.adapters.networks import convolutional, small, stream
 def noisy() -> list[torch.Tensor]:
     """Eight batches of the demo's images under strong noise."""
     shift = shifts.parse("gaussian_noise@5")
-    return [shift(batch.images, batch.keys) for batch in load_data("demo").take(256).batches(32)]
+    return [shift(batch.inputs, batch.keys) for batch in load_data("demo").take(256).batches(32)]
 
 
 @pytest.mark.parametrize("name", ["eta", "eata", "rdumb", "guard"])
@@ -46,7 +46,7 @@ def test_sar_does_not_recover_from_a_mild_shift() -> None:
     assert isinstance(model, torch.nn.Module)
     adapter, published = adapt(model, "sar"), adapt(model, "sar", recover_below=0.2)
     for batch in load_data("demo").take(512).batches(64):
-        images = shift(batch.images, batch.keys)
+        images = shift(batch.inputs, batch.keys)
         adapter(images), published(images)
     assert adapter.resets == 0
     assert published.resets > 4

@@ -91,7 +91,7 @@ def test_a_prior_chosen_on_hold_out_corruptions_serves_small_batches() -> None:
     hits = total = 0
     for name in shifts.names("holdout"):
         for part in data.batches(4):
-            images = shifts.corruption(name, 5.0)(part.images, part.keys)
+            images = shifts.corruption(name, 5.0)(part.inputs, part.keys)
             assert part.labels is not None
             hits += int((by_hand(images).argmax(1) == part.labels).sum())
             total += len(images)

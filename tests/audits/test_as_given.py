@@ -19,7 +19,14 @@ SMALL: dict[str, Any] = {"images": 20, "severities": [5], "sections": ["clean", 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("given") / "run"
-    given = ["contrast", shifts.corruption("fog", 3), "rotate=15", CHAIN, "grayscale", shifts.parse("rotate=15")]
+    given: list[Any] = [
+        "contrast",
+        shifts.corruption("fog", 3),
+        "rotate=15",
+        CHAIN,
+        "grayscale",
+        shifts.parse("rotate=15"),
+    ]
     return shiftproof.audit("demo", "demo", out=folder, shifts=given, **SMALL)
 
 
@@ -37,7 +44,7 @@ def test_each_is_measured_once_and_as_it_is(run):
     data, model = shiftproof.load_data("demo").take(20), shiftproof.load_model("demo")
     (batch,) = data.batches(20)
     assert batch.labels is not None
-    turned: Any = shifts.parse("rotate=15")(batch.images, batch.keys, seed=0)
+    turned: Any = shifts.parse("rotate=15")(batch.inputs, batch.keys, seed=0)
     right = model(turned).argmax(1).eq(batch.labels).double().mean()
     assert run.numbers["accuracy.rotate=15"] == pytest.approx(float(right))
 

@@ -44,9 +44,9 @@ def test_numbers_are_what_a_plain_loop_gives(reference):
     (batch,) = data.batches(60)
     assert batch.labels is not None
     with torch.inference_mode():
-        clean = model(batch.images).argmax(1).eq(batch.labels)
+        clean = model(batch.inputs).argmax(1).eq(batch.labels)
         shifted = [
-            model(shifts.parse(f"contrast@{severity}")(batch.images, batch.keys)).argmax(1).eq(batch.labels)
+            model(shifts.parse(f"contrast@{severity}")(batch.inputs, batch.keys)).argmax(1).eq(batch.labels)
             for severity in (2.5, 5)
         ]
     assert reference.numbers["clean_accuracy"] == pytest.approx(clean.double().mean().item())

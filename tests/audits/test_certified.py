@@ -110,8 +110,8 @@ def test_certified_measures_what_the_shell_certifies():
     task = CertifiedPart(None, sigma=0.03, begin=1, end=4, n0=20, n=100, alpha=0.01, seed=0)
     row = task.measure(Subject.of(model, data, device="cpu", batch_size=32))
     batch: Any = next(iter(data.subset([1, 2, 3]).batches(3)))
-    made = Smoothed(model, 0.03).certify(batch.images, batch.labels, keys=batch.keys, n0=20, n=100, alpha=0.01)
-    assert row["plain_right"] == int(model(batch.images).argmax(1).eq(batch.labels).sum())
+    made = Smoothed(model, 0.03).certify(batch.inputs, batch.labels, keys=batch.keys, n0=20, n=100, alpha=0.01)
+    assert row["plain_right"] == int(model(batch.inputs).argmax(1).eq(batch.labels).sum())
     assert row["voted_right"] == sum(not each.skipped for each in made)
     radii: Any = row["radii"]
     assert radii == pytest.approx([each.radius for each in made], abs=1e-6)

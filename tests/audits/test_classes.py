@@ -23,7 +23,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("folders")
     (batch,) = load_data("demo").take(200, seed=0).batches(200)
     assert batch.labels is not None
-    pixels = (batch.images * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    pixels = (batch.inputs * 255).round().byte().permute(0, 2, 3, 1).numpy()
     for place, label in enumerate(batch.labels.tolist()):
         if label in (3, 5, 8):
             for kind, name in {"names": CIFAR10[label], "numbers": str(label), "others": f"other {label}"}.items():

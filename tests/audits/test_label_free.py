@@ -15,7 +15,7 @@ from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.label_free import SIZES, SourceReference, SourceSet, TargetSet
 from shiftproof.models import BlackBox
 from shiftproof.runs import Result
-from shiftproof.shifts import Shift, corruption
+from shiftproof.shifts import ImageShift, corruption
 from shiftproof.subjects import Subject
 
 REFERENCE = {"accuracy": 0.9, "confidence": 0.95, "confidence_threshold": 0.5, "entropy_threshold": None,
@@ -24,7 +24,7 @@ COMMON: dict[str, Any] = {"images": 100, "viewed": 30, "views": 3, "seed": 0}
 
 
 @dataclass(frozen=True)
-class Named(Shift):
+class Named(ImageShift):
     """A shift for tables."""
 
     def draw(self, rng, shape):

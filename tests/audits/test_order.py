@@ -23,7 +23,7 @@ def written(root: Path, names: str) -> Path:
     data = load_data("demo").subset(range(400))
     (batch,) = data.batches(400)
     assert data.labels is not None
-    for place, (image, label) in enumerate(zip(batch.images, data.labels.tolist(), strict=True)):
+    for place, (image, label) in enumerate(zip(batch.inputs, data.labels.tolist(), strict=True)):
         folder = root / data.classes[label]
         folder.mkdir(parents=True, exist_ok=True)
         pixels = (image * 255).round().byte().permute(1, 2, 0).numpy()
@@ -88,4 +88,4 @@ def test_a_stream_is_the_same(folders: tuple[Path, Path]) -> None:
     assert streams[0].fingerprint == streams[1].fingerprint
     for one, other in zip(*streams, strict=True):
         assert one.keys.tolist() == other.keys.tolist()
-        assert one.images.equal(other.images)
+        assert one.inputs.equal(other.inputs)

@@ -32,8 +32,8 @@ class Oracle(nn.Module):
         super().__init__()
         (batch,) = shiftproof.load_data("demo").take(IMAGES, seed=0).batches(IMAGES)
         assert batch.labels is not None
-        self.register_buffer("known", _middle(batch.images))
-        self.register_buffer("slow", _slow(batch.images))
+        self.register_buffer("known", _middle(batch.inputs))
+        self.register_buffer("slow", _slow(batch.inputs))
         self.register_buffer("labels", batch.labels)
         self.fog, self.wave = fog, wave
 

@@ -5,8 +5,10 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
+import torch
 
 from shiftproof import DataSpec, audit, estimate, load_data, load_model
 from shiftproof.audits.sections import SECTIONS
@@ -14,6 +16,14 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import logits
 from shiftproof.training.text import train_text_cnn
 from tests.shifts.text import language_models
+
+
+class Always(torch.nn.Module):
+    """One answer to every text."""
+
+    def forward(self, texts):
+        return torch.tensor([[1.0, 0.0]]).expand(len(texts), 2)
+
 
 GOOD, BAD = ["wonderful", "great", "superb", "lovely"], ["terrible", "awful", "dull", "lousy"]
 FILLERS = ["film", "story", "the", "a", "very", "was", "book", "with", "scene", "actor", "plot", "and"]
@@ -66,13 +76,44 @@ def test_its_report_speaks_of_texts_and_says_what_does_not_apply(audited):
     left_out = [name for name in SECTIONS if name not in ("clean", "corruptions", "label_free")]
     assert f"Sections that do not apply to texts: {', '.join(left_out)}." in page
     assert "Synonyms for eda come from a built-in list" in page
-    said = " ".join(
-        text
-        for view in audited.views
-        for text in (*view.notes, *(sentence.text for sentence in view.verdict), view.question, view.title)
-    )
-    assert "texts" in said
-    assert "image" not in said
+    assert "160 texts. Intervals are" in page
+
+
+def words(part):
+    """Yield every string of a view, those of its charts and code too; a picture's bytes are none."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, dict):
+        yield from (said for name, value in part.items() if name != "png" for said in (*words(name), *words(value)))
+    elif isinstance(part, list | tuple):
+        yield from (said for one in part for said in words(one))
+
+
+def all_words(audit):
+    return [said for view in audit.views for said in words(asdict(view))]
+
+
+def test_no_view_of_texts_speaks_of_images(audited):
+    said = all_words(audited)
+    assert any("texts" in one for one in said)
+    assert [one for one in said if "image" in one.lower()] == []
+
+
+def test_no_caveat_on_texts_speaks_of_images(tmp_path):
+    model, rows = Always(), reviews(40)
+    data = ([text for text, _ in rows], [label for _, label in rows])
+    found = audit(model, data, out=tmp_path, sections=["clean"])
+    said = all_words(found)
+    assert any("It answers bad to all 40 texts" in one for one in said)
+    assert [one for one in said if "image" in one.lower()] == []
+
+
+def test_no_view_of_images_speaks_of_texts(tmp_path):
+    sections = ["clean", "corruptions", "label_free"]
+    found = audit("demo", "demo", out=tmp_path, images=120, sections=sections, shifts=["contrast"], severities=[3])
+    said = all_words(found)
+    assert any("120 images" in one for one in said)
+    assert [one for one in said if "text input" in one or "texts" in one] == []
 
 
 def test_a_second_call_measures_nothing_anew_and_gives_the_same_numbers(audited, place):

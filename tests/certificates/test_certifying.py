@@ -37,7 +37,7 @@ def test_certificates_are_those_of_the_shell(reference):
     demo = shiftproof.load_data("demo")
     (batch,) = demo.subset(demo.draw(9).sort().values).batches(9)  # in the order of the data
     smoothed = Smoothed(shiftproof.load_model("demo"), 0.04)
-    made = smoothed.certify(batch.images, batch.labels, keys=batch.keys, n0=20, n=120, alpha=0.01)
+    made = smoothed.certify(batch.inputs, batch.labels, keys=batch.keys, n0=20, n=120, alpha=0.01)
     assert list(reference.certificates) == made
     assert list(reference.keys) == batch.keys.tolist()
     assert 0 < sum(each.prediction >= 0 for each in made) < 9
@@ -117,7 +117,7 @@ def test_kill_and_resume_gives_the_same_certificates(reference, tmp_path):
 def test_a_shift_is_applied_first(reference):
     found = certify("demo", "demo", shift="contrast@5", **SMALL)
     (batch,) = shiftproof.load_data("demo").take(9).batches(9)
-    images = shifts.parse("contrast@5")(batch.images, batch.keys)
+    images = shifts.parse("contrast@5")(batch.inputs, batch.keys)
     plain = certify("demo", (images, batch.labels), **{**SMALL, "images": None})
     assert found.terms.shift == "contrast@5"
     assert "under contrast@5" in found.guarantee()

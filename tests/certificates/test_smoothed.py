@@ -118,7 +118,7 @@ def test_batch_size_does_not_change_the_counts_of_a_network():
     model = shiftproof.load_model("demo")
     (batch,) = shiftproof.load_data("demo").take(3).batches(3)
     found = [
-        Smoothed(model, 0.05, batch_size=size).certify(batch.images, keys=batch.keys, n0=20, n=60) for size in (16, 48)
+        Smoothed(model, 0.05, batch_size=size).certify(batch.inputs, keys=batch.keys, n0=20, n=60) for size in (16, 48)
     ]
     assert found[0] == found[1]
     assert len({each.hits for each in found[0]}) > 1

@@ -75,7 +75,7 @@ def test_waves_are_the_shifts_themselves():
     found = spectrum("demo", "demo", images=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
     (batch,) = shiftproof.load_data("demo").take(20).batches(20)
     assert batch.labels is not None
-    shifted = shifts.parse("fourier_basis[i=0,j=16]")(batch.images, batch.keys)
+    shifted = shifts.parse("fourier_basis[i=0,j=16]")(batch.inputs, batch.keys)
     with torch.inference_mode():
         expected = shiftproof.load_model("demo")(shifted).argmax(1).eq(batch.labels).double().mean().item()
     assert found.waves[0, 16] == expected

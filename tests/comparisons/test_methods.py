@@ -28,7 +28,7 @@ def test_methods_are_measured_on_the_same_shifted_images(tmp_path):
     right = {"source": 0, "bn": 0}
     for batch in data.batches(16):
         assert batch.labels is not None
-        images = shifts.parse("contrast@5")(batch.images, batch.keys)
+        images = shifts.parse("contrast@5")(batch.inputs, batch.keys)
         for name, scores in (("source", logits(model, images)), ("bn", adapter(images))):
             right[name] += int(scores.argmax(1).eq(batch.labels).sum())
     for name, hits in right.items():
@@ -99,14 +99,14 @@ def test_distances_and_predictions_are_those_of_the_measures(subject, results):
     source = source_statistics(subject.model)
 
     def distance(label):
-        images = shifts.parse(label)(batch.images, batch.keys)
+        images = shifts.parse(label)(batch.inputs, batch.keys)
         return mean_distance(source, collect_statistics(subject.model, [images]))
 
     assert row["distances"]["contrast@5"] == pytest.approx(distance("contrast@5"))
     held = [f"{name}@{severity}" for name in shifts.names("holdout") for severity in (1, 5)]
     errors = []
     for label in held:
-        answers = logits(subject.model, shifts.parse(label)(batch.images, batch.keys)).argmax(1)
+        answers = logits(subject.model, shifts.parse(label)(batch.inputs, batch.keys)).argmax(1)
         errors.append(1 - float((answers == batch.labels).double().mean()))
     line = ErrorLine.fit([distance(label) for label in held], errors)
     expected = min(1, max(0, float(line.predict(distance("contrast@5")))))

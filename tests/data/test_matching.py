@@ -10,8 +10,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from shiftproof.data import load_data, match, matched
-from shiftproof.data.imageset import ImageSet
+from shiftproof.data import Dataset, load_data, match, matched
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, class_names, load_model
 from shiftproof.models.class_names import CIFAR10, with_class_names
@@ -26,7 +25,7 @@ def folder(root: Path, *names: str) -> Path:
     return root
 
 
-def labels(data: ImageSet) -> dict[str, int]:
+def labels(data: Dataset) -> dict[str, int]:
     """Return the number of every class that occurs."""
     assert data.labels is not None
     return {data.classes[label]: label for label in data.labels.tolist()}

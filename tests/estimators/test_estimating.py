@@ -57,7 +57,7 @@ def test_labels_of_the_target_are_never_looked_at(demo):
 def test_a_damaged_set_is_expected_to_do_worse(demo):
     target = load_data("demo").take(150)
     batch: Any = next(iter(target.batches(150)))
-    damaged = shiftproof.corrupt(batch.images, "gaussian_noise@5", keys=batch.keys)
+    damaged = shiftproof.corrupt(batch.inputs, "gaussian_noise@5", keys=batch.keys)
     truth = float((load_model("demo")(damaged).argmax(1) == batch.labels).float().mean())
     found = demo(damaged)
     assert demo(target).accuracy - found.accuracy > 0.3
@@ -75,8 +75,8 @@ def test_a_set_of_few_classes_is_not_taken_for_a_collapse(demo):
 def test_the_doubt_of_the_methods_that_auto_leaves_out_is_kept(demo):
     """Images shrunk to half with a black border: the demo is right on 60% of them, and its best lines do not reach."""
     batch: Any = next(iter(load_data("demo").take(150).batches(150)))
-    small = torch.zeros_like(batch.images)
-    small[:, :, 8:24, 8:24] = torch.nn.functional.interpolate(batch.images, scale_factor=0.5, mode="bilinear")
+    small = torch.zeros_like(batch.inputs)
+    small[:, :, 8:24, 8:24] = torch.nn.functional.interpolate(batch.inputs, scale_factor=0.5, mode="bilinear")
     truth = float((load_model("demo")(small).argmax(1) == batch.labels).float().mean())
     found = demo(small)
     nearer = [one for one in found.others if one.error < found.error]
@@ -265,7 +265,7 @@ def test_an_estimate_that_was_killed_resumes_with_the_same_answer(tmp_path):
     heard: list[tuple[int, int]] = []
     again = Counting()
     told = shiftproof.estimate(
-        again, "demo", out=tmp_path, on_progress=lambda done, total: heard.append((done, total)), **settings
+        again, "demo", out=tmp_path, on_progress=lambda done, total, _: heard.append((done, total)), **settings
     )
     assert told == expected
     assert heard == [(5, 5)]

@@ -278,7 +278,7 @@ def test_few_inputs_are_not_trusted_and_raise_no_alarm():
 
 
 def test_statistics_of_a_window_are_those_of_the_set():
-    model, set_ = load_model("demo"), next(iter(load_data("demo").take(100).batches(100))).images
+    model, set_ = load_model("demo"), next(iter(load_data("demo").take(100).batches(100))).inputs
     watched = Monitor(model, calibration(), window=100, share=0.0)
     for part in parse("fog@3")(set_, torch.arange(100)).split(30):
         watched(part)

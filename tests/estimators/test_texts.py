@@ -39,7 +39,7 @@ def test_invariance_of_texts_is_the_share_of_the_commonest_answer(name, pairs):
     shift, keys = TEXT_NEIGHBORHOODS[name](0), input_keys(texts)
     for row, text in enumerate(texts):
         copies = [text] * 6
-        views = shift(copies, view_keys(keys[row : row + 1], 6), seed=3)  # type: ignore[arg-type]
+        views = shift(copies, view_keys(keys[row : row + 1], 6), seed=3)
         answers = model([text, *views]).argmax(1)
         assert found.per_input[row] == pytest.approx(np.bincount(answers).max() / 7)
     backwards = neighborhood_invariance(model, texts[::-1], name, n=6, seed=3, batch_size=3)

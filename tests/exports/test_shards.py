@@ -42,7 +42,7 @@ def test_shards_hold_the_stream(tmp_path):
                 elif member.name.endswith(".cls"):
                     labels.append(int(file.read()))
     stored = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2)
-    assert torch.equal(stored, (expected.images * 255).round().to(torch.uint8))
+    assert torch.equal(stored, (expected.inputs * 255).round().to(torch.uint8))
     assert labels == expected.labels.tolist()
 
 

@@ -18,8 +18,8 @@ from PIL import Image
 from shiftproof import shifts
 from shiftproof.data import DataSpec, load_data
 from shiftproof.data.contents import content_keys
-from shiftproof.data.decoding import Decoder
-from shiftproof.data.folders import IMAGE_SUFFIXES
+from shiftproof.data.images.decoding import Decoder
+from shiftproof.data.images.folders import IMAGE_SUFFIXES
 from shiftproof.errors import ConfigurationError, DataError, RunError, ShiftproofError
 from shiftproof.exports.copies import slices
 from shiftproof.exports.file_copies import encode
@@ -76,7 +76,7 @@ def expected(image: Path, text: str, seed: int = 0) -> NDArray[np.uint8]:
     """Let the shift itself corrupt a file."""
     with Image.open(image) as opened:
         pixels = torch.from_numpy(np.array(opened.convert("RGB"))).permute(2, 0, 1)[None] / 255
-    shifted = shifts.parse(text)(pixels, content_keys(pixels), seed=seed)
+    shifted = shifts.as_image_shift(text)(pixels, content_keys(pixels), seed=seed)
     return (shifted[0] * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
 
 

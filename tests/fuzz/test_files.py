@@ -28,7 +28,7 @@ from shiftproof import load_data, load_model
 from shiftproof.audits import audit, gate
 from shiftproof.certificates import load_certificate
 from shiftproof.cli import app, config
-from shiftproof.data import ImageSet, file_digests
+from shiftproof.data import ImageSet, file_digests, load_images
 from shiftproof.data.contents import digests
 from shiftproof.data.labels import number_classes
 from shiftproof.estimators import Monitor
@@ -256,7 +256,7 @@ def its_folder(path: Path) -> object:
 
 @cache
 def some_images() -> ImageSet:
-    return load_data("demo").take(4)
+    return load_images("demo").take(4)
 
 
 def courses(path: Path) -> object:

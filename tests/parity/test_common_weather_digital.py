@@ -14,10 +14,10 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.corruption import Corruption
 from shiftproof.shifts.corruptions.frost import Frost
 from shiftproof.shifts.corruptions.jpeg import compress_tensor
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import quantize
 
 pytestmark = pytest.mark.parity

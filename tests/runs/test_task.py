@@ -62,7 +62,7 @@ def every_shift() -> Iterator[shifts.Shift]:
     yield from (shifts.parse(f"{name}{needed.get(name, '')}") for name in parametric.FORMS)
     plain = (name for name in text_registry.SHIFTS if name not in text_registry.NEED_MODELS)
     yield from (text_registry.text_shift(name, 2.5) for name in plain)
-    yield shifts.Chain(steps=[shifts.corruption("fog", 3), shifts.corruption("contrast", 2)])
+    yield shifts.ImageChain(steps=[shifts.corruption("fog", 3), shifts.corruption("contrast", 2)])
 
 
 def every_task() -> Iterator[AnyTask]:

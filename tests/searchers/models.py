@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 
 
 def pictures(count: int = 40, side: int = 12, seed: int = 0) -> ImageSet:
@@ -14,7 +14,7 @@ def pictures(count: int = 40, side: int = 12, seed: int = 0) -> ImageSet:
     labels = np.arange(count) % 2
     images[labels == 1, :, :, 1] = rng.integers(150, 230, (count // 2, side, side))
     images[labels == 0, :, :, 1] = rng.integers(20, 100, (count - count // 2, side, side))
-    return load_data((images, labels))
+    return load_images((images, labels))
 
 
 class Greenness(nn.Module):

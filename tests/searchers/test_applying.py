@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from shiftproof.data import load_data
+from shiftproof.data import load_images
 from shiftproof.searchers import make_space
 from shiftproof.searchers.applying import Applier
 from shiftproof.searchers.evaluator import hold
@@ -35,7 +35,7 @@ def with_pillow(array, steps):
 
 @pytest.mark.parametrize("name", ["mnist", "cifar", "faces"])
 def test_tuples_equal_pillow_image_by_image(name):
-    space, pixels = make_space(name), hold(load_data("demo").take(12))
+    space, pixels = make_space(name), hold(load_images("demo").take(12))
     applier = Applier(pixels.images, pixels.keys)
     arrays = pixels.images.permute(0, 2, 3, 1).numpy()
     for genes in draw_tuples(space, 5, range(25)):

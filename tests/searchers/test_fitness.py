@@ -36,9 +36,9 @@ def test_accuracy_is_that_of_the_labels_whoever_answers():
     boxes: list[Any] = [Greenness(), Service(label_green, batch_size=7), Service(lambda x: np.eye(2)[label_green(x)])]
     for model in boxes:
         fitness = make_fitness("accuracy", model, labels, images=40)
-        assert value(fitness, batch.images) == 0.75
-        assert value(fitness, batch.images, parts=7) == 0.75
-        assert fitness.tally(batch.images[:12], slice(0, 12))[1] == [False] * 10 + [True] * 2
+        assert value(fitness, batch.inputs) == 0.75
+        assert value(fitness, batch.inputs, parts=7) == 0.75
+        assert fitness.tally(batch.inputs[:12], slice(0, 12))[1] == [False] * 10 + [True] * 2
 
 
 class Threshold(nn.Module):
@@ -116,12 +116,12 @@ def test_any_function_of_the_images_and_their_labels():
     batch = all_images(pictures(10))
     one = make_fitness(lambda images, labels: (images.shape == (10, 12, 12, 3)) * 0.25, None, batch.labels, images=10)
     assert one.whole
-    assert value(one, batch.images) == 0.25
+    assert value(one, batch.inputs) == 0.25
     each = make_fitness(lambda images, labels: labels, None, batch.labels, images=10)
-    assert value(each, batch.images, parts=3) == 0.5
+    assert value(each, batch.inputs, parts=3) == 0.5
     wrong = make_fitness(lambda images, labels: np.zeros((2, 2)), None, None, images=10)
     with pytest.raises(ConfigurationError, match="wrong shape"):
-        wrong.tally(batch.images, slice(0, 10))
+        wrong.tally(batch.inputs, slice(0, 10))
 
 
 def test_fingerprints_change_with_what_decides_the_fitness():

@@ -38,7 +38,7 @@ def test_the_demo_models_worst_case_is_reproduced_with_pillow_image_by_image():
     steps = [found.trace.space.steps[gene] for gene in found.best.genes]
     data = load_data("demo").take(30, seed=1)
     batch = next(data.batches(30))
-    arrays = (batch.images * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    arrays = (batch.inputs * 255).round().byte().permute(0, 2, 3, 1).numpy()
     shifted = np.stack([with_pillow(array, steps) for array in arrays])
     images = torch.from_numpy(shifted).permute(0, 3, 1, 2).float() / 255
     with torch.no_grad():
@@ -137,7 +137,7 @@ def test_only_a_thousand_tuples_show_what_one_in_a_thousand_does():
 def test_a_worst_case_is_never_better_than_clean(searcher, tmp_path, capsys):
     """Where every tuple helps, nothing worse was found, and the images as they are stay the worst case."""
     data = pictures(20)
-    known = {(image * 255).round().byte().numpy().tobytes() for image in next(iter(data.batches(20))).images}
+    known = {(image * 255).round().byte().numpy().tobytes() for image in next(iter(data.batches(20))).inputs}
 
     def fitness(images, labels):
         return [0.4 if image.transpose(2, 0, 1).tobytes() in known else 0.6 for image in images]

@@ -53,7 +53,7 @@ def test_a_space_of_ones_own():
 def test_labels_are_read_back_as_the_same_shift(genes):
     space = make_space("cifar")
     parsed = shifts.parse(space.label(tuple(genes)))
-    steps = parsed.steps if isinstance(parsed, shifts.Chain) else (parsed,)
+    steps = parsed.steps if isinstance(parsed, shifts.ImageChain) else (parsed,)
     assert steps == tuple(space.steps[gene] for gene in genes)
 
 

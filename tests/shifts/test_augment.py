@@ -10,7 +10,8 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import tables
 from shiftproof.shifts.augment.policies import AugMix, AutoAugment, RandAugment, menu
-from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.base import Shift
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations.operation import operation
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images

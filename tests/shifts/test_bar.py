@@ -19,7 +19,6 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption, facts, names
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.bar_blur import CircularMotionBlur, TransverseChromaticAbberation
 from shiftproof.shifts.corruptions.bar_noise import (
     BrownishNoise,
@@ -42,6 +41,7 @@ from shiftproof.shifts.corruptions.bar_overlay import (
 )
 from shiftproof.shifts.corruptions.bar_warp import CausticRefraction, PinchAndTwirl, Ripple, Water, Waves, sample_at
 from shiftproof.shifts.fields import turbulence
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.blur import (
     DefocusBlur,
     GaussianBlur,
@@ -23,6 +22,7 @@ from shiftproof.shifts.corruptions.blur import (
     disk,
     exchange_sources,
 )
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 BLURS = ("gaussian_blur", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur")

@@ -86,7 +86,7 @@ def test_stored_images_come_out_as_the_same_levels(text, device):
     images = photographs(device=device)
     stored = (images * 255).round().to(torch.uint8)
     before = stored.clone()
-    shift = shifts.parse(text)
+    shift = shifts.as_image_shift(text)
     made = shift.on_bytes(stored, KEYS, seed=2)
     assert torch.equal(stored, before)
     assert (made.shape, made.dtype, made.device) == (stored.shape, torch.uint8, stored.device)

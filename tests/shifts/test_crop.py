@@ -10,7 +10,8 @@ from scipy.stats import kstest
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.augment.framing import FlipCrop, RandomErase, RandomTranslate
-from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.base import Shift
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import to_levels
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
 from tests.shifts.test_enhance import to_pixels

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.corruption import Corruption
 from shiftproof.shifts.corruptions.digital import Brightness, Contrast, ElasticTransform, Saturate
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 DIGITAL = ("brightness", "contrast", "saturate", "pixelate", "jpeg_compression", "elastic_transform")

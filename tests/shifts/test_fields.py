@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.bar_noise import PerlinNoise
 from shiftproof.shifts.fields import (
     Gradients,
@@ -24,6 +23,7 @@ from shiftproof.shifts.fields import (
     random_points,
     turbulence,
 )
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 

@@ -79,7 +79,7 @@ def test_every_text_shift(name: str, severity: float) -> None:
 
 @given(st.lists(st.sampled_from(["fog@3", "contrast@2.125[preset=cifar]", "rotate=15", "augmix[depth=2]"]), max_size=4))
 def test_every_chain_but_one_of_a_single_step(texts: list[str]) -> None:
-    chain = shifts.Chain(steps=[shifts.parse(text) for text in texts])
+    chain = shifts.ImageChain(steps=[shifts.as_image_shift(text) for text in texts])
     if len(texts) != 1:  # which draws otherwise than its step, and has the same label
         assert shifts.parse(chain.label) == chain
     else:
@@ -87,7 +87,7 @@ def test_every_chain_but_one_of_a_single_step(texts: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Rain(shifts.Shift):
+class Rain(shifts.ImageShift):
     """A shift with a field of every kind."""
 
     density: float = 0.5
@@ -169,8 +169,8 @@ def test_all_fields_tell_shifts_apart() -> None:
         shifts.corruption("contrast", 3, "imagenet"),
         shifts.corruption("contrast", 3 + 1e-9),
         shifts.parse("contrast=3"),
-        shifts.Chain(steps=[shifts.corruption("contrast", 3)]),
-        shifts.Chain(steps=[shifts.Chain(steps=[shifts.corruption("contrast", 3)])]),
+        shifts.ImageChain(steps=[shifts.corruption("contrast", 3)]),
+        shifts.ImageChain(steps=[shifts.ImageChain(steps=[shifts.corruption("contrast", 3)])]),
     ]
     assert len({digest(shift) for shift in every}) == len(every)
     assert digest(every[0]) == digest(shifts.parse("contrast@3"))

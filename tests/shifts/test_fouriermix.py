@@ -11,7 +11,7 @@ from shiftproof import load_data
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.augment.framing import PadCrop
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.spectral.fouriermix import AMPLITUDES, PHASES, FourierMix, multiplier, truncated_normal_
 from shiftproof.shifts.spectral.waves import amplitude_spectrum, radial_profile
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
@@ -97,7 +97,7 @@ def test_one_branch_against_numpy():
 
 def test_the_share_of_change_is_flat_over_frequency_unlike_that_of_noise():
     (batch,) = load_data("demo").subset(range(100)).batches(100)
-    before = amplitude_spectrum(batch.images)
+    before = amplitude_spectrum(batch.inputs)
 
     def profile(images):
         change = radial_profile((amplitude_spectrum(images) - before).abs().mean(0)) / radial_profile(before.mean(0))
@@ -105,9 +105,9 @@ def test_the_share_of_change_is_flat_over_frequency_unlike_that_of_noise():
 
     draws = FourierMix(branches=1).draw(Keyed(0, batch.keys).fork("fouriermix"), Shape(3, 32, 32))
     spectral = draws._replace(spectral=torch.ones(100, 1), moved=torch.zeros(100, 1), kept=torch.zeros(100))
-    mixed = profile(FourierMix(branches=1).transform(batch.images, spectral))
-    noise = torch.randn(batch.images.shape, generator=torch.Generator().manual_seed(0))
-    noisy = profile(batch.images + 0.1 * noise)
+    mixed = profile(FourierMix(branches=1).transform(batch.inputs, spectral))
+    noise = torch.randn(batch.inputs.shape, generator=torch.Generator().manual_seed(0))
+    noisy = profile(batch.inputs + 0.1 * noise)
     assert mixed.max() / mixed.min() < 1.3
     assert noisy[-4:].mean() / noisy[:2].mean() > 5
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.frost import RELEASED, Atlas, Frost, photographs
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 P = Parameters(image=0.8, frost=0.6, scale=0.2)

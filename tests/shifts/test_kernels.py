@@ -5,8 +5,8 @@ import torch
 
 from shiftproof import shifts
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.jpeg import compress_tensor
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import quantize, quantize_, to_bytes
 from tests.shifts.batches import random_images
 

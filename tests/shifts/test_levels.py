@@ -43,7 +43,7 @@ def test_levels_are_the_nearest_numbers_however_they_are_made(device: str) -> No
         "quantized": quantize(nearest.to(device).contiguous()),
         "quantized, strided": quantize(nearest.to(device).transpose(2, 3).contiguous().transpose(2, 3)),
         "quantized bytes": quantize(strided),
-        "a batch": batch.images,
+        "a batch": batch.inputs,
     }
     for name, made in ways.items():
         assert torch.equal(made.cpu(), nearest), name

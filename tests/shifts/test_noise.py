@@ -13,7 +13,6 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.noise import (
     GaussianNoise,
     ImpulseNoise,
@@ -22,6 +21,7 @@ from shiftproof.shifts.corruptions.noise import (
     alias,
     photon_counts,
 )
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 NOISES = ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise")

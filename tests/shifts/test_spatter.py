@@ -9,8 +9,8 @@ from scipy import ndimage
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.spatter import MUD, WATER, Spatter, chamfer_distance, equalize, outlines, relief
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 WET = Parameters(loc=0.65, scale=0.3, sigma=2.0, threshold=0.68, strength=0.5, mud=0.0)

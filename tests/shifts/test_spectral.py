@@ -9,7 +9,8 @@ from scipy.stats import kstest
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.base import Shift
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.spectral.waves import (
     FourierBasis,
     PowerLaw,

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import corruption
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions.plasma import plasma
 from shiftproof.shifts.corruptions.weather import Flakes, Fog, Snow, _zoomed
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 WEATHER = ("fog", "frost", "snow", "spatter")

@@ -35,7 +35,7 @@ def test_a_trace_is_what_a_plain_loop_counts(model):
     right, images = [], []
     with torch.no_grad():
         for batch in stream():
-            right.append(int((model(batch.images).argmax(1) == batch.labels).sum()))
+            right.append(int((model(batch.inputs).argmax(1) == batch.labels).sum()))
             images.append(len(batch))
     trace = evaluate(model, stream())
     assert (list(trace.right), list(trace.images)) == (right, images)
@@ -53,7 +53,7 @@ def test_an_adapter_learns_along_the_stream_and_hears_of_shifts(model):
     again = adapt(model, "tent", preset="cifar", reset="each_shift")
     for batch in stream():
         again.announce(batch.shift)
-        again(batch.images)
+        again(batch.inputs)
     state = again.state_dict()
     assert all(
         torch.equal(value, state[name]) for name, value in adapted.state_dict().items() if torch.is_tensor(value)

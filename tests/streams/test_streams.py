@@ -34,7 +34,7 @@ def labels_of(stream):
 
 
 def same(one, other):
-    return torch.equal(one.images, other.images) and torch.equal(one.keys, other.keys) and one.shift == other.shift
+    return torch.equal(one.inputs, other.inputs) and torch.equal(one.keys, other.keys) and one.shift == other.shift
 
 
 @pytest.mark.parametrize("kind", STREAMS)
@@ -52,7 +52,7 @@ class TestEveryStream:
         whole = make(kind, data).read(0, 150)
         for size in (1, 7, 150):
             parts = list(make(kind, data, batch_size=size))
-            assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
+            assert torch.equal(torch.cat([part.inputs for part in parts]), whole.inputs)
             assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels)
 
     def test_position_is_saved_and_restored(self, kind, data):
@@ -73,7 +73,7 @@ class TestEveryStream:
         one, other, again = make(kind, data), make(kind, data, seed=4), make(kind, data)
         assert one.fingerprint != other.fingerprint
         assert one.fingerprint == again.fingerprint
-        assert not torch.equal(one.read(0, 150).images, other.read(0, 150).images)
+        assert not torch.equal(one.read(0, 150).inputs, other.read(0, 150).inputs)
 
     def test_it_can_be_sent_to_another_process(self, kind, data):
         stream = make(kind, data)
@@ -84,7 +84,7 @@ class TestEveryStream:
         assert len(stream) == 150
         assert sum(len(batch) for batch in stream) == 150
         batch = stream.read(0, 150)
-        levels = batch.images * 255
+        levels = batch.inputs * 255
         assert torch.allclose(levels, levels.round(), atol=1e-3)
         assert torch.equal(batch.labels, data.labels[stream.rows_at(torch.arange(150))])
 
@@ -101,8 +101,8 @@ def test_concatenated_takes_every_shift_over_all_images(data):
     batches = list(stream)
     assert sorted(batch.shift for batch in batches) == sorted(f"{name}@4" for name in NAMES)
     plain = data.subset(stream.rows_at(torch.arange(60)))
-    expected = shifts.parse(batches[0].shift)(next(plain.batches(60)).images, plain.keys, seed=0)
-    assert torch.equal(batches[0].images, expected)
+    expected = shifts.parse(batches[0].shift)(next(plain.batches(60)).inputs, plain.keys, seed=0)
+    assert torch.equal(batches[0].inputs, expected)
 
 
 def test_ten_seeds_are_orders_of_the_same_shifts(data):
@@ -158,9 +158,9 @@ def test_ccc_crops_mirrors_and_applies_two_corruptions_with_bytes_between(data):
     assert (first, second) == (0.75, 0.25)
     positions = torch.arange(25, 30)
     plain = data.subset(stream.rows_at(positions))
-    images = FlipCrop(smallest=0.64)(next(plain.batches(5)).images, positions, seed=5)
+    images = FlipCrop(smallest=0.64)(next(plain.batches(5)).inputs, positions, seed=5)
     chain = shifts.parse(f"{pair[0]}@{first:g} + {pair[1]}@{second:g}")
-    assert torch.equal(batch.images, chain(images, positions, seed=5))
+    assert torch.equal(batch.inputs, chain(images, positions, seed=5))
     assert batch.shift == chain.label
 
 
@@ -169,7 +169,7 @@ def test_ccc_draws_anew_at_every_visit(data):
     positions = torch.arange(200)
     rows = stream.rows_at(positions)
     first, again = (rows == rows[0]).nonzero()[:2, 0].tolist()
-    assert not torch.equal(stream.read(first, first + 1).images, stream.read(again, again + 1).images)
+    assert not torch.equal(stream.read(first, first + 1).inputs, stream.read(again, again + 1).inputs)
 
 
 def test_a_step_larger_than_the_set_is_said(data):

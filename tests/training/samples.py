@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 from shiftproof.models import Normalize
 
 
 def two_classes(count: int = 200) -> ImageSet:
     """Aeroplanes and frogs of the demo, at 16 pixels."""
-    data = load_data("demo", size=16)
+    data = load_images("demo", size=16)
     labels = data.labels
     assert labels is not None
     chosen = [place for place, label in enumerate(labels.tolist()) if label in (0, 6)][:count]
-    images = torch.cat([batch.images for batch in data.subset(chosen).batches(count)])
-    return load_data((images, (labels[chosen] == 6).long()))
+    images = torch.cat([batch.inputs for batch in data.subset(chosen).batches(count)])
+    return load_images((images, (labels[chosen] == 6).long()))
 
 
 class Small(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.shifts import parse
+from shiftproof.shifts import as_image_shift, parse
 from shiftproof.training.feed import Feed, _Read, shifted
 from shiftproof.training.recipes import recipe
 from shiftproof.training.settings import TrainingSettings
@@ -25,7 +25,7 @@ def make(data, name="augmix+jsd", team=None, **options):
 
 
 def same(one, other):
-    return torch.equal(one.images, other.images) and torch.equal(one.labels, other.labels)
+    return torch.equal(one.inputs, other.inputs) and torch.equal(one.labels, other.labels)
 
 
 @pytest.mark.parametrize("name", ["augmix+jsd", "rda"])
@@ -53,7 +53,7 @@ def test_processes_share_the_batches_of_one(data, name):
     whole = make(data, name)
     ranks = [make(data, name, team=Team(rank, 2)) for rank in range(2)]
     for batch, *parts in zip(whole.batches(3, 6), *(each.batches(3, 6) for each in ranks), strict=True):
-        assert torch.equal(torch.cat([part.images for part in parts], dim=1), batch.images)
+        assert torch.equal(torch.cat([part.inputs for part in parts], dim=1), batch.inputs)
         noise = whole.noise(batch, 0.25, 1)
         if noise is not None:
             made = [each.noise(part, 0.25, 1) for each, part in zip(ranks, parts, strict=True)]
@@ -64,13 +64,13 @@ def test_processes_share_the_batches_of_one(data, name):
 
 def test_views_are_the_original_and_augmented_ones(data):
     plain = next(make(data, "erm", framing="").batches(0, 1))
-    assert plain.images.shape == (1, 8, 3, 16, 16)
+    assert plain.inputs.shape == (1, 8, 3, 16, 16)
     views = next(make(data, "augmix+jsd", framing="").batches(0, 1))
-    assert views.images.shape == (3, 8, 3, 16, 16)
-    assert torch.equal(views.images[0], plain.images[0])
-    assert not torch.equal(views.images[1], views.images[2])
-    (single,) = next(make(data, "augmix", framing="").batches(0, 1)).images
-    assert not torch.equal(single, plain.images[0])
+    assert views.inputs.shape == (3, 8, 3, 16, 16)
+    assert torch.equal(views.inputs[0], plain.inputs[0])
+    assert not torch.equal(views.inputs[1], views.inputs[2])
+    (single,) = next(make(data, "augmix", framing="").batches(0, 1)).inputs
+    assert not torch.equal(single, plain.inputs[0])
 
 
 def test_images_that_stream_are_those_that_are_held(data):
@@ -83,7 +83,7 @@ def test_shifts_are_applied_as_by_calling_them(data):
     (batch,) = data.batches(44)
     for text in ("augmix", "fouriermix", "contrast=0.6 + rotate=10", "pad_crop"):
         assert torch.equal(
-            shifted(parse(text), batch.images, batch.keys, 5), parse(text)(batch.images, batch.keys, seed=5)
+            shifted(as_image_shift(text), batch.inputs, batch.keys, 5), parse(text)(batch.inputs, batch.keys, seed=5)
         )
 
 
@@ -111,7 +111,7 @@ def test_every_step_goes_through_the_tuple_of_its_own(data, space):
     assert len(set(tuples)) == 5
     for batch, before, genes in zip(feed.batches(0, 5), plain, tuples, strict=True):
         chain = feed.recipe.tuples.chain(genes)
-        assert torch.equal(batch.images[0], chain(before.images[0], before.keys, seed=feed._seed(0, "tuple")))
+        assert torch.equal(batch.inputs[0], chain(before.inputs[0], before.keys, seed=feed._seed(0, "tuple")))
 
 
 @pytest.mark.parametrize("space", ["cifar", "corruptions"])
@@ -129,12 +129,12 @@ def test_a_batch_can_have_several_tuples(data, space, count):
     assert len(set(tuples)) == 5 * count
     plain = list(make(data, "erm", framing="").batches(0, 5))
     for step, (batch, *shares) in enumerate(zip(*(feed.batches(0, 5) for feed in feeds), strict=True)):
-        assert torch.equal(torch.cat([share.images for share in shares], 1), batch.images)
+        assert torch.equal(torch.cat([share.inputs for share in shares], 1), batch.inputs)
         for part in range(count):
             chain = chosen.tuples.chain(tuples[count * step + part])
             some = slice(part * 8 // count, (part + 1) * 8 // count)
-            before, keys = plain[step].images[0, some], plain[step].keys[some]
-            assert torch.equal(batch.images[0, some], chain(before, keys, seed=feeds[0]._seed(0, "tuple")))
+            before, keys = plain[step].inputs[0, some], plain[step].keys[some]
+            assert torch.equal(batch.inputs[0, some], chain(before, keys, seed=feeds[0]._seed(0, "tuple")))
 
 
 def test_batches_that_tuples_cannot_share_are_refused(data):

@@ -61,4 +61,4 @@ def test_batches_hold_every_text_once():
 
 def test_texts_without_labels_are_refused():
     with pytest.raises(DataError, match="no labels"):
-        train_text_cnn(load_data(TEXTS))  # type: ignore[arg-type]
+        train_text_cnn(load_data(TEXTS))

@@ -36,8 +36,8 @@ def data():
 def noisy_accuracy(trained, data):
     """Return the accuracy on images with the noise that the network was trained for."""
     (batch,) = data.batches(len(data))
-    noise = torch.randn(batch.images.shape, generator=torch.Generator().manual_seed(0)) * trained.sigma
-    return float((logits(trained.model, batch.images + noise).argmax(1) == batch.labels).float().mean())
+    noise = torch.randn(batch.inputs.shape, generator=torch.Generator().manual_seed(0)) * trained.sigma
+    return float((logits(trained.model, batch.inputs + noise).argmax(1) == batch.labels).float().mean())
 
 
 def same_weights(one, other):
@@ -116,9 +116,9 @@ def test_the_folder_is_a_model(data, tmp_path):
     loaded = load_model(tmp_path / "run")
     assert isinstance(loaded, nn.Module)
     (batch,) = data.subset(range(8)).batches(8)
-    assert torch.equal(logits(loaded, batch.images), logits(trained.model, batch.images))
+    assert torch.equal(logits(loaded, batch.inputs), logits(trained.model, batch.inputs))
     assert loaded.state_dict()["normalize.std"].flatten().tolist() == [1, 1, 1]  # no normalisation where there is noise
-    right = logits(loaded, torch.cat([b.images for b in data.batches(50)])).argmax(1) == data.labels
+    right = logits(loaded, torch.cat([b.inputs for b in data.batches(50)])).argmax(1) == data.labels
     assert trained.clean_accuracy == pytest.approx(float(right.float().mean()))
     further = train(str(tmp_path / "run"), data, epochs=1, out=tmp_path / "further", **QUICK)
     assert same_weights(load_model(tmp_path / "further"), further.model)

@@ -11,7 +11,7 @@ from torch import nn
 
 from shiftproof import shifts
 from shiftproof.adapters.catalogue import adapt
-from shiftproof.data import ImageSet
+from shiftproof.data import Dataset, as_images
 from shiftproof.errors import DataError
 
 PRIORS = (0, *(2**power for power in range(11)))
@@ -38,7 +38,7 @@ class PriorChoice:
 
 def choose_prior(
     model: nn.Module,
-    data: ImageSet,
+    data: Dataset,
     *,
     batch: int = 8,
     shifts_used: Sequence[str] | None = None,
@@ -55,13 +55,15 @@ def choose_prior(
     device = next((tensor.device for tensor in model.parameters()), "cpu")
     adapters = {prior: adapt(model, "bn", prior=prior) for prior in priors}
     hits, images = dict.fromkeys(priors, 0), 0
-    mixed = data.take(seed=seed)  # a folder is in the order of its classes, and a batch of one class misleads
+    mixed = as_images(data).take(
+        seed=seed
+    )  # a folder is in the order of its classes, and a batch of one class misleads
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
         for name in shifts_used or shifts.names("holdout"):
             shift = shifts.corruption(name, severity)
             for part in mixed.batches(batch, device=device):
-                shifted = shift(part.images, part.keys, seed=seed)
+                shifted = shift(part.inputs, part.keys, seed=seed)
                 images += len(shifted)
                 for prior, adapter in adapters.items():
                     hits[prior] += int((adapter(shifted).argmax(1) == part.labels).sum())

@@ -20,7 +20,7 @@ from shiftproof.audits.requirements import junit as junit_xml
 from shiftproof.audits.requirements import parse, parse_all
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
-from shiftproof.data import DataLike, TextSet
+from shiftproof.data import DataLike, as_texts
 from shiftproof.models import BatchFitter, ModelLike
 from shiftproof.models.arithmetic import operations as operations_of
 from shiftproof.models.texts import pairing, truncation
@@ -96,7 +96,7 @@ def audit(
     True
     """
     subject = Subject.of(model, data, seed=seed, device=device, batch_size=batch_size, amp=amp, texts=True)
-    inputs = "texts" if isinstance(subject.loaded_data, TextSet) else "images"
+    inputs = subject.loaded_data.kind
     asked = partial(
         make_settings,
         budget=budget,
@@ -112,7 +112,7 @@ def audit(
     requirements = parse_all(require, settings.sections)
     where = choose_executor(executor, device=subject.device)
     (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
-    operations = operations_of(subject.model, one.images)
+    operations = operations_of(subject.model, one.inputs)
     settings = asked(scale=affordable(budget, subject.device, operations))
     subject = subject.taking(settings.images)
     caveats = check_subject(subject)
@@ -217,9 +217,9 @@ def _at_a_time(executor: Executor) -> int:
 def _data_notes(subject: Subject) -> Iterator[str]:
     """Yield what the report should say of the data: of texts also those that are cut, and the sections left out."""
     yield from subject.data.notes
-    if isinstance(subject.data, TextSet):
+    if subject.data.kind == "texts":
         for tell in (truncation, pairing):
-            if said := tell(subject.model, subject.data.texts):
+            if said := tell(subject.model, as_texts(subject.data).texts):
                 yield said
-        left_out = [name for name in SECTIONS if name not in applicable("texts")]
-        yield f"Sections that do not apply to texts: {', '.join(left_out)}."
+        left_out = [name for name in SECTIONS if name not in applicable(subject.data.kind)]
+        yield f"Sections that do not apply to {subject.data.kind}: {', '.join(left_out)}."

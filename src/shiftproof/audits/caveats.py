@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from torch import Tensor
-
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.wording import interval, percent
-from shiftproof.data import TextSet
+from shiftproof.data.base import NOUNS, Noun
 from shiftproof.errors import DataError
 from shiftproof.models.behaviour import Behaviour, try_out
 from shiftproof.models.outputs import are_probabilities
@@ -49,18 +47,18 @@ def try_model(subject: Subject) -> tuple[Caveat, ...]:
     """Try the model on a few inputs before any long work, and say what is odd about it; refuse labels out of range."""
     count = max(1, min(PROBE, subject.batch_size // 2))
     batch = next(iter(subject.data.subset(range(min(2 * count, len(subject.data)))).batches(2 * count)))
-    inputs = batch.images if not isinstance(batch.images, Tensor) else batch.images.to(subject.device)
-    inputs, rest = inputs[:count], inputs[count:]
-    if isinstance(inputs, Tensor):
+    inputs, rest = batch.inputs[:count], batch.inputs[count:]
+    if subject.data.kind == "images":
+        inputs = inputs.to(subject.device)
         others, strangers = 1 - inputs, (1 - inputs).flip(3) * 0.5
     else:
         others, strangers = [*rest, *inputs][: len(inputs)], [inputs[0]] * len(inputs)
     found = try_out(subject.model, inputs, others, strangers)
     check_labels(subject.data.labels, found.scores.shape[1])
-    return tuple(_odd(found))
+    return tuple(_odd(found, subject.data.noun))
 
 
-def _odd(found: Behaviour) -> list[Caveat]:
+def _odd(found: Behaviour, noun: Noun) -> list[Caveat]:
     said = []
     if are_probabilities(found.scores):
         text = (
@@ -80,43 +78,45 @@ def _odd(found: Behaviour) -> list[Caveat]:
         )
     if found.random:
         text = (
-            f"The model is random: scores of the same images differ by up to {found.repeated:.3g} from call to call, "
-            "and numbers from run to run."
+            f"The model is random: scores of the same {noun.many} differ by up to {found.repeated:.3g} from call to "
+            "call, and numbers from run to run."
         )
         said.append(Caveat("random", text))
     if found.of_batch and found.company > 3 * found.repeated:  # more than what weights that change explain
         text = (
-            f"An image's scores depend on the other images of its batch, by up to {found.company:.3g}: numbers depend "
-            "on the batch size and on order."
+            f"An input's scores depend on the other {noun.many} of its batch, by up to {found.company:.3g}: numbers "
+            "depend on the batch size and on order."
         )
         said.append(Caveat("batch", text))
     return said
 
 
-def caveats(noted: Sequence[Mapping[str, Any]], clean: Sequence[Result]) -> tuple[Caveat, ...]:
+def caveats(
+    noted: Sequence[Mapping[str, Any]], clean: Sequence[Result], noun: Noun = NOUNS["images"]
+) -> tuple[Caveat, ...]:
     """Return what an audit noted of the model, and how its clean accuracy stands beside chance."""
     known = [Caveat(**note) for note in noted]
     standing = Standing.of([row for _, row in rows(clean, CleanSlice)])
-    return (*([] if standing is None else _by_chance(standing)), *known)
+    return (*([] if standing is None else _by_chance(standing, noun.many)), *known)
 
 
-def _by_chance(standing: Standing) -> list[Caveat]:
-    found, images = standing.accuracy, standing.accuracy.images
+def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
+    found, count = standing.accuracy, standing.accuracy.images
     value = f"{percent(found.value)} ({interval(found)})"
     always = f"always answering {standing.common} is right {percent(standing.baseline)} of the time"
     if standing.only is not None:
-        return [Caveat("one_answer", f"It answers {standing.only} to all {images:,} images. {_MISMATCH}")]
+        return [Caveat("one_answer", f"It answers {standing.only} to all {count:,} {inputs}. {_MISMATCH}")]
     if standing.blind:
         return [Caveat("chance", f"Its accuracy, {value}, is no better than chance: {always}. {_MISMATCH}")]
     if standing.below:  # it tells classes apart, and yet: one of them is most of the data
         return [Caveat("baseline", f"Its accuracy, {value}, is no better than one answer to everything: {always}.")]
     if standing.unproven:
-        said = f"{images:,} images do not show that it is better than chance: {value} are right, and {always}."
+        said = f"{count:,} {inputs} do not show that it is better than chance: {value} are right, and {always}."
         return [Caveat("unproven", said, "watch")]
     return []
 
 
-def told(views: Sequence[View], found: Sequence[Caveat]) -> tuple[View, ...]:
+def told(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NOUNS["images"]) -> tuple[View, ...]:
     """Return the views with the caveats in front of them, and nothing called good that they touch."""
     if not found:
         return tuple(views)
@@ -132,7 +132,7 @@ def told(views: Sequence[View], found: Sequence[Caveat]) -> tuple[View, ...]:
             "accuracy is compared with the share of the most frequent class. Where a caveat stands, nothing that it "
             "touches is called good.",
         ),
-        actions=(_action(),) if useless else (),
+        actions=(_action(noun.many),) if useless else (),
     )
     return (first, *(_hedged(view, kinds, useless) for view in views))
 
@@ -150,19 +150,19 @@ def _plain(parts: tuple[Rated, ...]) -> tuple[Rated, ...]:
     return tuple(replace(part, level="plain") if part.level == "good" else part for part in parts)
 
 
-def _action() -> Action:
+def _action(inputs: str) -> Action:
     return Action(
         "Check that labels and outputs match",
         "A model that is no better than chance has nothing to lose: what follows says little of it. Its class names, "
         "one a line in the order of its outputs, decide which label is which output.",
-        "shiftproof audit --model model.py:build --data images/ --classes classes.txt",
+        f"shiftproof audit --model model.py:build --data {inputs}/ --classes classes.txt",
     )
 
 
 def check_subject(subject: Subject) -> tuple[Caveat, ...]:
     """Try the model before any long work: outputs must be finite logits that fit the labels; return what is odd."""
     labels = subject.data.labels
-    if labels is None and isinstance(subject.data, TextSet):
+    if labels is None and subject.data.kind == "texts":
         raise DataError(
             "The texts have no labels.",
             expected="a column of labels, or one sub-folder per class",
@@ -170,13 +170,9 @@ def check_subject(subject: Subject) -> tuple[Caveat, ...]:
         )
     if labels is not None and int(labels.min()) == int(labels.max()):
         raise DataError(
-            f"All {_kind(subject)} have the same label.",
+            f"All {subject.data.kind} have the same label.",
             expected="at least two classes: an audit measures how well they are told apart",
-            got=f"{len(labels)} {_kind(subject)} of one class",
+            got=f"{len(labels)} {subject.data.kind} of one class",
             fix="give the folder that holds one sub-folder per class",
         )
     return try_model(subject)
-
-
-def _kind(subject: Subject) -> str:
-    return "texts" if isinstance(subject.data, TextSet) else "images"

@@ -19,7 +19,7 @@ from shiftproof.audits.requirements import Check, Requirement, check
 from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.sections.shift_names import named
-from shiftproof.audits.sections.wording import of_texts
+from shiftproof.data.base import NOUNS
 from shiftproof.errors import RunError
 from shiftproof.reports import notebook
 from shiftproof.reports.notebook import Figures
@@ -102,7 +102,7 @@ class AuditRecord:
         """Let every section say what its results mean; no number is given that lacks one of its tasks."""
         return tuple(
             _whole(
-                section(name).view(self.results[name]),
+                section(name, self.scope.inputs).view(self.results[name]),
                 self.tasks[name],
                 {result.task for result in self.results[name] if result.row is not None},
             )
@@ -148,10 +148,9 @@ def conclude(
     """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
     record = AuditRecord.of(store, scope)
     about, scope, everything = record.about, record.scope, record.everything()
-    found = caveats(about.get("caveats", ()), record.results[CLEAN])
-    views = told(record.views(), found)
-    if scope.inputs == "texts":
-        views = tuple(map(of_texts, views))
+    noun = NOUNS[scope.inputs]
+    found = caveats(about.get("caveats", ()), record.results[CLEAN], noun)
+    views = told(record.views(), found, noun)
     failures = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
     missing = len({task for some in record.tasks.values() for task in some}) - len(everything)

@@ -68,7 +68,7 @@ class Prices:
             "noise": self._noise,
         }
         self._few = self._images(1)
-        one = self._time(lambda: logits(subject.model, self._few.images), 1)
+        one = self._time(lambda: logits(subject.model, self._few.inputs), 1)
         self._few = self._images(max(FEWEST, min(subject.batch_size, int(HEAVY / one))))
 
     def __call__(self, unit: Unit) -> float:
@@ -102,7 +102,7 @@ class Prices:
         return self._time(lambda: self._images(count), count)
 
     def _forward(self, _: Unit) -> float:
-        return self._time(lambda: logits(self.subject.model, self._few.images), len(self._few), THOROUGH)
+        return self._time(lambda: logits(self.subject.model, self._few.inputs), len(self._few), THOROUGH)
 
     def _statistics(self, _: Unit) -> float:
         model, batch = self.subject.model, self._few
@@ -113,13 +113,13 @@ class Prices:
 
         def watched() -> None:
             with tap:
-                logits(model, batch.images)
+                logits(model, batch.inputs)
 
         return self._time(watched, len(batch))
 
     def _shift(self, unit: Unit) -> float:
         shift, batch = _typical(cast(Shift, unit.of)), self._few
-        return self._time(lambda: shift(batch.images, batch.keys, seed=0), len(batch))
+        return self._time(lambda: shift(batch.inputs, batch.keys, seed=0), len(batch))
 
     def _make(self, unit: Unit) -> Callable[..., object] | None:
         """Return a fresh adapter, None where the model cannot have one: its tasks will cost nothing."""
@@ -141,7 +141,7 @@ class Prices:
             return 0.0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # small batches without a prior are priced on purpose
-            return self._time(lambda: adapter(batch.images), len(batch))
+            return self._time(lambda: adapter(batch.inputs), len(batch))
 
     def _tuple(self, _: Unit) -> float:
         from shiftproof.searchers import Constraint, make_space
@@ -150,7 +150,7 @@ class Prices:
         from shiftproof.shifts.levels import from_levels, to_bytes
 
         space, batch = make_space("cifar"), self._few
-        pixels = to_bytes(batch.images)
+        pixels = to_bytes(batch.inputs)
         tuples = iter(draw_tuples(space, 5, range(10 * TRIES), seed=0) * TRIES)
         constraint, original = Constraint(similarity=0.5), from_levels(pixels)
 
@@ -166,13 +166,13 @@ class Prices:
         from shiftproof.estimators.neighborhoods import neighborhood
 
         views, batch = neighborhood(cast(str, unit.of)), self._few
-        return self._time(lambda: views(batch.images, batch.keys, 3, 0), 3 * len(batch))
+        return self._time(lambda: views(batch.inputs, batch.keys, 3, 0), 3 * len(batch))
 
     def _noise(self, _: Unit) -> float:
         from shiftproof.keyed import Keyed
 
         batch = self._few
-        return self._time(lambda: Keyed(0, batch.keys).normal(std=1.0, shape=batch.images.shape[1:]), len(batch))
+        return self._time(lambda: Keyed(0, batch.keys).normal(std=1.0, shape=batch.inputs.shape[1:]), len(batch))
 
 
 def estimate(

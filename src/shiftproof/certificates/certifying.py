@@ -16,7 +16,7 @@ from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.driving import check_subject, measure_all
 from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
-from shiftproof.data import DataLike
+from shiftproof.data import DataLike, as_images
 from shiftproof.errors import RunError
 from shiftproof.models import BatchFitter, ModelLike, device_of
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
@@ -175,7 +175,8 @@ class CertificationJob:
             keys=tuple(column("key")),
             labels=None if subject.data.labels is None else tuple(column("label")),
             certificates=tuple(Certificate(*values) for values in zip(*map(column, FIELDS), strict=True)),
-            batch_size=self.batch_size or batch_size_for(device_of(subject.model), math.prod(subject.data.shape)),
+            batch_size=self.batch_size
+            or batch_size_for(device_of(subject.model), math.prod(as_images(subject.data).shape)),
         )
 
 
@@ -184,7 +185,7 @@ class Certifier:
 
     def __init__(self, job: CertificationJob) -> None:
         self.job = job
-        self.data = job.subject.data
+        self.data = as_images(job.subject.data)
         self.smoothed = Smoothed(
             job.subject.model,
             job.rule.sigma,
@@ -221,7 +222,7 @@ class CertifiedRun(Task[Certifier]):
         chosen, terms = subject.data.subset(range(self.start, self.stop)), self.terms
         rows: dict[str, list[Json]] = {name: [] for name in ("key", "label", *FIELDS)}
         for batch in chosen.batches(self.stop - self.start, device=subject.smoothed.device):
-            images = batch.images if self.shift is None else self.shift(batch.images, batch.keys, seed=terms.seed)
+            images = batch.inputs if self.shift is None else self.shift(batch.inputs, batch.keys, seed=terms.seed)
             made = subject.smoothed.certify(images, batch.labels, keys=batch.keys, n0=terms.n0, rule=self.rule)
             rows["key"] += batch.keys.tolist()
             rows["label"] += [None] * len(batch) if batch.labels is None else batch.labels.tolist()

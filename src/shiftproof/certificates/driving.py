@@ -17,7 +17,7 @@ def check_subject(subject: Subject) -> None:
     data, labels = subject.data, subject.data.labels
     check_fixed(subject.model)
     batch = next(iter(data.subset(range(min(4, len(data)))).batches(4, device=subject.device)))
-    classes = check_function(subject.model, batch.images)
+    classes = check_function(subject.model, batch.inputs)
     if labels is not None and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise DataError(
             "Labels and model outputs do not fit.",

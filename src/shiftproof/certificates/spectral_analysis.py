@@ -25,7 +25,7 @@ from shiftproof.certificates.driving import check_subject, measure_all
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band, band_means, frequencies, laid_out, radial
 from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
-from shiftproof.data import DataLike
+from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BatchFitter, ModelLike, device_of, logits
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor, write_atomically
@@ -187,7 +187,7 @@ def spectrum(
     plan = Disturbances(
         eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity
     )
-    tasks = plan.tasks(subject.data.shape, job.terms())
+    tasks = plan.tasks(as_images(subject.data).shape, job.terms())
     where = choose_executor(executor, device=subject.device)
     results = measure_all(subject, tasks, job, out=out, executor=where, on_progress=on_progress)
     made = _conclude(results, subject, measure, step, {**job.terms(), "eps": eps, "images": len(subject.data)})
@@ -254,7 +254,7 @@ class Amplitude(Task["SpectrumMeasurer"]):
 
     def measure(self, subject: SpectrumMeasurer) -> Row:
         """Return the mean amplitude at each radial frequency."""
-        before, images = subject.batch.images, subject.shifted(self.shift)
+        before, images = subject.batch.inputs, subject.shifted(self.shift)
         return {"profile": list(amplitude_profile(images if self.shift is None else images - before))}
 
 
@@ -288,7 +288,7 @@ class SpectrumMeasurer:
         self.model, data = job.subject.model, job.subject.data
         (batch,) = data.batches(len(data), device=device_of(self.model))
         self.batch = batch
-        self.fit = BatchFitter(job.batch_size or batch_size_for(batch.images.device, batch.images[0].numel()))
+        self.fit = BatchFitter(job.batch_size or batch_size_for(batch.inputs.device, batch.inputs[0].numel()))
 
     def measure(self, task: SpectrumValue | Amplitude) -> Row:
         """Measure one task."""
@@ -297,7 +297,8 @@ class SpectrumMeasurer:
     def shifted(self, shift: Shift | None) -> Tensor:
         """Return the images under a shift, or as they are."""
         batch = self.batch
-        return batch.images if shift is None else shift(batch.images, batch.keys, seed=self.job.seed)
+        made: Tensor = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=self.job.seed)
+        return made
 
     def value(self, shift: Shift | None, size: int) -> float:
         """Return the accuracy, or the mean certified radius, under a shift, in batches of a size."""
@@ -347,7 +348,7 @@ def _conclude(
                 waves[shift.i, shift.j] = value
             else:
                 sets.setdefault((shift.alpha, shift.center), []).append(value)
-    data = subject.data
+    data = as_images(subject.data)
     means = {place: sum(some) / len(some) for place, some in sets.items()}
     shape = (data.shape[1], data.shape[2])
     return Spectrum(measure, subject.name, data.name, shape, step, clean, waves, means, amplitudes, facts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shiftproof.adapters import Counts, Method, with_source
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
 from shiftproof.audits.sections.measuring import make_adapter, preset_for
-from shiftproof.data import DataLike
+from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import ModelLike, choose_device
 from shiftproof.registry import unknown
@@ -194,7 +194,7 @@ class _StreamRuns:
         if self.calibration is not None:
             options["calibration"] = StreamCalibration.load(self.calibration)
             options["calibration"].check(target=self.target)
-        return make_stream(self.kind, self.subject.labelled_data, device=self.subject.device, **options)
+        return make_stream(self.kind, as_images(self.subject.labelled_data), device=self.subject.device, **options)
 
     def stream(self) -> Stream:
         """Return the stream at its start."""

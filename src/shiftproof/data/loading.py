@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shiftproof.data.arrays import from_arrays, load_array_file
-from shiftproof.data.cifar import find_layout, load_cifar
-from shiftproof.data.decoding import Color, Size
-from shiftproof.data.demo import DEMOS, load_demo
-from shiftproof.data.folders import load_folder
-from shiftproof.data.huggingface import from_huggingface, is_huggingface, is_saved, load_saved
-from shiftproof.data.imageset import ImageSet, OnBadFile
+from shiftproof.data.base import Dataset, OnBadFile
+from shiftproof.data.images.arrays import from_arrays, load_array_file
+from shiftproof.data.images.cifar import find_layout, load_cifar
+from shiftproof.data.images.decoding import Color, Size
+from shiftproof.data.images.demo import DEMOS, load_demo
+from shiftproof.data.images.folders import load_folder
+from shiftproof.data.images.huggingface import from_huggingface, is_huggingface, is_saved, load_saved
+from shiftproof.data.images.imageset import ImageSet, as_images
 from shiftproof.data.specs import DataLike, DataSpec
-from shiftproof.data.text_loading import from_texts, is_table, is_text_folder, load_table, load_text_folder
-from shiftproof.data.textset import TextSet, is_texts, not_images
+from shiftproof.data.text.loading import from_texts, is_table, is_text_folder, load_table, load_text_folder
+from shiftproof.data.text.textset import TextSet, is_texts
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import Registry, is_prefixed, load_prefixed, unknown
 from shiftproof.runs.files import expand
@@ -60,7 +61,7 @@ def load_data(
     on_bad_file: OnBadFile = "fail",
     text_column: str | None = None,
     label_column: str | None = None,
-) -> ImageSet:
+) -> Dataset:
     """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1]; or of texts.
 
     Args:
@@ -90,19 +91,18 @@ def load_data(
     if texts is not None:
         return texts
     pixels: dict[str, Any] = {"size": size, "classes": classes, "color": color}
-    if isinstance(source, ImageSet):
+    if isinstance(source, Dataset):
+        made = f"{'an' if source.noun.one == 'image' else 'a'} {type(source).__name__}, which is already made"
         chosen = None if classes == "auto" else classes
-        _refuse(
-            "an ImageSet, which is already made", size=size, labels=labels, classes=chosen, split=split, color=color
-        )
+        _refuse(made, size=size, labels=labels, classes=chosen, split=split, color=color)
         return source
     return _from_object(source, labels, split, on_bad_file, pixels)
 
 
 def _from_object(
     source: Any, labels: Any, split: str | None, on_bad_file: OnBadFile, pixels: Mapping[str, Any]
-) -> ImageSet:
-    """Return the set of images that a path, a name, arrays or a Hugging Face data set stand for."""
+) -> Dataset:
+    """Return the set that a path, a name, arrays or a Hugging Face data set stand for."""
     if is_huggingface(source):
         _refuse("a Hugging Face data set", labels=labels)
         return from_huggingface(source, split=split, on_bad_file=on_bad_file, **pixels)
@@ -125,13 +125,10 @@ def _from_object(
 
 def load_images(source: Any, **options: Any) -> ImageSet:
     """Return what `load_data` does, and refuse texts: for what works on pixels."""
-    found = load_data(source, **options)
-    if isinstance(found, TextSet):
-        raise not_images()
-    return found
+    return as_images(load_data(source, **options))
 
 
-def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> ImageSet:
+def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> Dataset:
     if spec in DEMOS:
         _refuse("the demo", labels=labels, split=split)
         return load_demo(spec, **pixels)
@@ -154,7 +151,7 @@ def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadF
     raise DataError(f"{spec!r} is not a set of images.", expected="; ".join(FORMS), got=got, fix=packed)
 
 
-def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> ImageSet:
+def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> Dataset:
     if is_saved(path):
         _refuse("a Hugging Face data set", labels=labels)
         return load_saved(path, split=split, on_bad_file=on_bad_file, **pixels)

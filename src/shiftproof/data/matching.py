@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from shiftproof.data.imageset import ImageSet
+from shiftproof.data.base import Dataset
 from shiftproof.errors import DataError
 from shiftproof.models import class_names, device_of, logits
+
+Data = TypeVar("Data", bound=Dataset)
 
 SHOWN = 10
 """Class names that a message lists."""
@@ -24,7 +26,7 @@ _FIX = (
 _WORDNET = re.compile(r"n\d{8}")
 
 
-def matched(data: ImageSet, model: Callable[..., Any], names: Sequence[str] | None = None) -> ImageSet:
+def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None = None) -> Data:
     """Return a set whose labels are the output indices of a model, which is tried on two inputs where that matters.
 
     `names` are the model's class names, where it does not say them itself.
@@ -35,10 +37,10 @@ def matched(data: ImageSet, model: Callable[..., Any], names: Sequence[str] | No
     if batch is None:
         return data
     known = class_names(model) if names is None else names
-    return match(data, known, logits(model, batch.images).shape[1])
+    return match(data, known, logits(model, batch.inputs).shape[1])
 
 
-def match(data: ImageSet, names: Sequence[str] | None, outputs: int) -> ImageSet:
+def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
     """Return a set whose labels are indices of so many outputs, which have `names`, or None where these are not known.
 
     Names are matched exactly, then without regard to case, spaces and punctuation; some of the model's classes are
@@ -82,7 +84,7 @@ def shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f", ... ({len(names):,} in all)" if len(names) > SHOWN else "")
 
 
-def _by_name(data: ImageSet, labels: Tensor, known: Sequence[str]) -> ImageSet:
+def _by_name(data: Data, labels: Tensor, known: Sequence[str]) -> Data:
     present = [data.classes[label] for label in sorted(set(labels.tolist()))]
     places = dict(zip(present, _places(present, known), strict=True))
     strange = [name for name in present if len(places[name]) != 1]
@@ -126,7 +128,7 @@ def _told(numbers: dict[str, int], known: Sequence[str]) -> list[str]:
     return notes
 
 
-def _given(data: ImageSet, labels: Tensor, known: Sequence[str] | None, outputs: int) -> ImageSet:
+def _given(data: Data, labels: Tensor, known: Sequence[str] | None, outputs: int) -> Data:
     """Return the set as the user numbered it, unless the model contradicts."""
     listed = data.classes
     if len(listed) != outputs:
@@ -159,6 +161,6 @@ def _folded(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.casefold()) or name
 
 
-def _is_imagenet(data: ImageSet, outputs: int) -> bool:
+def _is_imagenet(data: Dataset, outputs: int) -> bool:
     """Whether the classes are all of ImageNet's by their WordNet ids; a model's own names of them are English words."""
     return outputs == len(data.classes) == 1000 and all(map(_WORDNET.fullmatch, data.classes))

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.data import Batch, DataLike, ImageSet, TextSet, load_data, matched
+from shiftproof.data import Batch, DataLike, Dataset, load_data, matched
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import LARGEST_ERROR, Calibration, Copy
@@ -84,7 +84,7 @@ class Estimator:
     def fit(
         cls,
         model: Callable[..., Any],
-        source: ImageSet,
+        source: Dataset,
         *,
         shifts: Sequence[str | Shift] | None = None,
         neighborhood: NeighborhoodLike | None = None,
@@ -143,7 +143,7 @@ class Estimator:
     def __call__(
         self, inputs: Any, *, method: str = "auto", keys: Tensor | None = None, other: Callable[..., Any] | None = None
     ) -> Estimate:
-        """Return the accuracy to expect on an `ImageSet`, images [N, C, H, W] in [0, 1], or texts.
+        """Return the accuracy to expect on a `Dataset`, images [N, C, H, W] in [0, 1], or texts.
 
         `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen, among those
         that nothing speaks against. Where that is not the one with the least error at all, the answer keeps the
@@ -276,16 +276,16 @@ def estimate(
     return found
 
 
-def default_shifts(source: ImageSet) -> list[str]:
+def default_shifts(source: Dataset) -> list[str]:
     """Return the shifts to calibrate on."""
-    kinds = TEXT_KINDS if isinstance(source, TextSet) else KINDS
+    kinds = TEXT_KINDS if source.kind == "texts" else KINDS
     return [f"{name}@{severity}" for name in kinds for severity in SEVERITIES]
 
 
 def shifted(batches: Iterator[Batch], shift: Shift | None, seed: int) -> Iterator[Batch]:
     """Return batches after a shift, or as they are."""
     for batch in batches:
-        yield batch if shift is None else replace(batch, images=shift(batch.images, batch.keys, seed=seed))
+        yield batch if shift is None else replace(batch, inputs=shift(batch.inputs, batch.keys, seed=seed))
 
 
 def check_method(method: str) -> None:
@@ -296,7 +296,7 @@ def check_method(method: str) -> None:
         METHODS.load(method)  # what is wrong with it is told now
 
 
-def check_source(source: ImageSet) -> None:
+def check_source(source: Dataset) -> None:
     """Refuse a source that cannot tell right from wrong."""
     if source.labels is None:
         raise DataError(

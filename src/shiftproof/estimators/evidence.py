@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from shiftproof.data import Batch, ImageSet
+from shiftproof.data import Batch, Dataset
 from shiftproof.data.contents import content_keys, text_keys
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators.neighborhoods import Inputs, Neighborhood
@@ -89,12 +89,12 @@ def observe(
     outputs, labels, viewed, shares, entropies = [], [], [], [], []
     seen = 0
     for batch in batches:
-        out = _outputs(model, batch.images, batch_size, tap)
+        out = _outputs(model, batch.inputs, batch_size, tap)
         outputs.append(out)
         labels.append(batch.labels)
         if neighborhood is not None:
             chosen = sampled(batch.keys, share, seed)
-            some = at(batch.images, chosen)
+            some = at(batch.inputs, chosen)
             votes, entropy = _answers(model, some, batch.keys[chosen], neighborhood, n, seed, batch_size)
             own = out[chosen.cpu()].argmax(1, keepdim=True)
             shares.append(decision_shares(torch.cat([own, votes], 1).numpy(), out.shape[1]))
@@ -129,17 +129,17 @@ def sampled(keys: Tensor, share: float, seed: int) -> Tensor:
 def as_batches(
     inputs: Any, *, keys: Tensor | None = None, batch_size: int = BATCH_SIZE, device: Any = "cpu"
 ) -> Iterator[Batch]:
-    """Return a set of inputs in batches: an `ImageSet`, images [N, C, H, W] in [0, 1], or a list of texts.
+    """Return a set of inputs in batches: a `Dataset`, images [N, C, H, W] in [0, 1], or a list of texts.
 
     Without keys, those of images and texts are hashes of their content.
     """
-    if isinstance(inputs, ImageSet):
+    if isinstance(inputs, Dataset):
         yield from inputs.batches(batch_size, device=device)
         return
     if not isinstance(inputs, Tensor | list):
         raise DataError(
             "These are not inputs of a model.",
-            expected="an ImageSet, a tensor N x C x H x W with values in [0, 1], or a list of texts",
+            expected="a set that load_data returns, a tensor N x C x H x W with values in [0, 1], or a list of texts",
             got=f"a {type(inputs).__name__}",
         )
     if keys is not None and len(keys) != len(inputs):
@@ -147,7 +147,7 @@ def as_batches(
     for start in range(0, len(inputs), batch_size):
         some = inputs[start : start + batch_size]
         named = input_keys(some) if keys is None else keys[start : start + batch_size]
-        yield Batch(some.to(device) if isinstance(some, Tensor) else some, None, named)  # type: ignore[arg-type]
+        yield Batch(some.to(device) if isinstance(some, Tensor) else some, None, named)
 
 
 def input_keys(inputs: Inputs) -> Tensor:

@@ -84,7 +84,7 @@ def neighborhood_invariance(
 ) -> Invariance:
     """Return how invariant a model's answers are in a neighbourhood of each input; no labels and no gradients are used.
 
-    `model` is any function from inputs to logits [N, K]. `inputs` are images [N, C, H, W] in [0, 1], an `ImageSet`, or
+    `model` is any function from inputs to logits [N, K]. `inputs` are images [N, C, H, W] in [0, 1], a `Dataset`, or
     a list of texts. `neighborhood` is one of `NEIGHBORHOODS`, any shift, or a function `(inputs, keys, n, seed) ->
     views`. The views of many inputs go through the model together, `batch_size` at a time; an input's views depend on
     its key and the seed, not on its batch.

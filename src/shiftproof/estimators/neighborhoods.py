@@ -14,13 +14,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from shiftproof.data import TextSet
-from shiftproof.data.imageset import SMALL_SIDE
+from shiftproof.data import Dataset
+from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.errors import ConfigurationError, ShiftproofError
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
-from shiftproof.shifts import Chain, Shift, parse
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts import ImageChain, ImageShift, Shape, Shift, as_image_shift, parse
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations.operation import apply_
 
@@ -37,7 +36,7 @@ _MASK = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Jitter(Shift):
+class Jitter(ImageShift):
     """One operation at a level drawn uniformly from `low` to `high`, such as a rotation by up to 20 degrees."""
 
     severity: float = 1.0
@@ -88,7 +87,7 @@ def _rand_augment(side: int) -> Shift:
 
 
 def _affine(side: int) -> Shift:
-    return Chain(steps=[Jitter("rotate", low=-10, high=10), parse("random_translate")])
+    return ImageChain(steps=[Jitter("rotate", low=-10, high=10), as_image_shift("random_translate")])
 
 
 def _shift(text: str) -> Callable[[int], Shift]:
@@ -133,7 +132,8 @@ def _of_shift(shift: Shift) -> ShiftNeighborhood:
 
 def default(inputs: object) -> str:
     """Return the name of the neighbourhood that suits a set of images, or of texts."""
-    return FOR_TEXTS if isinstance(inputs, TextSet | list) else FOR_IMAGES
+    texts = inputs.kind == "texts" if isinstance(inputs, Dataset) else isinstance(inputs, list)
+    return FOR_TEXTS if texts else FOR_IMAGES
 
 
 def chosen(spec: NeighborhoodLike | None, inputs: object) -> Neighborhood:

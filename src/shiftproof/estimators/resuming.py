@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from shiftproof.data import ImageSet
+from shiftproof.data import Dataset
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.results import Estimate
 from shiftproof.models.answers import check_behaviour
@@ -51,7 +51,7 @@ class Kept:
     folder: Path | None
     model: Callable[..., Any]
     identity: str
-    source: ImageSet
+    source: Dataset
     terms: Mapping[str, str]
     work: Callable[[Any], object]
 

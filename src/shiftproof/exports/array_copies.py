@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from shiftproof.data import BadFile, Batch, DataLike, ImageSet, load_data
+from shiftproof.data import BadFile, Batch, DataLike, ImageSet, load_images
 from shiftproof.errors import DataError
 from shiftproof.exports.copies import CopiedRun, Copies, digest_of
 from shiftproof.exports.suites import Target
@@ -41,7 +42,7 @@ class ArrayCopies(Copies):
     @cached_property
     def images(self) -> ImageSet:
         """The images."""
-        return load_data(self.data)
+        return load_images(self.data)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the loaded images behind: another process loads its own."""
@@ -104,7 +105,7 @@ class ArrayCopies(Copies):
         expected = self._shape(path.name.removesuffix(".part"))
         return found if (found.dtype, found.shape) == (np.dtype(np.uint8), expected) else None
 
-    def read(self, rows: range) -> Batch:
+    def read(self, rows: range) -> Batch[Tensor]:
         """Return a run of images as one batch."""
         data = self.images.subset(rows)
         batch = next(data.batches(len(rows), device=self.device), None)
@@ -116,9 +117,9 @@ class ArrayCopies(Copies):
             )
         return batch
 
-    def write(self, images: Batch, rows: range, target: Target) -> Row:
+    def write(self, images: Batch[Tensor], rows: range, target: Target) -> Row:
         """Shift images and write them to their rows."""
-        shifted = to_bytes(target.shift(images.images, images.keys, seed=self.seed)).permute(0, 2, 3, 1)
+        shifted = to_bytes(target.shift(images.inputs, images.keys, seed=self.seed)).permute(0, 2, 3, 1)
         first = target.block * len(self.images) + rows.start
         made = shifted.contiguous().cpu().numpy()
         write_rows(self.part(target.path), first, made)

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import torch
 
-from shiftproof.data.cifar import find_layout
-from shiftproof.data.decoding import Size
-from shiftproof.data.demo import DEMOS
-from shiftproof.data.huggingface import is_saved
+from shiftproof.data.images.cifar import find_layout
+from shiftproof.data.images.decoding import Size
+from shiftproof.data.images.demo import DEMOS
+from shiftproof.data.images.huggingface import is_saved
 from shiftproof.errors import ConfigurationError
 from shiftproof.exports.file_copies import Format
 from shiftproof.exports.suites import SUITES, Suite, Target, shift_targets

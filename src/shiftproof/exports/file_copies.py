@@ -22,18 +22,18 @@ from PIL import Image
 from torch import Tensor
 
 from shiftproof.data import BadFile
+from shiftproof.data.base import OnBadFile
 from shiftproof.data.contents import content_keys, numbered, occurrences
-from shiftproof.data.decoding import Decoder, Size, header, open_image
-from shiftproof.data.folders import IMAGE_SUFFIXES, FolderSource, images_under
-from shiftproof.data.imageset import OnBadFile, unreadable
+from shiftproof.data.images.decoding import Decoder, Size, header, open_image
+from shiftproof.data.images.folders import IMAGE_SUFFIXES, FolderSource, images_under
+from shiftproof.data.images.source import describe, unreadable
 from shiftproof.data.labels import read_table
-from shiftproof.data.source import describe
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.exports.copies import CopiedRun, Copies, digest_of
 from shiftproof.exports.suites import Target
 from shiftproof.runs import Json, Row, write_atomically
-from shiftproof.shifts.base import SMALLEST_SIDE
 from shiftproof.shifts.corrupting import corrupt
+from shiftproof.shifts.image_shift import SMALLEST_SIDE
 
 Format = Literal["png", "jpg", "same"]
 

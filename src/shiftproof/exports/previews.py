@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from shiftproof.data import load_data
-from shiftproof.data.decoding import Decoder
-from shiftproof.data.imageset import unreadable
-from shiftproof.data.source import describe
+from shiftproof.data import load_images
+from shiftproof.data.images.decoding import Decoder
+from shiftproof.data.images.source import describe, unreadable
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs import write_atomically
 from shiftproof.runs.files import expand
-from shiftproof.shifts.base import SMALLEST_SIDE, check_severity
+from shiftproof.shifts.base import check_severity
 from shiftproof.shifts.catalogue import FAMILIES, TABLED, corruption, facts, names
 from shiftproof.shifts.corrupting import corrupt
+from shiftproof.shifts.image_shift import SMALLEST_SIDE
 
 Picture: TypeAlias = NDArray[np.uint8]
 Groups: TypeAlias = "list[tuple[str, list[Row]]]"
@@ -184,12 +184,12 @@ def to_html(sheet: Sheet) -> str:
 
 def _demo() -> list[Picture]:
     """Return a demo image of each class."""
-    demo = load_data("demo")
+    demo = load_images("demo")
     if demo.labels is None:
         raise DataError("The demo has no labels.")
     labels = demo.labels.tolist()
     chosen = demo.subset([labels.index(label) for label in range(len(demo.classes))])
-    images = next(chosen.batches(len(chosen))).images
+    images = next(chosen.batches(len(chosen))).inputs
     return [(255 * image).round().byte().permute(1, 2, 0).contiguous().numpy() for image in images]
 
 

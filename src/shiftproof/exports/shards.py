@@ -65,7 +65,7 @@ class Writer:
             position = start
             for batch in self.stream.batches(stop):
                 labels = None if batch.labels is None else batch.labels.tolist()
-                for row, picture in enumerate(to_bytes(batch.images).cpu()):
+                for row, picture in enumerate(to_bytes(batch.inputs).cpu()):
                     name = f"{position:09d}"
                     _add(tar, f"{name}.{self.format}", _encoded(picture, self.format, self.quality))
                     if labels is not None:

@@ -57,7 +57,7 @@ def preview_stream(
     found = []
     for start in starts:
         batch = stream.read(start, start + width)
-        pictures = to_bytes(batch.images).cpu().expand(-1, 3, -1, -1).permute(0, 2, 3, 1).contiguous().numpy()
+        pictures = to_bytes(batch.inputs).cpu().expand(-1, 3, -1, -1).permute(0, 2, 3, 1).contiguous().numpy()
         found.append(Row(f"{start:,}  {batch.shift}", "position and shift", tuple(pictures)))
     note = f"{stream.data.name}, {len(stream):,} images, seed {stream.seed}"
     sheet = Sheet(f"Stream: {stream.kind}", note, tuple(f"+{column}" for column in range(width)), tuple(found))

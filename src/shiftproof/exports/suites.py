@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shiftproof.data.decoding import Size
+from shiftproof.data.images.decoding import Size
 from shiftproof.errors import ConfigurationError
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.catalogue import as_shift, corruption, facts, names
-from shiftproof.shifts.chain import Chain
+from shiftproof.shifts.catalogue import as_image_shift, corruption, facts, names
+from shiftproof.shifts.chain import ImageChain
 from shiftproof.shifts.corruptions.corruption import Corruption
+from shiftproof.shifts.image_shift import ImageShift
 from shiftproof.shifts.tables import Preset, check_preset
 
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -24,14 +25,14 @@ class Target:
     `path` is a folder within the output, or an array's file, of which the images of this shift are block `block`.
     """
 
-    shift: Shift
+    shift: ImageShift
     path: str
     block: int = 0
 
     @property
     def preset(self) -> str | None:
         """The severity table of the shift or of its steps, where one is fixed."""
-        steps = self.shift.steps if isinstance(self.shift, Chain) else (self.shift,)
+        steps = self.shift.steps if isinstance(self.shift, ImageChain) else (self.shift,)
         fixed = dict.fromkeys(step.preset for step in steps if isinstance(step, Corruption) and step.preset)
         return ", ".join(fixed) or None
 
@@ -64,7 +65,7 @@ class Suite:
             for severity in SEVERITIES
         )
 
-    def _shift(self, name: str, severity: int, textures: str | None) -> Shift:
+    def _shift(self, name: str, severity: int, textures: str | None) -> ImageShift:
         options = {"textures": textures} if name == "frost" and textures is not None else {}
         return corruption(name, severity, self.preset, **options)
 
@@ -98,7 +99,7 @@ def shift_targets(shifts: Sequence[str | Shift], *, preset: str | None = None, a
     """
     if preset is not None:
         check_preset(preset)
-    found = [as_shift(shift) for shift in shifts]
+    found = [as_image_shift(shift) for shift in shifts]
     if arrays:
         paths = [f"{_file_name(shift.label)}.npy" for shift in found]
     else:
@@ -110,10 +111,10 @@ def shift_targets(shifts: Sequence[str | Shift], *, preset: str | None = None, a
     return tuple(Target(_at(shift, preset), path) for shift, path in zip(found, paths, strict=True))
 
 
-def _at(shift: Shift, preset: str | None) -> Shift:
+def _at(shift: ImageShift, preset: str | None) -> ImageShift:
     """Return a shift with its corruptions at a preset, where they have none."""
-    if isinstance(shift, Chain):
-        return Chain(steps=[_at(step, preset) for step in shift.steps])
+    if isinstance(shift, ImageChain):
+        return ImageChain(steps=[_at(step, preset) for step in shift.steps])
     return replace(shift, preset=preset) if isinstance(shift, Corruption) and shift.preset is None else shift
 
 

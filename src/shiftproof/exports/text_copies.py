@@ -17,7 +17,6 @@ from shiftproof.models.texts import Text, parts
 from shiftproof.runs import Json, Result, write_atomically
 from shiftproof.runs.files import read_json
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.text.base import TextShift
 from shiftproof.version import __version__
 
 TextFormat: TypeAlias = Literal["csv", "tsv", "jsonl"]
@@ -45,7 +44,7 @@ def write_texts(
     kind = format or (Path(data.name).suffix.removeprefix(".") if Path(data.name).suffix[1:] in FORMATS else "jsonl")
     if kind not in FORMATS:
         raise ConfigurationError(f"Texts cannot be written as {kind!r}.", expected=", ".join(FORMATS))
-    wrong = [shift.label for shift in shifts if not isinstance(shift, TextShift)]
+    wrong = [shift.label for shift in shifts if shift.acts_on != "texts"]
     if wrong or not shifts:
         raise ConfigurationError(
             "Texts are written under text shifts.",
@@ -81,8 +80,7 @@ def shifted(data: TextSet, shift: Shift, seed: int) -> list[Text]:
     """Return the texts of a set after a shift."""
     made: list[Text] = []
     for batch in data.batches(CHUNK):
-        texts: Any = shift(batch.images, batch.keys, seed=seed)
-        made.extend(texts)
+        made.extend(shift(batch.inputs, batch.keys, seed=seed))
     return made
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from shiftproof.data import BadFile, DataLike, DataSpec, TextSet, load_data
-from shiftproof.data.text_loading import is_text_source
+from shiftproof.data import BadFile, DataLike, DataSpec, as_texts, load_data
+from shiftproof.data.text.loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.exports.array_copies import ArrayCopies
 from shiftproof.exports.copies import Copies
@@ -150,7 +150,7 @@ def _write_texts(
     for name, option in refused.items():
         if option is not None:
             raise ConfigurationError(f"{name}= does not go with texts.", got=str(option))
-    texts = cast(TextSet, load_data(data))
+    texts = as_texts(load_data(data))
     chosen = [as_shift(one) for one in shifts]
     write_texts(texts, folder, chosen, seed=seed, format=file_format, on_progress=on_progress)
     return Written(folder, len(texts), tuple(shift.label for shift in chosen), texts.bad_files)

@@ -65,7 +65,7 @@ def _answers(model: Callable[[Any], Any], data: Any) -> Tensor | None:
     batch = next(iter(data.subset(range(min(PROBES, len(data)))).batches(PROBES, device=device)), None)
     if batch is None:
         return None
-    inputs = batch.images.to(precision_of(model)) if isinstance(batch.images, Tensor) else batch.images
+    inputs = batch.inputs.to(precision_of(model)) if isinstance(batch.inputs, Tensor) else batch.inputs
     try:
         with torch.no_grad():
             answers = model(inputs)

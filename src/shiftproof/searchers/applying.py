@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.data.levels import divide_
+from shiftproof.data.images.levels import divide_
 from shiftproof.keyed import Keyed
 from shiftproof.models.allocation import ease_allocation
-from shiftproof.shifts import Operation, Shift
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts import ImageShift, Operation
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import from_levels, quantize_, to_levels
 from shiftproof.shifts.operations.operation import apply_
 
@@ -24,7 +24,7 @@ MEMORY = 2**28
 class Applier:
     """Applies chains of steps to parts of a set of images, with the 256 levels of stored images between steps.
 
-    `images` are uint8 [N, C, H, W] on the device of the work. Results equal those of `shifts.Chain`, which for
+    `images` are uint8 [N, C, H, W] on the device of the work. Results equal those of `shifts.ImageChain`, which for
     enhancement operations are Pillow's. The images after each step but the last are kept, as bytes, until `memory` runs
     out, the longest unused first to go; 0 keeps nothing.
     """
@@ -42,11 +42,11 @@ class Applier:
         """Leave behind what is kept: another process makes its own."""
         return _applier, (self.images, self.keys, self.seed, self.memory)
 
-    def __call__(self, steps: Sequence[Shift], start: int, stop: int) -> Tensor:
+    def __call__(self, steps: Sequence[ImageShift], start: int, stop: int) -> Tensor:
         """Return the images from `start` to `stop` after the steps, float32 in [0, 1]."""
         return divide_(self.levels(steps, start, stop))
 
-    def levels(self, steps: Sequence[Shift], start: int, stop: int) -> Tensor:
+    def levels(self, steps: Sequence[ImageShift], start: int, stop: int) -> Tensor:
         """Return the images from `start` to `stop` after the steps, as whole float32 numbers 0..255."""
         labels = tuple(step.label for step in steps)
         done, levels = self._begin(labels, start, stop)
@@ -65,7 +65,7 @@ class Applier:
                 return count, self._kept[key].float()
         return 0, self.images[start:stop].float()
 
-    def _step(self, levels: Tensor, step: Shift, place: int, start: int, stop: int) -> Tensor:
+    def _step(self, levels: Tensor, step: ImageShift, place: int, start: int, stop: int) -> Tensor:
         if not step.severity:
             return levels
         self.applied += 1

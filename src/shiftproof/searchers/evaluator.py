@@ -19,8 +19,8 @@ from shiftproof.searchers.constraint import Constraint
 from shiftproof.searchers.fitness import Fitness
 from shiftproof.searchers.search_trace import Score, check_fitness
 from shiftproof.searchers.space import Genes, Space
-from shiftproof.shifts import Shift
-from shiftproof.shifts.base import CACHED
+from shiftproof.shifts import ImageShift
+from shiftproof.shifts.image_shift import CACHED
 from shiftproof.shifts.levels import from_levels, to_bytes
 
 MOST = 2_000
@@ -46,7 +46,7 @@ def hold(data: ImageSet, device: str = "cpu") -> HeldImages:
     """Read all images of a set into memory."""
     if len(data) == 0:
         raise DataError("There are no images to search with.")
-    parts = [(to_bytes(batch.images), batch.keys) for batch in data.batches(256)]
+    parts = [(to_bytes(batch.inputs), batch.keys) for batch in data.batches(256)]
     images, keys = (torch.cat(some) for some in zip(*parts, strict=True))
     return HeldImages(images.to(device), keys)
 
@@ -56,7 +56,7 @@ class TriedTuple(Task["Evaluator"]):
     """A tuple of steps on a range of images."""
 
     kind = "search"
-    steps: tuple[Shift, ...]
+    steps: tuple[ImageShift, ...]
     start: int
     stop: int
     seed: int
@@ -111,7 +111,7 @@ class Evaluator:
         """Return the counts of a tuple on a range of images."""
         return task.measure(self)
 
-    def count(self, steps: Sequence[Shift], start: int, stop: int, batch_size: int) -> Row:
+    def count(self, steps: Sequence[ImageShift], start: int, stop: int, batch_size: int) -> Row:
         """Return the counts of steps in turn on a range of images."""
         counts, sums = np.zeros(0), np.zeros(2)
         for first, last in self._parts(start, stop, batch_size):

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shiftproof.data import DataLike
-from shiftproof.data.arrays import read_array
+from shiftproof.data import DataLike, as_images
+from shiftproof.data.images.arrays import read_array
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, Model, ModelLike, load_model
 from shiftproof.models.answers import check_behaviour
@@ -98,7 +98,7 @@ def search(
     subject = Subject.of(_as_model(model), data, images=images, seed=seed, device=device, batch_size=batch_size)
     device, tested = subject.device, _served(subject.model)
     by_name = targets is None and fitness == "accuracy" and not isinstance(tested, Service)
-    whole = (subject.data if by_name else subject.unmatched_data).in_memory()
+    whole = as_images(subject.data if by_name else subject.unmatched_data).in_memory()
     truth = whole.labels if targets is None else _targets(targets, subject)
     size_of_batch = batch_size or BATCH_SIZES.get(device.partition(":")[0], 64)
     measured = make_fitness(fitness, tested, truth, images=len(whole), ignore=ignore)

@@ -22,7 +22,7 @@ from shiftproof.models.identity import digest
 from shiftproof.registry import unknown
 from shiftproof.runs import write_atomically
 from shiftproof.runs.files import expand, read_json
-from shiftproof.shifts import Chain, Operation, Shift, names, parse
+from shiftproof.shifts import ImageChain, ImageShift, Operation, as_image_shift, names
 from shiftproof.shifts.forms import plain
 from shiftproof.shifts.operations.operation import operation_set, operation_sets
 
@@ -66,9 +66,9 @@ class Space:
         return digest([self.name, self.operations, self.steps])
 
     @cached_property
-    def steps(self) -> tuple[Shift, ...]:
+    def steps(self) -> tuple[ImageShift, ...]:
         """Every operation at every level, in order."""
-        return tuple(parse(text) for name, levels in self.operations for text in _texts(name, levels))
+        return tuple(as_image_shift(text) for name, levels in self.operations for text in _texts(name, levels))
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -82,9 +82,9 @@ class Space:
         """Return the number of tuples of a length."""
         return int(len(self) ** length)
 
-    def chain(self, genes: Genes) -> Chain:
+    def chain(self, genes: Genes) -> ImageChain:
         """Return a tuple as a shift, which applies its steps in turn."""
-        return Chain(steps=[self.steps[gene] for gene in genes])
+        return ImageChain(steps=[self.steps[gene] for gene in genes])
 
     def label(self, genes: Genes) -> str:
         """Return a tuple as text, which `shifts.parse` reads."""

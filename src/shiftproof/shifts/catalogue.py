@@ -18,9 +18,10 @@ from shiftproof.models.identity import plugin_codes
 from shiftproof.registry import Registry, unknown
 from shiftproof.shifts import parametric, tables
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.chain import Chain
+from shiftproof.shifts.chain import JOINT, ImageChain
 from shiftproof.shifts.corruptions.corruption import Corruption
 from shiftproof.shifts.forms import missing, split, typed
+from shiftproof.shifts.image_shift import ImageShift
 from shiftproof.shifts.operations import operation
 from shiftproof.shifts.text import TextChain, TextShift
 from shiftproof.shifts.text import registry as text_registry
@@ -85,12 +86,12 @@ FAMILIES: Mapping[str, str] = {
 TABLED = ("common", "holdout", "bar")
 """The families of corruptions, whose severities come from tables."""
 PLUGINS = "plugins"
-OTHERS: Registry[type[Shift]] = Registry(
+OTHERS: Registry[type[ImageShift]] = Registry(
     "shift",
     "shiftproof.shifts",
     {},
-    lambda found: isinstance(found, type) and issubclass(found, Shift),
-    "a class derived from shifts.Shift",
+    lambda found: isinstance(found, type) and issubclass(found, ImageShift),
+    "a class derived from shifts.ImageShift",
     lambda: (*_corruptions(), *operation.KINDS, *parametric.FORMS, *text_registry.SHIFTS),
 )
 """What others add: classes of shifts, made as `Class(name=name, severity=severity)`."""
@@ -121,7 +122,7 @@ def names(family: str = "common") -> tuple[str, ...]:
     return tuple(name for name, target in parametric.FORMS.items() if ("shifts.spectral:" in target) == spectral)
 
 
-def corruption(name: str, severity: float, preset: str | None = None, **options: Any) -> Shift:
+def corruption(name: str, severity: float, preset: str | None = None, **options: Any) -> ImageShift:
     """Return a corruption by name: `corruption("fog", 3.5)`, `corruption("frost", 3, textures="photographs/")`.
 
     Those of other packages are made by their own classes; options that come as text are read as these annotate them.
@@ -135,7 +136,7 @@ def corruption(name: str, severity: float, preset: str | None = None, **options:
     return Corruption(name=name, severity=severity, preset=preset, family=known[name], options=tuple(options.items()))
 
 
-def _of_package(name: str, severity: float, options: Mapping[str, Any]) -> Shift:
+def _of_package(name: str, severity: float, options: Mapping[str, Any]) -> ImageShift:
     kind = OTHERS.load(name)
     own = ("name", "severity")
     values = typed(kind, options, name, without=own)
@@ -168,6 +169,17 @@ def as_shift(shift: str | Shift) -> Shift:
     )
 
 
+def as_image_shift(shift: str | Shift) -> ImageShift:
+    """Return what `as_shift` does, and refuse a shift of texts."""
+    found = as_shift(shift)
+    if isinstance(found, ImageShift):
+        return found
+    raise ConfigurationError(
+        f"The shift {found.label} acts on {found.acts_on}, and here are images.",
+        expected="shifts of images, such as fog@3 or contrast=0.8",
+    )
+
+
 def coded(text: str) -> dict[str, dict[str, str]]:
     """Return what an identity holds besides a text that names shifts: digests of those of other packages."""
     found = plugin_codes(OTHERS, text)
@@ -191,7 +203,7 @@ def parse(text: str) -> Shift:
     3.5
     """
     if text.strip() == "identity":
-        return Chain()
+        return ImageChain()
     parts = re.split(r"\s*\+\s*(?=[a-z])", text.strip())  # a plus before a digit belongs to a number
     if len(parts) > 1:
         return _chain([_single(part) for part in parts])
@@ -217,11 +229,12 @@ def _single(text: str) -> Shift:
 def _chain(steps: list[Shift]) -> Shift:
     """Return a chain of image shifts, or of text shifts; the two do not mix."""
     texts = [step for step in steps if isinstance(step, TextShift)]
-    if texts and len(texts) < len(steps):
+    images = [step for step in steps if isinstance(step, ImageShift)]
+    if texts and images:
         raise ConfigurationError(
-            "A chain acts on images or on texts, not on both.", got=" + ".join(step.label for step in steps)
+            "A chain acts on images or on texts, not on both.", got=JOINT.join(step.label for step in steps)
         )
-    return TextChain(steps=texts) if texts else Chain(steps=steps)
+    return TextChain(steps=texts) if texts else ImageChain(steps=images)
 
 
 def _corruptions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Chains: shifts applied in turn, with the 256 levels of stored images between them."""
+"""Chains: shifts applied in turn; of images, with the 256 levels of stored images between them."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from typing import Any
 
 from torch import Tensor
 
+from shiftproof.data.base import Inputs
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.base import Shift
+from shiftproof.shifts.image_shift import ImageShift, Shape
 from shiftproof.shifts.levels import quantize_
 
 JOINT = " + "
 
 
 @dataclass(frozen=True)
-class Chain(Shift):
+class Chain(Shift[Inputs]):
     """Shifts applied in turn, written `fog@3 + jpeg_compression@2`; its severity is the largest of its steps'.
 
-    Each step draws from a generator of its own, named by its place, so that a shift that occurs twice draws twice, and
-    what a step draws does not depend on the steps after it. A chain of no steps is the identity.
+    All act on images, or all on texts. A chain of no steps is the identity.
     """
 
     name: str = field(default="chain", init=False)
     severity: float = field(default=0.0, init=False)
-    steps: Sequence[Shift] = ()
+    steps: Sequence[Shift[Inputs]] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
         for step in self.steps:
-            if not isinstance(step, Shift):
+            if not isinstance(step, Shift) or step.acts_on != self.acts_on:
                 raise ConfigurationError(
-                    "A chain is made of shifts.",
-                    expected="shifts, such as shifts.parse('fog@3')",
+                    f"A chain is made of shifts of {self.acts_on}.",
+                    expected=f"shifts, such as shifts.parse({'fog@3' if self.acts_on == 'images' else 'typos@3'!r})",
                     got=f"{type(step).__name__} {step!r}",
                 )
         object.__setattr__(self, "severity", max((step.severity for step in self.steps), default=0.0))
@@ -43,6 +44,22 @@ class Chain(Shift):
     def label(self) -> str:
         """The steps' text forms, joined."""
         return JOINT.join(step.label for step in self.steps) or "identity"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of all steps."""
+        return tuple(dict.fromkeys(note for step in self.steps for note in step.notes))
+
+
+@dataclass(frozen=True)
+class ImageChain(Chain[Tensor], ImageShift):
+    """Image shifts applied in turn.
+
+    Each step draws from a generator of its own, named by its place, so that a shift that occurs twice draws twice, and
+    what a step draws does not depend on the steps after it.
+    """
+
+    steps: Sequence[ImageShift] = ()
 
     def draw(self, rng: Keyed, shape: Shape) -> list[Any]:
         """Draw what each step needs."""

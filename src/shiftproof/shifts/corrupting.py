@@ -15,8 +15,9 @@ from torch import Tensor
 
 from shiftproof.data.contents import content_keys, text_keys
 from shiftproof.errors import DataError
-from shiftproof.shifts.base import SMALLEST_SIDE, Shift
-from shiftproof.shifts.catalogue import as_shift
+from shiftproof.shifts.base import Shift
+from shiftproof.shifts.catalogue import as_image_shift, as_shift
+from shiftproof.shifts.image_shift import SMALLEST_SIDE
 from shiftproof.shifts.text.base import TextShift, check_texts
 
 Images = TypeVar("Images", bound="Image.Image | NDArray[Any] | Tensor | str | list[Any] | tuple[str, str]")
@@ -57,10 +58,11 @@ def corrupt(
     if isinstance(chosen, TextShift):
         edited: Images = _corrupt_texts(x, chosen, seed, keys)
         return edited
+    image_shift = as_image_shift(chosen)
     images, restore = _read(x)
     named = [keys] if isinstance(keys, int) else keys
     rows = content_keys(images) if named is None else torch.as_tensor(named, dtype=torch.int64)
-    shift_images = chosen.on_bytes if images.dtype == torch.uint8 else chosen
+    shift_images = image_shift.on_bytes if images.dtype == torch.uint8 else image_shift
     shifted = shift_images(images, rows, seed=seed)
     made: Images = restore(shifted) if chosen.severity else _copy(x)  # nothing is lost to float32 where nothing happens
     return made

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.image_shift import Shape
 
 LATTICE_SIZE = 256
 """Gradients in Perlin's table; the lattice repeats after this many points."""

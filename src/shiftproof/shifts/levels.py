@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from shiftproof.data.levels import divide_
+from shiftproof.data.images.levels import divide_
 from shiftproof.shifts import kernels
 
 _SLACK = 2.0**-12

@@ -14,8 +14,8 @@ from typing import Any
 from shiftproof.errors import ConfigurationError
 from shiftproof.options import hints, read
 from shiftproof.registry import resolve
-from shiftproof.shifts.base import Shift
 from shiftproof.shifts.forms import Form, bracketed, missing, stated, typed, written
+from shiftproof.shifts.image_shift import ImageShift
 
 FORMS: Mapping[str, str] = {
     "power_law": "shiftproof.shifts.spectral.waves:PowerLaw",
@@ -33,7 +33,7 @@ FORMS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Parametric(Shift):
+class Parametric(ImageShift):
     """A shift whose dataclass fields are its parameters; its strength is in them, so its severity is always 1."""
 
     name: str = field(default="", init=False)

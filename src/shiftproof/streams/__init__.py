@@ -1,7 +1,7 @@
 """How change arrives over time: streams of shifted images, made on the fly, keyed and seekable.
 
 for batch in Ccc(data, length=100_000):         # images, labels, keys, shift
-    logits = adapted(batch.images)
+    logits = adapted(batch.inputs)
 """
 
 from shiftproof.streams.ccc.calibrating import calibrate

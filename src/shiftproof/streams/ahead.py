@@ -9,10 +9,11 @@ from queue import Empty, Full, Queue
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from shiftproof.data import Batch
 
-Made = TypeVar("Made", bound=Batch)
+Made = TypeVar("Made", bound=Batch[Tensor])
 
 AHEAD = 2
 """So many batches wait at most."""
@@ -60,7 +61,7 @@ def _threaded(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
             batch, made = item
             current = torch.cuda.current_stream(device)
             current.wait_event(made)
-            for tensor in (batch.images, batch.labels, batch.keys):
+            for tensor in (batch.inputs, batch.labels, batch.keys):
                 if tensor is not None:
                     tensor.record_stream(current)  # its memory is not used anew before the caller is done with it
             yield batch

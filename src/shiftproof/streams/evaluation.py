@@ -126,7 +126,7 @@ class _Runner:
             if self.adaptive is not None:
                 self.adaptive.announce(batch.shift)
             with torch.set_grad_enabled(self.adaptive is not None):
-                logits = check_logits(self.model(batch.images), len(batch))
+                logits = check_logits(self.model(batch.inputs), len(batch))
             milliseconds.append(round(1e3 * (time.perf_counter() - begun), 3))
             right.append(int((logits.argmax(1) == _labels(batch, logits.shape[1])).sum()))
             images.append(len(batch))

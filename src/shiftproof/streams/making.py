@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftproof.data import DataLike, ImageSet, load_images
+from shiftproof.data import DataLike, Dataset, load_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.models import choose_device
 from shiftproof.registry import resolve
@@ -47,7 +47,7 @@ def as_stream(
     return make_stream(stream, load_images(data), device=choose_device(device), **options)
 
 
-def make_stream(kind: str, data: ImageSet, **options: Any) -> Stream:
+def make_stream(kind: str, data: Dataset, **options: Any) -> Stream:
     """Return a stream by name; options that are None are left to the stream."""
     made: Stream = resolve(STREAMS, kind, "stream")(
         data, **{name: value for name, value in options.items() if value is not None}

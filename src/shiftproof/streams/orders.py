@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from shiftproof import shifts as catalogue
-from shiftproof.data import ImageSet
+from shiftproof.data import Dataset
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
 from shiftproof.models.identity import digest
@@ -48,7 +48,7 @@ def shifts_of(given: Sequence[str | Shift] | None, severities: Sequence[float]) 
 class Staged(Stream):
     """A stream in stages of `speed` images, each under one shift."""
 
-    def __init__(self, data: ImageSet, *, speed: int, **options: Any) -> None:
+    def __init__(self, data: Dataset, *, speed: int, **options: Any) -> None:
         if speed < 1:
             raise ConfigurationError("A stage needs images.", expected="a speed of 1 or more", got=str(speed))
         self.speed = speed
@@ -78,7 +78,7 @@ class Concatenated(Staged):
 
     def __init__(
         self,
-        data: ImageSet,
+        data: Dataset,
         *,
         shifts: Sequence[str | Shift] | None = None,
         severity: float = 5.0,
@@ -122,7 +122,7 @@ class Mixed(Stream):
 
     def __init__(
         self,
-        data: ImageSet,
+        data: Dataset,
         *,
         shifts: Sequence[str | Shift] | None = None,
         severities: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0),
@@ -152,7 +152,7 @@ class Correlated(Concatenated):
 
     kind: ClassVar[str] = "correlated"
 
-    def __init__(self, data: ImageSet, *, concentration: float = 0.1, **options: Any) -> None:
+    def __init__(self, data: Dataset, *, concentration: float = 0.1, **options: Any) -> None:
         if data.labels is None:
             raise DataError(
                 "A stream with correlated labels needs labels.",
@@ -205,7 +205,7 @@ class Gradual(Staged):
 
     def __init__(
         self,
-        data: ImageSet,
+        data: Dataset,
         *,
         shifts: Sequence[str] | None = None,
         severities: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data import ImageSet
-from shiftproof.data.levels import unit
+from shiftproof.data.images.levels import unit
 from shiftproof.errors import DataError
 
 HELD = {"cpu": 2**30, "cuda": 2**34}
@@ -23,7 +23,7 @@ class Pool:
         self._held: Tensor | None = None
         if data.nbytes <= HELD.get(device.type, 0):
             self.data = data.in_memory()
-            parts = [_stored(batch.images, data.source.value_bytes).to(device) for batch in self.data.batches(_CHUNK)]
+            parts = [_stored(batch.inputs, data.source.value_bytes).to(device) for batch in self.data.batches(_CHUNK)]
             self._held = torch.cat(parts) if parts else None
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class Pool:
                 got=", ".join(bad.file for bad in self.data.bad_files[:3]),
                 fix="repair or remove the files",
             )
-        return batch.images, batch.keys
+        return batch.inputs, batch.keys
 
 
 def _stored(images: Tensor, value_bytes: int) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from shiftproof.data import Batch, ImageSet
+from shiftproof.data import Batch, Dataset, as_images
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
 from shiftproof.models.devices import choose_device
@@ -58,7 +58,7 @@ class Stream(ABC):
 
     def __init__(
         self,
-        data: ImageSet,
+        data: Dataset,
         *,
         length: int,
         seed: int = 0,
@@ -80,7 +80,7 @@ class Stream(ABC):
         self.device = torch.device(choose_device(device))
         self.framing = framing
         self.position = 0
-        self.pool = Pool(data.take(), self.device)  # so that the names of files decide nothing
+        self.pool = Pool(as_images(data).take(), self.device)  # so that the names of files decide nothing
         self.data = self.pool.data
         self._orders = lru_cache(maxsize=4)(self.order)
 
@@ -120,11 +120,11 @@ class Stream(ABC):
             rows[here] = self._orders(number)[positions[here] % len(self.pool)]
         return rows
 
-    def read(self, start: int, stop: int) -> Batch:
+    def read(self, start: int, stop: int) -> Batch[Tensor]:
         """Return the images at positions start to stop - 1 as one batch, whatever was read before."""
         return self._batches(start, stop, max(1, stop - start))[0]
 
-    def _batches(self, start: int, stop: int, size: int) -> list[Batch]:
+    def _batches(self, start: int, stop: int, size: int) -> list[Batch[Tensor]]:
         """Make a run of positions at one go, and cut it into batches: one call of each shift."""
         if not 0 <= start < stop <= self.length:
             raise ConfigurationError(
@@ -158,16 +158,16 @@ class Stream(ABC):
             for low in range(0, stop - start, size)
         ]
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch[Tensor]]:
         for batch in self.batches():
             self.position += len(batch)
             yield batch
 
-    def batches(self, stop: int | None = None) -> Iterator[Batch]:
+    def batches(self, stop: int | None = None) -> Iterator[Batch[Tensor]]:
         """Yield the batches from the position on, to `stop` if given, without moving it; CUDA makes them ahead."""
         return ahead(self._made(self.position, self.length if stop is None else stop), self.device)
 
-    def _made(self, start: int, stop: int) -> Iterator[Batch]:
+    def _made(self, start: int, stop: int) -> Iterator[Batch[Tensor]]:
         room = images_at_a_time(self.data.shape, self.device)
         block = max(1, room // self.batch_size) * self.batch_size
         for low in range(start, stop, block):

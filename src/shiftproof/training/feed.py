@@ -16,8 +16,8 @@ from torch import Tensor
 from shiftproof.data import Batch, ImageSet
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed, key_of
-from shiftproof.shifts import Shift, parse
-from shiftproof.shifts.base import Shape, check_layout
+from shiftproof.shifts import ImageShift, as_image_shift
+from shiftproof.shifts.image_shift import Shape, check_layout
 from shiftproof.shifts.levels import from_levels, quantize_, to_bytes, to_levels
 from shiftproof.shifts.operations.operation import Operation, apply_in_turn_
 from shiftproof.streams.ahead import ahead
@@ -34,8 +34,8 @@ for one batch of small images. What an image gets does not depend on it."""
 
 
 @dataclass(frozen=True, eq=False)
-class Views(Batch):
-    """Images as an objective wants them: `images` are views [V, N, C, H, W], and labels there are."""
+class Views(Batch[Tensor]):
+    """Images as an objective wants them: `inputs` are views [V, N, C, H, W], and labels there are."""
 
     labels: Tensor
 
@@ -65,8 +65,8 @@ class Feed:
             )
         self.parts = _parts(self.batch, self.team, 1 if recipe.tuples is None else recipe.tuples.per_batch)
         self.steps_per_epoch = len(data) // self.batch
-        self.framing = parse(settings.framing) if settings.framing else None
-        self.augment = None if recipe.augment is None else parse(recipe.augment)
+        self.framing = as_image_shift(settings.framing) if settings.framing else None
+        self.augment = None if recipe.augment is None else as_image_shift(recipe.augment)
         self.data = data
         self.supply = _Held(data, device) if data.nbytes <= HELD else _Read(data, device, decoders)
         check_layout(torch.empty(0, *data.shape))
@@ -81,7 +81,7 @@ class Feed:
         share = self.batch // self.team.size
         for block in ahead(self._blocks(start, stop, found), self.device):
             parts = (
-                torch.split(block.images, share, 1),
+                torch.split(block.inputs, share, 1),
                 torch.split(block.labels, share),
                 torch.split(block.keys, share),
             )
@@ -147,7 +147,7 @@ class Feed:
         """Return Gaussian noise for every view, [V, S, N, C, H, W]; None where the recipe adds none."""
         if sigma == 0.0 or self.recipe.noise == "none":
             return None
-        views, count, *shape = batch.images.shape
+        views, count, *shape = batch.inputs.shape
         rng = Keyed(self._seed(epoch, "noise"), batch.keys, device=self.device)
         drawn = rng.fork("gaussian").normal(0.0, sigma, (views, self.recipe.objective.noises, *shape))
         if self.recipe.noise == "half":
@@ -169,7 +169,7 @@ def _parts(batch: int, team: Team, count: int) -> range:
     return range(first, first + max(1, share // size))
 
 
-def shifted(shift: Shift, images: Tensor, keys: Tensor, seed: int) -> Tensor:
+def shifted(shift: ImageShift, images: Tensor, keys: Tensor, seed: int) -> Tensor:
     """Apply a shift as calling it does, without its check of the values, for which the host waits for the device."""
     with torch.no_grad():
         rng = Keyed(seed, keys, device=images.device).fork(shift.name)
@@ -200,7 +200,7 @@ class _Held:
     """All images on the device, as bytes."""
 
     def __init__(self, data: ImageSet, device: torch.device) -> None:
-        parts = [(to_bytes(batch.images), batch.labels, batch.keys) for batch in data.batches(1024)]
+        parts = [(to_bytes(batch.inputs), batch.labels, batch.keys) for batch in data.batches(1024)]
         images, labels, keys = (torch.cat(some) for some in zip(*parts, strict=True))
         self.images, self.labels, self.keys = images.to(device), labels.to(device), keys.to(device)
 
@@ -227,4 +227,4 @@ class _Read:
                     got=", ".join(bad.file for bad in some.bad_files[:4]),
                     fix="repair or remove these files",
                 )
-            yield batch.images, batch.labels, batch.keys
+            yield batch.inputs, batch.labels, batch.keys

@@ -87,7 +87,7 @@ class Loop:
             moment = Moment(
                 self.parallel,
                 self._fixed,
-                batch.images,
+                batch.inputs,
                 batch.labels,
                 self.feed.noise(batch, self.sigma, self.step // per_epoch),
                 self.sigma,

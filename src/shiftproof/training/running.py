@@ -143,7 +143,7 @@ def accuracy(network: nn.Module, data: ImageSet, batch_size: int = 256, *, sigma
     """
     right = 0
     for batch in data.batches(batch_size):
-        images = batch.images
+        images = batch.inputs
         if sigma:
             images = images + Keyed(seed, batch.keys).fork("train/validation").normal(0.0, sigma, images.shape[1:])
         right += int((logits(network, images).argmax(1) == cast("Tensor", batch.labels)).sum())

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.data import TextSet
+from shiftproof.data import Dataset, as_texts
 from shiftproof.errors import DataError
 from shiftproof.models.class_names import with_class_names
 from shiftproof.models.devices import choose_device
@@ -19,7 +19,7 @@ BETAS, EPSILON = (0.9, 0.98), 1e-6
 
 
 def train_text_cnn(
-    data: TextSet,
+    data: Dataset,
     *,
     epochs: int = 10,
     until: float = 0.04,
@@ -46,16 +46,17 @@ def train_text_cnn(
     >>> model(["a good one", "a bad one"]).argmax(1).tolist()  # classes are numbered in sorted order: bad, good
     [1, 0]
     """
-    if data.labels is None:
+    given = as_texts(data)
+    if given.labels is None:
         raise DataError("The texts have no labels.", expected="a labelled set of texts")
     device, generator = choose_device(device), torch.Generator().manual_seed(seed)
-    labels = _noisy(data.labels, len(data.classes), label_noise, generator)
+    labels = _noisy(given.labels, len(given.classes), label_noise, generator)
     with torch.random.fork_rng([device] if device.startswith("cuda") else []):
         torch.manual_seed(seed)
-        words = make_vocabulary(data.texts, vocabulary) if isinstance(vocabulary, int) else vocabulary
-        model = TextCNN(words, classes=len(data.classes), pairs=data.pairs, **network).to(device)
+        words = make_vocabulary(given.texts, vocabulary) if isinstance(vocabulary, int) else vocabulary
+        model = TextCNN(words, classes=len(given.classes), pairs=given.pairs, **network).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=BETAS, eps=EPSILON, weight_decay=weight_decay)
-        rows = model.numbers(data.texts)
+        rows = model.numbers(given.texts)
         steps_per_epoch = -(-len(rows) // batch_size)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + step / steps_per_epoch) ** -0.5)
         for epoch in range(epochs):

@@ -134,7 +134,7 @@ def _loaded(data: DataLike, images: int | None, seed: int) -> ImageSet:
 def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
     """Refuse a network, in evaluation mode, without a score for every class."""
     batch = next(iter(data.subset(range(2)).batches(2)))
-    scores = logits(network, batch.images)
+    scores = logits(network, batch.inputs)
     if scores.shape[1] <= int(labels.max()):
         raise ModelError(
             "The model has too few classes for the data.",

@@ -18,7 +18,7 @@ from shiftproof.searchers.evaluator import Evaluator, hold
 from shiftproof.searchers.fitness import Classification
 from shiftproof.searchers.space import Genes
 from shiftproof.searchers.uniform import draw_tuples
-from shiftproof.shifts import Chain
+from shiftproof.shifts import ImageChain
 
 
 class Tuples(Options):
@@ -60,7 +60,7 @@ class Tuples(Options):
         which = Keyed(seed, list(numbers)).fork("train/tuple").integers(0, len(found) + 1)
         return [() if place == 0 else found[place - 1] for place in which.tolist()]
 
-    def chain(self, genes: Genes) -> Chain:
+    def chain(self, genes: Genes) -> ImageChain:
         """Return a tuple as a shift."""
         return _space(self.space).chain(genes)
 

@@ -29,7 +29,7 @@ def contrast_of(images):
 @pytest.fixture(scope="module")
 def data():
     demo = load_data("demo").take(60)
-    images = next(demo.batches(60)).images
+    images = next(demo.batches(60)).inputs
     return load_data((images, torch.zeros(60, dtype=torch.int64) + (torch.arange(60) >= 58)))
 
 
@@ -56,9 +56,9 @@ def test_counts_are_those_of_the_model_on_framed_images(model, data, tmp_path):
 
     found = calibrate(model, data, out=tmp_path, shifts=NAMES, **OPTIONS)
     batch = next(data.batches(60))
-    framed = FlipCrop(smallest=found.crop)(batch.images, batch.keys, seed=0)
+    framed = FlipCrop(smallest=found.crop)(batch.inputs, batch.keys, seed=0)
     for label in ("whole", "clean", *list(found.measured)[2::17]):
-        images = {"whole": batch.images, "clean": framed}.get(label)
+        images = {"whole": batch.inputs, "clean": framed}.get(label)
         if images is None:
             images = shifts.parse(label)(framed, batch.keys, seed=0)
         assert found.measured[label] == (int((contrast_of(images).argmax(1) == batch.labels).sum()), 60)

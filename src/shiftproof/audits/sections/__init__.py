@@ -53,6 +53,10 @@ def planned(name: str, scope: Scope) -> tuple[Measurement, ...]:
     return tuple(section(name).plan(scope))
 
 
-def section(name: str) -> Section:
-    """Return a section by name."""
-    return SECTIONS.load(name)()
+def section(name: str, inputs: str = "images") -> Section:
+    """Return a section by name, which speaks of inputs of a kind."""
+    from shiftproof.data.base import NOUNS
+
+    made = SECTIONS.load(name)()
+    made.noun = NOUNS[inputs]
+    return made

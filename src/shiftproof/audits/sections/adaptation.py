@@ -277,7 +277,7 @@ def _streamed(adapter: Adapter, task: AdaptedStream | PriorStream, subject: Subj
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
         for part in subject.data.subset(range(task.images)).batches(task.batch, device=subject.device):
-            images = task.shift(part.images, part.keys, seed=task.seed)
+            images = task.shift(part.inputs, part.keys, seed=task.seed)
             start = time.perf_counter()
             logits = check_logits(adapter(images), len(images))
             confidence, classes = logits.softmax(1).max(1)

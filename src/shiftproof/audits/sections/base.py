@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from shiftproof.adapters import Method
 from shiftproof.audits.audit_settings import AuditSettings
 from shiftproof.audits.numbers import Number
+from shiftproof.data.base import NOUNS, Noun
+from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.models.identity import digest
 from shiftproof.models.sources import is_builtin
 from shiftproof.reports.view import View
@@ -53,17 +55,22 @@ Work: TypeAlias = Sequence[tuple[Unit, float]]
 class Scope:
     """What is known when an audit is planned: its settings, and the number, size and kind of the inputs it uses.
 
-    `inputs` is what they are, `images` or `texts`, whose side is 0.
+    `inputs` is what they are, `images` or `texts`; of images, `side` is how many pixels a side they have.
     """
 
     settings: AuditSettings
     images: int
-    side: int
+    side: int | None
     inputs: str = "images"
+
+    @property
+    def small(self) -> bool:
+        """Whether inputs are small: settings published for CIFAR suit such images, and texts have no pixels at all."""
+        return self.side is None or self.side <= SMALL_SIDE
 
     def slices(self) -> Iterator[tuple[int, int]]:
         """Cut the images into slices small enough that a kill costs seconds."""
-        step = 500 if self.side <= 64 else 100
+        step = 500 if self.small else 100
         for start in range(0, self.images, step):
             yield start, min(start + step, self.images)
 
@@ -119,6 +126,8 @@ class Section(ABC):
     question: ClassVar[str]
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """The kinds of inputs it can ask its question about."""
+    noun: Noun = NOUNS["images"]
+    """What the inputs of this audit are called in what it says."""
     numbers: ClassVar[tuple[Number, ...]] = ()
     """What a pipeline can gate on, its headline first."""
 

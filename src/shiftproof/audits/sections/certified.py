@@ -95,7 +95,7 @@ class CertifiedPart(Measurement):
         samples = voted = plain = 0
         count = self.end - self.begin
         for batch in subject.data.subset(range(self.begin, self.end)).batches(count, device=subject.device):
-            images = batch.images if self.shift is None else self.shift(batch.images, batch.keys, seed=self.seed)
+            images = batch.inputs if self.shift is None else self.shift(batch.inputs, batch.keys, seed=self.seed)
             try:
                 smoothed = Smoothed(subject.model, self.sigma, seed=self.seed, batch_size=subject.batch_size)
                 made = smoothed.certify(images, batch.labels, keys=batch.keys, n0=self.n0, n=self.n, alpha=self.alpha)

@@ -19,11 +19,11 @@ from shiftproof.subjects import Subject
 
 OVERCONFIDENT, DELUDED = 0.05, 0.15
 """How far mean confidence may be above accuracy before it is told, and before it is bad."""
-INTERVALS = "{:,} images. Intervals are Clopper and Pearson's, at 95%."
+INTERVALS = "{:,} {}. Intervals are Clopper and Pearson's, at 95%."
 CALIBRATE = """\
 from shiftproof.measures.estimation import fit_temperature
 
-temperature = fit_temperature(logits, labels)  # of labelled images the model was not trained on
+temperature = fit_temperature(logits, labels)  # of labelled inputs the model was not trained on
 probabilities = (logits / temperature).softmax(1)"""
 
 
@@ -60,10 +60,10 @@ class Clean(Section):
 
     name = "clean"
     title = "Before anything changes"
-    question = "How accurate is the model on the images as they are, and does it know?"
+    question = "How accurate is the model on inputs as they are, and does it know?"
     takes = ("images", "texts")
     numbers = (
-        Number("clean_accuracy", "the share of images it is right on as they are"),
+        Number("clean_accuracy", "the share of inputs it is right on as they are"),
         Number("clean_confidence_gap", "mean confidence less accuracy: above 0 it is too sure", "lower"),
     )
 
@@ -82,13 +82,14 @@ class Clean(Section):
         found = [row for _, row in rows(results, CleanSlice)]
         overall = accuracy(found)
         if overall is None:
-            return View(self.name, self.title, self.question, notes=("No image was measured.",))
+            return View(self.name, self.title, self.question, notes=(f"No {self.noun.one} was measured.",))
         standing = Standing.of(found)
         rated: Level = "plain" if standing is None else standing.level
         rule = "" if standing is None else standing.rule
-        right = f"On clean images it is right {percent(overall.value)} of the time ({interval(overall)})"
+        right = f"On clean {self.noun.many} it is right {percent(overall.value)} of the time ({interval(overall)})"
         level: Level = "bad" if rated == "bad" else "plain"
-        said, numbers, notes = f"{right}.", {"clean_accuracy": overall.value}, [INTERVALS.format(overall.images)]
+        said, numbers = f"{right}.", {"clean_accuracy": overall.value}
+        notes = [INTERVALS.format(overall.images, self.noun.many)]
         confidence, gap = mean_confidence(found), 0.0
         if confidence is not None:
             gap = numbers["clean_confidence_gap"] = confidence - overall.value
@@ -100,8 +101,8 @@ class Clean(Section):
                 level = "bad" if gap >= DELUDED or rated == "bad" else "watch"
         action = Action(
             "Calibrate its confidence",
-            f"On clean images it is surer by {abs(100 * gap):.1f} points than it is right. A temperature mends that, "
-            "and its answers stay the same.",
+            f"On clean {self.noun.many} it is surer by {abs(100 * gap):.1f} points than it is right. A temperature "
+            "mends that, and its answers stay the same.",
             CALIBRATE,
         )
         return View(
@@ -110,14 +111,14 @@ class Clean(Section):
             self.question,
             verdict=(Sentence(said, level),),
             tiles=(Tile("Clean accuracy", percent(overall.value), interval(overall), rated, rule),),
-            blocks=(_class_table(found),),
+            blocks=(_class_table(found, self.noun.many),),
             notes=tuple(notes),
             numbers=numbers,
             actions=(action,) if gap >= OVERCONFIDENT else (),
         )
 
 
-def _class_table(found: Sequence[Row]) -> Table:
+def _class_table(found: Sequence[Row], inputs: str) -> Table:
     right, images = Counter[str](), Counter[str]()
     for row in found:
         for name, (hits, count) in cast(Mapping[str, tuple[int, int]], row["classes"]).items():
@@ -126,6 +127,6 @@ def _class_table(found: Sequence[Row]) -> Table:
     body = sorted((Accuracy(right[name], images[name]).value, name) for name in images)
     return Table(
         "Accuracy by class, weakest first",
-        (Column("class"), Column("images", "number"), Column("accuracy", "percent", heat=(0.0, 1.0))),
+        (Column("class"), Column(inputs, "number"), Column("accuracy", "percent", heat=(0.0, 1.0))),
         tuple((name, images[name], value) for value, name in body),
     )

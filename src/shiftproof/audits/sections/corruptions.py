@@ -32,7 +32,6 @@ from shiftproof.models import logits
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
-from shiftproof.shifts.text import TextShift
 from shiftproof.subjects import Subject
 
 EXAMPLES = 4
@@ -79,7 +78,7 @@ class Examples(Measurement):
         """Return a few corrupted images with what the model says of them."""
         count = self.images
         (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-        images: Any = self.shift(batch.images, batch.keys, seed=self.seed)
+        images: Any = self.shift(batch.inputs, batch.keys, seed=self.seed)
         confidence, predicted = logits(subject.model, images).softmax(1).max(1)
         names = subject.data.classes
 
@@ -198,7 +197,7 @@ class Corruptions(Section):
                 loss_figure(means, ranked, clean),
                 *galleries(examples, ranked),
             ),
-            notes=_notes(grid, tested),
+            notes=_notes(grid, tested, self.noun.many),
             numbers=numbers,
             actions=_actions(means, clean, tested),
         )
@@ -249,7 +248,7 @@ def _spread(found: Sequence[tuple[CorruptedSlice, Row]]) -> list[str]:
 
 def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Shift]) -> tuple[Action, ...]:
     """Advise training against the category that costs most; all it can win is what the category costs."""
-    if any(isinstance(shift, TextShift) for shift in tested.values()):
+    if any(shift.acts_on == "texts" for shift in tested.values()):
         return ()  # recipes of training are for images
     losses: dict[str, float] = defaultdict(float)
     for name, value in means.items():
@@ -273,15 +272,10 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, S
     )
 
 
-def _notes(grid: Grid, tested: Mapping[str, Shift]) -> tuple[str, ...]:
-    images = next(iter(next(iter(grid.values())).values())).images
-    notes = [f"{images:,} images per cell; the same images, with the same random draws, at every severity."]
+def _notes(grid: Grid, tested: Mapping[str, Shift], inputs: str) -> tuple[str, ...]:
+    count = next(iter(next(iter(grid.values())).values())).images
+    notes = [f"{count:,} {inputs} per cell; the same {inputs}, with the same random draws, at every severity."]
     uneven = [title(name) for name in grid if not facts(name)["monotone"]]
     if uneven:
         notes.append(f"Published parameters do not grow steadily with severity for: {', '.join(uneven)}.")
-    return (*notes, *(note for name in grid for note in _shift_notes(tested[name])))
-
-
-def _shift_notes(shift: Shift) -> tuple[str, ...]:
-    """Return what a text shift has to say of itself, such as where its synonyms come from."""
-    return shift.notes if isinstance(shift, TextShift) else ()
+    return (*notes, *(note for name in grid for note in tested[name].notes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, cast
@@ -28,7 +28,7 @@ from shiftproof.audits.sections.base import (
 from shiftproof.audits.sections.label_free_figures import error_table, monitor_table, panels, strangeness_table
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.wording import labelled, percent, title
-from shiftproof.data import ImageSet
+from shiftproof.data import Dataset
 from shiftproof.estimators import Calibration
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.confidence import FEW
@@ -49,7 +49,6 @@ from shiftproof.measures.estimation import (
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
-from shiftproof.shifts.text import TextShift
 from shiftproof.shifts.text.registry import text_shift
 from shiftproof.subjects import Subject
 
@@ -180,7 +179,7 @@ class LabelFree(Section):
 
     name = "label_free"
     title = "Would you know"
-    question = "How well can accuracy under shift be told from unlabelled images alone?"
+    question = "How well can accuracy under shift be told from unlabelled inputs alone?"
     takes = ("images", "texts")
     numbers = (
         Number("label_free_error", "how far estimates without labels are from the truth, on average", "lower"),
@@ -225,7 +224,7 @@ class LabelFree(Section):
         learnt, tested = _copies(rows(results, SourceSet)), _copies(found)
         shifted_sets = [copy for copy in tested if copy.shift != "clean"]
         if not reference or not learnt or not shifted_sets:
-            note = f"Nothing was estimated: that takes {2 * FEW} images or more, half of them to learn from."
+            note = f"Nothing was estimated: that takes {2 * FEW} {self.noun.many} or more, half of them to learn from."
             return View(self.name, self.title, self.question, notes=(note,))
         calibration = Calibration.from_row({"source": reference[0], "copies": [asdict(copy) for copy in learnt]})
         estimates = _estimates(calibration, shifted_sets)
@@ -261,15 +260,15 @@ class LabelFree(Section):
                 panels(estimates, shifted_sets),
                 error_table(calibration, errors, ranks),
                 monitor_table(drop, error),
-                strangeness_table([(task.shift, row) for task, row in found if task.shift is not None]),
+                strangeness_table([(task.shift, row) for task, row in found if task.shift is not None], self.noun.one),
             ),
-            notes=_notes(calibration, found),
+            notes=_notes(calibration, found, self.noun.many),
             numbers=numbers,
             actions=(_action(drop, missed),),
         )
 
 
-def _halves(subject: Subject, images: int, seed: int) -> tuple[ImageSet, ImageSet]:
+def _halves(subject: Subject, images: int, seed: int) -> tuple[Dataset, Dataset]:
     """Return two disjoint sets of images, with classes as balanced as can be."""
     chosen = subject.data.take(2 * images, seed=seed)
     return chosen.subset(range(0, len(chosen), 2)), chosen.subset(range(1, len(chosen), 2))
@@ -294,7 +293,7 @@ def _kinds(tested: Sequence[Shift], count: int, texts: bool) -> list[Shift]:
     image_shifts = (name for family in ("holdout", "bar", "common") for name in shifts.names(family))
     known = [*TEXT_KINDS, *shifts.names("everyday")] if texts else [*KINDS, *image_shifts]
     left_out = {shift.name for shift in tested}
-    make = text_shift if texts else shifts.corruption
+    make: Callable[[str, float], Shift] = text_shift if texts else shifts.corruption
     return [make(name, 1) for name in dict.fromkeys(known) if name not in left_out][:count]
 
 
@@ -377,7 +376,7 @@ def _detection(found: Sequence[tuple[TargetSet, Row]]) -> dict[str, float]:
     return {f"ood_{name}": sum(some) / len(some) for name, some in values.items() if some}
 
 
-def _notes(calibration: Calibration, found: Sequence[tuple[TargetSet, Row]]) -> tuple[str, ...]:
+def _notes(calibration: Calibration, found: Sequence[tuple[TargetSet, Row]], inputs: str) -> tuple[str, ...]:
     task = found[0][0]
     near = task.neighborhood
     gaps = [cast(float, row["entropy_difference"]) for _, row in found if row.get("entropy_difference") is not None]
@@ -385,15 +384,14 @@ def _notes(calibration: Calibration, found: Sequence[tuple[TargetSet, Row]]) -> 
     destroys = "destroy labels: leave invariance aside" if gap > LABELS_DESTROYED else "keep labels"
     kinds = sorted({title(copy.kind) for copy in calibration.copies if copy.shift != "clean"})
     return (
-        f"{task.images} labelled images to learn from and as many others to test on; lines were drawn through "
+        f"{task.images} labelled {inputs} to learn from and as many others to test on; lines were drawn through "
         f"shifts that are not tested here: {', '.join(kinds)}.",
         f"Views of {near} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
-        f"({LABELS_DESTROYED} is the limit). {task.views} views of up to {task.viewed} images a set.",
+        f"({LABELS_DESTROYED} is the limit). {task.views} views of up to {task.viewed} {inputs} a set.",
         *_told_by(near),
     )
 
 
 def _told_by(neighborhood: str) -> tuple[str, ...]:
     """Return what a neighbourhood of texts has to say of itself, such as where its synonyms come from."""
-    shift = TEXT_NEIGHBORHOODS[neighborhood](0) if neighborhood in TEXT_NEIGHBORHOODS else None
-    return shift.notes if isinstance(shift, TextShift) else ()
+    return TEXT_NEIGHBORHOODS[neighborhood](0).notes if neighborhood in TEXT_NEIGHBORHOODS else ()

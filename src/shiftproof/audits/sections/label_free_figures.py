@@ -142,8 +142,8 @@ def monitor_table(drop: float, error: float) -> Table:
     )
 
 
-def strangeness_table(found: Sequence[tuple[Shift, Row]]) -> Table:
-    """Tabulate how well single shifted images are told from clean ones."""
+def strangeness_table(found: Sequence[tuple[Shift, Row]], one_input: str) -> Table:
+    """Tabulate how well single shifted inputs are told from clean ones."""
     strongest = {named(shift): (shift, row) for shift, row in found}  # the last of each
     body = [
         (labelled(shift.label), cast(float, row["auroc_invariance"]), cast(float, row["auroc_confidence"]))
@@ -151,12 +151,12 @@ def strangeness_table(found: Sequence[tuple[Shift, Row]]) -> Table:
         if "auroc_invariance" in row
     ]
     return Table(
-        "Telling a shifted image from a clean one",
+        f"Telling a shifted {one_input} from a clean one",
         (
             Column("shift"),
             Column("AUROC of invariance", "number", heat=(0.5, 1.0)),
             Column("AUROC of confidence", "number", heat=(0.5, 1.0)),
         ),
         tuple((label, round(one, 3), round(other, 3)) for label, one, other in sorted(body, key=lambda row: -row[1])),
-        caption="At the strongest severity: how often a clean image scores above a shifted one; 0.5 is chance.",
+        caption=f"At the strongest severity: how often a clean {one_input} scores above a shifted one; 0.5 is chance.",
     )

@@ -38,7 +38,7 @@ def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, se
     """
     labels, predicted, confidences = [], [], []
     for batch in subject.data.subset(range(start, stop)).batches(subject.batch_size, device=subject.device):
-        images = batch.images if shift is None else shift(batch.images, batch.keys, seed=seed)
+        images = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=seed)
         scores = logits(subject.model, images)
         confidence, classes = scores.softmax(1).max(1)
         labels.append(check_labels(batch.labels, scores.shape[1]))
@@ -56,7 +56,7 @@ def preset_for(subject: Subject) -> str:
     model = subject.model
     if model not in _CLASSES:
         (one,) = subject.data.subset([0]).batches(1, device=subject.device)
-        _CLASSES[model] = logits(model, one.images).shape[1]
+        _CLASSES[model] = logits(model, one.inputs).shape[1]
     return choose_preset(model, _CLASSES[model])
 
 

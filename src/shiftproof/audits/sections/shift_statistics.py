@@ -56,7 +56,7 @@ class Distances(Measurement):
 
         def moved(shift: Shift) -> tuple[LayerStatistics, ...]:
             batches = subject.data.subset(range(self.images)).batches(BATCH, device=subject.device)
-            return collect_statistics(model, (shift(each.images, each.keys, seed=self.seed) for each in batches))
+            return collect_statistics(model, (shift(each.inputs, each.keys, seed=self.seed) for each in batches))
 
         targets = {shift.label: moved(shift) for shift in self.shifts}
         distances = {label: mean_distance(source, target) for label, target in targets.items()}

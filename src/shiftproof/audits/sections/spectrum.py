@@ -21,6 +21,7 @@ from shiftproof.certificates.frequencies import (
     radial,
 )
 from shiftproof.certificates.spectral_analysis import ALPHAS, amplitude_profile, power_shares
+from shiftproof.data import as_images
 from shiftproof.measures import Accuracy
 from shiftproof.measures.intervals import Interval, mean_interval
 from shiftproof.reports.view import Sentence, View
@@ -75,7 +76,7 @@ class Wave(Measurement):
 
     def measure(self, subject: Subject) -> Row:
         """Return the tally under the wave."""
-        _, height, width = subject.data.shape
+        _, height, width = as_images(subject.data).shape
         i, j = int(self.shift.i * height / self.side), int(self.shift.j * width / self.side)
         count = min(self.images, len(subject.data))
         return tally(*predictions(subject, 0, count, replace(self.shift, i=i, j=j), self.seed))
@@ -98,7 +99,7 @@ class NoiseSet(Measurement):
 
     def measure(self, subject: Subject) -> Row:
         """Return the tally under the noise."""
-        _, height, width = subject.data.shape
+        _, height, width = as_images(subject.data).shape
         shift = replace(self.shift, center=min(self.shift.center, math.sqrt(height * width) / 2))
         return tally(*predictions(subject, 0, min(self.images, len(subject.data)), shift, self.seed))
 
@@ -122,7 +123,7 @@ class Amplitudes(Measurement):
         """Return the shares of the bands in the change."""
         count = min(self.images, len(subject.data))
         (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-        profile = amplitude_profile(self.shift(batch.images, batch.keys, seed=self.seed) - batch.images)
+        profile = amplitude_profile(self.shift(batch.inputs, batch.keys, seed=self.seed) - batch.inputs)
         return {"shares": {name: round(share, 6) for name, share in power_shares(profile, self.side).items()}}
 
     def work(self) -> Work:
@@ -144,6 +145,8 @@ class FrequencySensitivity(Section):
     def plan(self, scope: Scope) -> Iterator[Measurement]:
         """Plan every wave, every set of noise, and every corruption whose amplitudes are told."""
         size, side, settings = SIZES[scope.settings.budget], scope.side, scope.settings
+        if side is None:
+            return
         step = max(1, side // (size.points // 2 if settings.sparse else size.points))
         about = (min(scope.images, scope.scaled(size.images, 16)), settings.seed, side, step)
         for i, j in frequencies(side, side, step):

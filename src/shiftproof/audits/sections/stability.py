@@ -18,7 +18,7 @@ from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, U
 from shiftproof.audits.sections.measuring import make_adapter, preset_for, rows
 from shiftproof.audits.sections.trace_figures import trace_figure
 from shiftproof.audits.sections.wording import between, listed
-from shiftproof.data.imageset import SMALL_SIDE
+from shiftproof.data import as_images
 from shiftproof.errors import ModelError
 from shiftproof.reports.view import Action, Sentence, View
 from shiftproof.runs import Json, Result, Row
@@ -58,7 +58,7 @@ class LongStream(Measurement):
         several = len(self.shifts) > 1
         stream = make_stream(
             "ccc" if several else "gradual",
-            subject.data,
+            as_images(subject.data),
             shifts=[shift.name for shift in self.shifts],
             severity=SEVERITY if several else None,
             length=self.images,
@@ -106,7 +106,7 @@ class Stability(Section):
     def plan(self, scope: Scope) -> Iterator[LongStream]:
         """Plan the same stream for every method; each is one task, because a method's answers depend on all before."""
         settings = scope.settings
-        most = SIZES[settings.budget] // (1 if scope.side <= SMALL_SIDE else 4)
+        most = SIZES[settings.budget] // (1 if scope.small else 4)
         images = min(scope.scaled(most, 128), 10 * scope.images)
         batch = SPARSE_BATCH if settings.sparse else BATCH
         methods = (find("source"), *settings.methods, *map(find, LONG_ONLY[settings.budget]))

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import TypeVar
 
 from shiftproof.measures import Accuracy
 from shiftproof.measures.intervals import MIN_IMAGES, TOO_FEW, Interval
-from shiftproof.reports.view import Table, View
-
-Part = TypeVar("Part")
-
-KEPT = ("section", "kind", "level", "code", "png")
-"""Fields that are no words."""
 
 
 def title(name: str) -> str:
@@ -49,20 +40,3 @@ def listed(names: Sequence[str]) -> str:
 def labelled(label: str) -> str:
     """Write the text form of a shift as words: `defocus_blur@3` is defocus blur 3."""
     return title(label).replace("@", " ")
-
-
-def of_texts(view: View) -> View:
-    """Return a view whose words speak of texts instead of images; the rows of tables stay as they are."""
-    return _reworded(view)
-
-
-def _reworded(part: Part) -> Part:
-    if isinstance(part, str):
-        return re.sub(r"\bimage(s?)\b", r"text\1", part)  # type: ignore[return-value]
-    if isinstance(part, tuple):
-        return tuple(map(_reworded, part))  # type: ignore[return-value]
-    if is_dataclass(part) and not isinstance(part, type):
-        kept = ("rows", *KEPT) if isinstance(part, Table) else KEPT
-        changed = {one.name: _reworded(getattr(part, one.name)) for one in fields(part) if one.name not in kept}
-        return replace(part, **changed)
-    return part

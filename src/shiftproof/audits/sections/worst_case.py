@@ -24,6 +24,7 @@ from shiftproof.audits.sections.worst_case_figures import (
     rare_accuracy,
     worst_table,
 )
+from shiftproof.data import as_images
 from shiftproof.measures import Accuracy
 from shiftproof.models import has_batch_norm
 from shiftproof.reports.view import Action, Figure, Level, Sentence, Table, Tile, View
@@ -83,7 +84,7 @@ class TriedTuples(Measurement):
         from shiftproof.searchers.evaluator import hold
         from shiftproof.searchers.fitness import Classification
 
-        data = subject.data.take(self.images, seed=self.seed)
+        data = as_images(subject.data).take(self.images, seed=self.seed)
         fitness = Classification(subject.model, check_labels(data.labels, np.iinfo(np.int64).max))
         pixels = hold(data, subject.device)
         evaluator = Evaluator(

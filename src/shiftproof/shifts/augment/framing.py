@@ -12,7 +12,7 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.options import Share
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations.geometric import Affine, Filled, affine, translate
 from shiftproof.shifts.parametric import Parametric

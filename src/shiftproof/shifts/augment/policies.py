@@ -17,7 +17,7 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
 from shiftproof.shifts import tables
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations.geometric import Fill, Filled
 from shiftproof.shifts.operations.operation import apply_each_

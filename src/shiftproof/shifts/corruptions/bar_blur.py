@@ -10,9 +10,9 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import splines
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.fields import pixel_axes
 from shiftproof.shifts.filters import weighted_rows
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 _EXPOSURES = 21

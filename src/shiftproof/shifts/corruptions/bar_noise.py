@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.fields import (
     LATTICE_SIZE,
     Gradients,
@@ -25,6 +24,7 @@ from shiftproof.shifts.fields import (
     random_points,
     turbulence,
 )
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 _TURN = 2 * math.pi

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.fields import (
     direction,
     image_side,
@@ -21,6 +20,7 @@ from shiftproof.shifts.fields import (
     random_phase_field,
     random_points,
 )
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 _TURN = 2 * math.pi

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.fields import image_side, pixel_axes
 from shiftproof.shifts.filters import gaussian_blur
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 _TURN = 2 * math.pi

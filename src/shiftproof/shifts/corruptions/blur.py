@@ -12,8 +12,8 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import kernels
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.filters import border_index, correlate, gaussian_blur, motion_blur, weighted_rows
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import quantize_
 from shiftproof.shifts.tables import Parameters
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from shiftproof.keyed import Keyed
 from shiftproof.registry import resolve, unknown
 from shiftproof.shifts import tables
-from shiftproof.shifts.base import Shape, Shift
 from shiftproof.shifts.forms import bracketed, plain
+from shiftproof.shifts.image_shift import ImageShift, Shape
 from shiftproof.shifts.tables import Parameters
 
 
@@ -30,7 +30,7 @@ class CorruptionMaths(Protocol):
 
 
 @dataclass(frozen=True)
-class Corruption(Shift):
+class Corruption(ImageShift):
     """A named corruption at a severity, written `fog@3`.
 
     `preset` fixes the table (`imagenet`, `cifar`); None chooses by image size. `options` are the recipe's own, written

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.corruptions import elastic, jpeg
 from shiftproof.shifts.corruptions.pixelate import pixelate
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import to_bytes
 from shiftproof.shifts.tables import Parameters
 

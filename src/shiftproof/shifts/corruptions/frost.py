@@ -17,13 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftproof.data.decoding import open_image
-from shiftproof.data.source import describe
+from shiftproof.data.images.decoding import open_image
+from shiftproof.data.images.source import describe
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape, reads_files
+from shiftproof.shifts.base import reads_files
 from shiftproof.shifts.color import luma
 from shiftproof.shifts.corruptions import crystals
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 DISTRIBUTION = "imagecorruptions"

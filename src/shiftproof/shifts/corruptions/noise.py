@@ -12,7 +12,7 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import kernels
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.shifts import kernels
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.color import luma
 from shiftproof.shifts.filters import correlate, gaussian_blur
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 
 WATER = (175 / 255, 238 / 255, 238 / 255)

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape
 from shiftproof.shifts.color import luma
 from shiftproof.shifts.corruptions.frost import Frost
 from shiftproof.shifts.corruptions.plasma import plasma, plasma_side
 from shiftproof.shifts.corruptions.spatter import Spatter
 from shiftproof.shifts.filters import motion_blur
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import quantize_
 from shiftproof.shifts.tables import Parameters
 

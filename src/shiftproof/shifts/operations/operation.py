@@ -21,8 +21,8 @@ from shiftproof.keyed import Keyed
 from shiftproof.options import read
 from shiftproof.registry import unknown
 from shiftproof.shifts import tables
-from shiftproof.shifts.base import Shape, Shift
 from shiftproof.shifts.forms import Form, bracketed, plain, stated, typed
+from shiftproof.shifts.image_shift import ImageShift, Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations import enhance, geometric
 from shiftproof.shifts.operations.geometric import Fill
@@ -100,7 +100,7 @@ KINDS = MappingProxyType({**ENHANCE, **GEOMETRIC})
 
 
 @dataclass(frozen=True)
-class Operation(Shift):
+class Operation(ImageShift):
     """A named operation at a level, deterministic; `fill` is what a geometric operation puts outside the image."""
 
     severity: float = 1.0

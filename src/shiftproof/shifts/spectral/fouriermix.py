@@ -18,7 +18,7 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.parametric import Parametric
 
 AMPLITUDES = (0.2, 0.3, 0.4, 0.5, 0.6)

@@ -17,7 +17,7 @@ from torch import Tensor
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
 from shiftproof.options import BelowOne, NotNegative, Positive
-from shiftproof.shifts.base import Shape
+from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.parametric import Parametric
 
 REFERENCE_AREA = 32 * 32

@@ -9,28 +9,28 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed
 from shiftproof.models.texts import Text, parts
-from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts.base import Shift
 
 _TEXTS = "a list of texts, or of pairs of texts"
 
 
 @dataclass(frozen=True)
-class TextShift(Shift):
-    """A change of texts: a `name`, a `severity` in [0, 5], and a call that keeps the number and kind of its inputs.
+class TextShift(Shift[list[Text]]):
+    """A change of texts, or of pairs of them: a list in, a list of as many out.
 
     `strengths` are what severities 0 to 5 stand for, linear between them: most often the share of the words or letters
-    that change. Severity 0 returns the texts unchanged. No text that has words comes back empty.
+    that change. No text that has words comes back empty.
     """
 
+    acts_on = "texts"
     strengths: ClassVar[tuple[float, ...]] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
     category: ClassVar[str] = "text"
 
@@ -39,30 +39,20 @@ class TextShift(Shift):
         """What the severity stands for."""
         return float(np.interp(self.severity, range(len(self.strengths)), self.strengths))
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a report that uses this shift should say."""
-        return ()
+    def check(self, inputs: list[Text]) -> None:
+        """Refuse what is not a list of texts, or of pairs of them."""
+        check_texts(inputs)
 
-    def __call__(  # type: ignore[override]  # texts where other shifts take images
-        self, texts: Sequence[Text], keys: Tensor | Sequence[int], *, seed: int = 0
-    ) -> list[Text]:
+    def _copied(self, inputs: list[Text]) -> list[Text]:
+        return list(inputs)
+
+    def _shifted(self, inputs: list[Text], keys: Tensor, seed: int) -> list[Text]:
         """Return shifted copies of texts, or of pairs of them; both texts of a pair are shifted."""
-        check_texts(texts)
-        keys = torch.as_tensor(keys, dtype=torch.int64)
-        if keys.shape != (len(texts),):
-            raise DataError(
-                "Every text needs a key.",
-                expected=f"{len(texts)} keys, one per text",
-                got=f"keys of shape {tuple(keys.shape)}",
-            )
-        if self.severity == 0 or not len(texts):
-            return list(texts)
         generators = list(Keyed(seed, keys.cpu()).fork(self.name).generators())
-        singles = [part for text in texts for part in parts(text)]
-        drawn = [rng for text, rng in zip(texts, generators, strict=True) for _ in parts(text)]
+        singles = [part for text in inputs for part in parts(text)]
+        drawn = [rng for text, rng in zip(inputs, generators, strict=True) for _ in parts(text)]
         edited = iter(kept(singles, self.edit_all(singles, drawn)))
-        return [next(edited) if isinstance(text, str) else (next(edited), next(edited)) for text in texts]
+        return [next(edited) if isinstance(text, str) else (next(edited), next(edited)) for text in inputs]
 
     def edit_all(self, texts: list[str], generators: Sequence[np.random.Generator]) -> list[str]:
         """Return shifted texts; the two texts of a pair draw from one generator in turn."""
@@ -71,14 +61,6 @@ class TextShift(Shift):
     @abstractmethod
     def edit(self, text: str, rng: np.random.Generator) -> str:
         """Return one shifted text."""
-
-    def draw(self, rng: Keyed, shape: Shape) -> NoReturn:
-        """Refuse images."""
-        raise _needs_texts("images")
-
-    def transform(self, images: Tensor, drawn: Any) -> NoReturn:
-        """Refuse images."""
-        raise _needs_texts("images")
 
 
 def kept(before: Sequence[str], after: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from shiftproof.data.imageset import in_shares
+from shiftproof.data.base import in_shares
 from shiftproof.keyed import Keyed
 
 STRETCH = 256

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from shiftproof.data import ImageSet
-from shiftproof.data.imageset import SMALL_SIDE
+from shiftproof.data import Dataset, as_images
+from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
 from shiftproof.runs import Json
@@ -23,9 +23,9 @@ CROPS = {"small": 0.64, "large": 0.08}
 """The least area of a crop: the usual 8% leaves next to nothing of an image of up to 64 pixels a side."""
 
 
-def default_crop(data: ImageSet) -> float:
+def default_crop(data: Dataset) -> float:
     """Return the least area of crops of these images."""
-    return CROPS["small" if data.side <= SMALL_SIDE else "large"]
+    return CROPS["small" if as_images(data).side <= SMALL_SIDE else "large"]
 
 
 class Ccc(Staged):
@@ -44,7 +44,7 @@ class Ccc(Staged):
 
     def __init__(
         self,
-        data: ImageSet,
+        data: Dataset,
         *,
         length: int | None = None,
         calibration: StreamCalibration | None = None,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 
-from shiftproof.data import ImageSet
+from shiftproof.data import ImageSet, as_images
 from shiftproof.errors import DataError
 from shiftproof.keyed import Keyed, key_of
 from shiftproof.models import BatchFitter, logits
@@ -74,7 +74,7 @@ class Probe:
                 "A calibration measures accuracy, and the images have no labels.",
                 expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
             )
-        return self.subject.labelled_data.take()
+        return as_images(self.subject.labelled_data.take())
 
     @property
     def area(self) -> float:

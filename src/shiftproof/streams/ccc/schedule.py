@@ -9,7 +9,7 @@ from typing import TypeAlias
 from shiftproof import shifts
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
-from shiftproof.shifts import Chain, Shift
+from shiftproof.shifts import ImageChain, Shift
 from shiftproof.streams.ccc.paths import Path
 
 STEP = 0.25
@@ -125,4 +125,4 @@ def straight(severity: float) -> Path:
 def pair_shift(pair: Pair, severities: tuple[float, float]) -> Shift:
     """Return the first corruption, then, on 256 levels again, the second; what has severity 0 is left out."""
     steps = [shifts.corruption(name, level) for name, level in zip(pair, severities, strict=True) if level > 0]
-    return steps[0] if len(steps) == 1 else Chain(steps=steps)
+    return steps[0] if len(steps) == 1 else ImageChain(steps=steps)

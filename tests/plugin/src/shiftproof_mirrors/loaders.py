@@ -32,4 +32,4 @@ def mirrored_data(rest: str) -> tuple[Tensor, Tensor | None]:
     """Any other set of images, in a mirror: mirrored:demo."""
     data = load_data(rest)
     (whole,) = data.batches(len(data))
-    return whole.images.flip(-1), whole.labels
+    return whole.inputs.flip(-1), whole.labels

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.base import Shape, Shift
+from shiftproof.shifts import ImageShift, Shape
 
 
 @dataclass(frozen=True)
-class Smear(Shift):
+class Smear(ImageShift):
     """Blend each image with itself, moved left or right by up to `reach`, a share of its width."""
 
     reach: float = 0.25

@@ -26,7 +26,7 @@ class MirroredSlice(Measurement):
     def measure(self, subject: Subject) -> Row:
         """Count the images whose mirror image gets the same answer."""
         (batch,) = subject.data.subset(range(self.start, self.stop)).batches(self.stop - self.start)
-        one, other = (logits(subject.model, images).argmax(1) for images in (batch.images, batch.images.flip(-1)))
+        one, other = (logits(subject.model, images).argmax(1) for images in (batch.inputs, batch.inputs.flip(-1)))
         return {"same": int((one == other).sum()), "images": len(batch)}
 
     def work(self) -> Work:

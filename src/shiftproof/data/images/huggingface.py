@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shiftproof.data.base import OnBadFile
 from shiftproof.data.contents import digests
-from shiftproof.data.decoding import Color, Decoder, Size
-from shiftproof.data.imageset import ImageSet, OnBadFile, unreadable
+from shiftproof.data.images.decoded_files import decode_file
+from shiftproof.data.images.decoding import Color, Decoder, Size
+from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.images.source import DecodedSource, describe, unreadable
 from shiftproof.data.labels import check_labels, name_classes
-from shiftproof.data.source import DecodedSource, describe
 from shiftproof.errors import DataError
 
 
@@ -117,8 +119,10 @@ class DatasetSource(DecodedSource):
 
     def decode(self, row: int) -> NDArray[np.uint8]:
         """Return one image, [H, W, C]."""
-        with self._encoded(row) as file:
-            return self._decoder(file)
+        entry = self._rows[row][self._column]
+        if entry["bytes"] is None:
+            return decode_file(entry["path"], self._decoder)
+        return self._decoder(io.BytesIO(entry["bytes"]))
 
     def make_contents(self) -> Tensor:
         """Digest every encoded image."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from shiftproof.data.arrays import from_arrays
-from shiftproof.data.imageset import ImageSet
+from shiftproof.data.images.arrays import from_arrays
+from shiftproof.data.images.imageset import ImageSet
 from shiftproof.errors import DataError
 
 DEMOS = {"demo": "audit", "demo-source": "source"}

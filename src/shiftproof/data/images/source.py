@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -14,14 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shiftproof.data.base import BadFile, Source
 from shiftproof.errors import DataError, ShiftproofError
-
-
-class BadFile(NamedTuple):
-    """A file that cannot be decoded, and why."""
-
-    file: str
-    reason: str
 
 
 class Pixels(NamedTuple):
@@ -32,7 +25,7 @@ class Pixels(NamedTuple):
     bad: list[BadFile]
 
 
-class Source(ABC):
+class ImageSource(Source):
     """The pixels of images of one shape, by row."""
 
     shape: tuple[int, int, int]
@@ -45,27 +38,11 @@ class Source(ABC):
     """Bytes of one value: 1 for uint8, 4 for float32."""
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Return how many rows there are."""
-
-    @abstractmethod
     def read(self, rows: Sequence[int]) -> Pixels:
         """Return the images of some rows; rows that cannot be decoded are left out and named."""
 
-    decoding: str = ""
-    """How stored bytes become pixels, where that is a choice: a set's fingerprint changes with it."""
 
-    @cached_property
-    def contents(self) -> Tensor:
-        """A digest of the stored bytes of every row, [N] int64."""
-        return self.make_contents()
-
-    @abstractmethod
-    def make_contents(self) -> Tensor:
-        """Return the digests; they are asked for once."""
-
-
-class HeldSource(Source):
+class HeldSource(ImageSource):
     """Pixels in memory, [N, C, H, W] uint8 or float32 in [0, 1], that some other source decoded."""
 
     def __init__(self, images: Tensor, contents: Tensor, decoding: str) -> None:
@@ -87,7 +64,7 @@ class HeldSource(Source):
         return self._contents
 
 
-class DecodedSource(Source):
+class DecodedSource(ImageSource):
     """Images that have to be decoded one by one: the author of a source writes `name` and `decode`."""
 
     decodes = True
@@ -119,7 +96,7 @@ class DecodedSource(Source):
         return Pixels(stacked, kept, bad)
 
 
-def read_all(source: Source, chunks: Sequence[list[int]], workers: int) -> Iterator[Pixels]:
+def read_all(source: ImageSource, chunks: Sequence[list[int]], workers: int) -> Iterator[Pixels]:
     """Read lists of rows in order, in worker processes where there are any and they pay."""
     if workers == 0 or not source.decodes:
         yield from map(source.read, chunks)
@@ -160,7 +137,7 @@ def _cores() -> int:
 class _Chunks(torch.utils.data.Dataset[Pixels | ShiftproofError]):
     """Lists of rows as a data set whose items are what reading them gives."""
 
-    def __init__(self, source: Source, chunks: Sequence[list[int]]) -> None:
+    def __init__(self, source: ImageSource, chunks: Sequence[list[int]]) -> None:
         self.source = source
         self.chunks = chunks
 
@@ -181,6 +158,15 @@ def _as_it_is(pixels: Pixels | ShiftproofError) -> Pixels | ShiftproofError:
 def describe(error: Exception) -> str:
     """Return the first line of what an exception says, or its kind."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def unreadable(file: str, reason: str) -> DataError:
+    """Return the error for a file that cannot be decoded."""
+    return DataError(
+        f"Cannot read the image {file!r}.",
+        got=reason,
+        fix="repair or remove the file; --on-bad-file skip leaves such files out and lists them",
+    )
 
 
 def sizes_differ(one: tuple[str, Sequence[int]], other: tuple[str, Sequence[int]]) -> DataError:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shiftproof.data.decoding import Decoder, header
+from shiftproof.data.images.decoding import Decoder, header
 from shiftproof.errors import ConfigurationError, DataError
 
 RNG = np.random.default_rng(0)

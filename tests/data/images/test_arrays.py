@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from shiftproof.data import load_data
-from shiftproof.data.arrays import ArraySource
+from shiftproof.data import load_images
+from shiftproof.data.images.arrays import ArraySource
 from shiftproof.errors import ConfigurationError, DataError
 
 RNG = np.random.default_rng(0)
@@ -18,7 +18,7 @@ LABELS = np.array([0, 2, 1, 1, 0])
 
 
 def pixels(source: Any, **options: Any) -> torch.Tensor:
-    return next(load_data(source, **options).batches(100)).images
+    return next(load_images(source, **options).batches(100)).inputs
 
 
 EXPECTED = torch.from_numpy(IMAGES).permute(0, 3, 1, 2).float() / 255
@@ -47,7 +47,7 @@ class TestArrays:
         assert torch.equal(pixels(grey[..., None]), EXPECTED[:, :1])
         assert torch.equal(pixels(grey, color="rgb"), EXPECTED[:, :1].expand(-1, 3, -1, -1))
         with pytest.raises(DataError, match="have colours"):
-            load_data(IMAGES, color="grey")
+            load_images(IMAGES, color="grey")
 
     def test_size(self) -> None:
         image = Image.fromarray(IMAGES[0]).resize((6, 4), Image.Resampling.BILINEAR).crop((1, 0, 5, 4))
@@ -56,16 +56,16 @@ class TestArrays:
         torch.testing.assert_close(
             pixels(IMAGES / 255.0, size=4)[0], expected, atol=1.01 / 255, rtol=0
         )  # Pillow rounds twice
-        assert load_data(IMAGES, size=4).shape == (3, 4, 4)
+        assert load_images(IMAGES, size=4).shape == (3, 4, 4)
 
     def test_labels_of_any_integer_type(self) -> None:
         for labels in (LABELS.astype(np.uint8), LABELS[:, None], LABELS.tolist(), torch.from_numpy(LABELS)):
-            data = load_data((IMAGES, labels))
+            data = load_images((IMAGES, labels))
             assert data.labels is not None
             assert data.labels.dtype == torch.int64
             assert data.labels.tolist() == LABELS.tolist()
             assert data.classes == ("0", "1", "2")
-        assert load_data(IMAGES, labels=LABELS).fingerprint == load_data((IMAGES, LABELS)).fingerprint
+        assert load_images(IMAGES, labels=LABELS).fingerprint == load_images((IMAGES, LABELS)).fingerprint
 
     @pytest.mark.parametrize(
         ("labels", "message"),
@@ -79,7 +79,7 @@ class TestArrays:
     )
     def test_labels_that_do_not_fit(self, labels: Any, message: str) -> None:
         with pytest.raises(DataError, match=message):
-            load_data((IMAGES, labels))
+            load_images((IMAGES, labels))
 
     @pytest.mark.parametrize(
         ("images", "message"),
@@ -94,11 +94,11 @@ class TestArrays:
     )
     def test_images_that_are_none(self, images: Any, message: str) -> None:
         with pytest.raises(DataError, match=message):
-            load_data(images)
+            load_images(images)
 
     def test_too_few_class_names(self) -> None:
         with pytest.raises(DataError, match="more classes than class names"):
-            load_data((IMAGES, LABELS), classes=["a", "b"])
+            load_images((IMAGES, LABELS), classes=["a", "b"])
 
 
 class TestFiles:
@@ -110,26 +110,29 @@ class TestFiles:
         path = tmp_path / "photos.npz"
         arrays: dict[str, Any] = {names[0]: IMAGES, names[1]: LABELS, "x_train": IMAGES[:2], "y_train": LABELS[:2]}
         np.savez_compressed(path, **arrays)
-        data = load_data(path, split=split)
+        data = load_images(path, split=split)
         assert data.name == "photos"
-        assert torch.equal(next(data.batches(9)).images, EXPECTED)
+        assert torch.equal(next(data.batches(9)).inputs, EXPECTED)
         assert data.labels is not None
         assert data.labels.tolist() == LABELS.tolist()
-        assert len(load_data(path, split="train")) == 2
+        assert len(load_images(path, split="train")) == 2
 
     def test_arrays_are_memory_mapped(self, tmp_path: Path) -> None:
         np.save(tmp_path / "fog.npy", IMAGES)
-        data = load_data(tmp_path / "fog.npy")
+        data = load_images(tmp_path / "fog.npy")
         assert isinstance(data.source, ArraySource)
         assert isinstance(data.source._images.base, np.memmap)
-        assert torch.equal(next(data.batches(9)).images, EXPECTED)
+        assert torch.equal(next(data.batches(9)).inputs, EXPECTED)
         assert data.labels is None
 
     def test_labels_beside_an_array(self, tmp_path: Path) -> None:
         np.save(tmp_path / "fog.npy", IMAGES)
         np.save(tmp_path / "labels.npy", LABELS)
         np.save(tmp_path / "others.npy", LABELS * 0)
-        beside, given = load_data(tmp_path / "fog.npy"), load_data(tmp_path / "fog.npy", labels=tmp_path / "others.npy")
+        beside, given = (
+            load_images(tmp_path / "fog.npy"),
+            load_images(tmp_path / "fog.npy", labels=tmp_path / "others.npy"),
+        )
         assert beside.labels is not None
         assert beside.labels.tolist() == LABELS.tolist()
         assert given.labels is not None
@@ -138,7 +141,7 @@ class TestFiles:
     def test_no_images_in_an_archive(self, tmp_path: Path) -> None:
         np.savez(tmp_path / "a.npz", photographs=IMAGES)
         with pytest.raises(DataError, match="photographs"):
-            load_data(tmp_path / "a.npz")
+            load_images(tmp_path / "a.npz")
 
     def test_files_that_are_no_arrays(self, tmp_path: Path) -> None:
         np.save(tmp_path / "objects.npy", np.array([{}, []], object), allow_pickle=True)
@@ -148,11 +151,11 @@ class TestFiles:
         (tmp_path / "cut.npz").write_bytes((tmp_path / "objects.npz").read_bytes()[:50])
         for path in sorted(tmp_path.iterdir()):
             with pytest.raises(DataError, match="Cannot read the arrays"):
-                load_data(path)
+                load_images(path)
 
     def test_labels_that_are_no_file(self, tmp_path: Path) -> None:
         np.save(tmp_path / "fog.npy", IMAGES)
         with pytest.raises(DataError, match="no file of labels"):
-            load_data(tmp_path / "fog.npy", labels="nowhere.npy")
+            load_images(tmp_path / "fog.npy", labels="nowhere.npy")
         with pytest.raises(ConfigurationError, match="has no parts"):
-            load_data(tmp_path / "fog.npy", split="test")
+            load_images(tmp_path / "fog.npy", split="test")

@@ -15,11 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.data.decoding import Color, Decoder, Size, header
+from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.file_digests import THREADS, file_digests
-from shiftproof.data.imageset import ImageSet, OnBadFile, unreadable
+from shiftproof.data.images.decoded_files import decode_file
+from shiftproof.data.images.decoding import Color, Decoder, Size, header
+from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.images.source import DecodedSource, describe, sizes_differ, unreadable
 from shiftproof.data.labels import Naming, number_classes, read_table
-from shiftproof.data.source import BadFile, DecodedSource, describe, sizes_differ
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
@@ -50,7 +52,7 @@ class FolderSource(DecodedSource):
 
     def decode(self, row: int) -> NDArray[np.uint8]:
         """Return one image, [H, W, C]."""
-        return self._decoder(str(self._root / self._files[row]))
+        return decode_file(str(self._root / self._files[row]), self._decoder)
 
     def make_contents(self) -> Tensor:
         """Digest the whole of every file: its name does not count."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from shiftproof.data import Batch, ImageSet, load_data
+from shiftproof.data import Batch, ImageSet, load_images
 from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError
 
@@ -20,13 +20,13 @@ KEYS = content_keys(torch.from_numpy(IMAGES).permute(0, 3, 1, 2)).tolist()
 
 @pytest.fixture
 def data() -> ImageSet:
-    return load_data((IMAGES, LABELS))
+    return load_images((IMAGES, LABELS))
 
 
 def joined(batches: object) -> tuple[Tensor, Tensor | None, Tensor]:
     parts: list[Batch] = list(batches)  # type: ignore[call-overload]
     labels = [part.labels for part in parts if part.labels is not None]
-    images, keys = torch.cat([part.images for part in parts]), torch.cat([part.keys for part in parts])
+    images, keys = torch.cat([part.inputs for part in parts]), torch.cat([part.keys for part in parts])
     return images, torch.cat(labels) if labels else None, keys
 
 
@@ -45,11 +45,11 @@ class TestBatches:
         assert {batch.shift for batch in batches} == {"clean"}
 
     def test_do_not_share_memory_with_the_set(self, data: ImageSet) -> None:
-        next(data.batches(4)).images.zero_()
-        assert next(data.batches(4)).images.sum() > 0
+        next(data.batches(4)).inputs.zero_()
+        assert next(data.batches(4)).inputs.sum() > 0
 
     def test_without_labels(self) -> None:
-        data = load_data(IMAGES)
+        data = load_images(IMAGES)
         assert data.labels is None
         assert data.classes == ()
         assert next(data.batches(4)).labels is None
@@ -62,9 +62,9 @@ class TestBatches:
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
     def test_are_the_same_on_another_device(self, data: ImageSet) -> None:
         batch, cuda = next(data.batches(23)), next(data.batches(23, device="cuda"))
-        assert cuda.images.is_cuda
+        assert cuda.inputs.is_cuda
         assert cuda.keys.is_cuda
-        assert torch.equal(cuda.images.cpu(), batch.images)
+        assert torch.equal(cuda.inputs.cpu(), batch.inputs)
 
 
 class TestSubset:
@@ -92,7 +92,7 @@ class TestTake:
     @given(st.lists(st.integers(0, 4), min_size=23, max_size=23), st.integers(1, 23))
     @settings(max_examples=60, deadline=None)
     def test_has_the_classes_in_their_shares(self, labels: list[int], n: int) -> None:
-        taken = load_data((IMAGES, labels)).take(n).labels
+        taken = load_images((IMAGES, labels)).take(n).labels
         assert taken is not None
         counts, whole = taken.bincount(minlength=5), torch.tensor(labels).bincount(minlength=5)
         assert counts.sum() == n
@@ -100,13 +100,13 @@ class TestTake:
 
     def test_keeps_the_mix_of_a_set_with_77_percent_of_one_class(self) -> None:
         images = np.random.default_rng(1).integers(0, 256, (300, 4, 4, 3), dtype=np.uint8)
-        labels = load_data((images, [0] * 231 + [1] * 50 + [2] * 19)).take(100).labels
+        labels = load_images((images, [0] * 231 + [1] * 50 + [2] * 19)).take(100).labels
         assert labels is not None
         assert labels.bincount().tolist() == [77, 17, 6]
 
     def test_is_in_a_uniform_order(self) -> None:
         """Every image comes first as often as any other, and neighbours are of one class as often as chance has it."""
-        data = load_data((np.arange(8, dtype=np.uint8)[:, None, None, None].repeat(3, 3), [0] * 4 + [1] * 4))
+        data = load_images((np.arange(8, dtype=np.uint8)[:, None, None, None].repeat(3, 3), [0] * 4 + [1] * 4))
         drawn = torch.stack([data.draw(seed=seed) for seed in range(2000)])
         for place in (0, 3, 7):
             counts = drawn[:, place].bincount(minlength=8)
@@ -116,7 +116,7 @@ class TestTake:
 
     def test_any_first_part_is_a_sample(self) -> None:
         images = np.random.default_rng(1).integers(0, 256, (1000, 2, 2, 3), dtype=np.uint8)
-        labels = load_data((images, np.arange(1000) // 100)).take().labels
+        labels = load_images((images, np.arange(1000) // 100)).take().labels
         assert labels is not None
         assert labels[:64].bincount(minlength=10).min() > 0  # the files are in the order of their classes
 
@@ -131,13 +131,13 @@ class TestTake:
     @settings(max_examples=20, deadline=None)
     @given(st.permutations(range(23)), st.integers(1, 22))
     def test_does_not_depend_on_the_order_of_images(self, order: list[int], n: int) -> None:
-        data = load_data((IMAGES, LABELS))
-        moved = load_data((IMAGES[order], LABELS[order]))
+        data = load_images((IMAGES, LABELS))
+        moved = load_images((IMAGES[order], LABELS[order]))
         assert moved.take(n).keys.tolist() == data.subset(order).take(n).keys.tolist() == data.take(n).keys.tolist()
         assert moved.take().fingerprint == data.take().fingerprint
 
     def test_every_image_has_the_same_chance(self) -> None:
-        data = load_data(np.zeros((10, 1, 1, 3), np.uint8))
+        data = load_images(np.zeros((10, 1, 1, 3), np.uint8))
         taken = torch.cat([data.draw(3, seed=seed) for seed in range(1000)]).bincount(minlength=10)
         assert taken.min() > 300 - 5 * 14.5  # five standard deviations of Binomial(1000, 0.3)
         assert taken.max() < 300 + 5 * 14.5
@@ -160,7 +160,7 @@ class TestInMemory:
 
     def test_takes_as_much_as_it_says(self, data: ImageSet) -> None:
         assert data.nbytes == 23 * 8 * 9 * 3
-        floats = load_data((IMAGES / 255.0).astype(np.float32))
+        floats = load_images((IMAGES / 255.0).astype(np.float32))
         assert floats.nbytes == 4 * data.nbytes
         assert torch.equal(joined(floats.in_memory().batches(9))[0], joined(floats.batches(9))[0])
 
@@ -171,18 +171,18 @@ class TestFingerprint:
         int(data.fingerprint, 16)
 
     def test_is_the_same_for_the_same_images(self, data: ImageSet) -> None:
-        assert load_data((IMAGES.copy(), LABELS.tolist())).fingerprint == data.fingerprint
+        assert load_images((IMAGES.copy(), LABELS.tolist())).fingerprint == data.fingerprint
 
     def test_changes_with_pixels_labels_names_and_size(self, data: ImageSet) -> None:
         pixels, labels = IMAGES.copy(), LABELS.copy()
         pixels[22, 7, 8, 2] ^= 1
         labels[22] = 0
         others = [
-            load_data((pixels, LABELS)),
-            load_data((IMAGES, labels)),
-            load_data((IMAGES, LABELS), classes=["a", "b", "c", "d"]),
-            load_data((IMAGES, LABELS), size=4),
-            load_data(IMAGES),
+            load_images((pixels, LABELS)),
+            load_images((IMAGES, labels)),
+            load_images((IMAGES, LABELS), classes=["a", "b", "c", "d"]),
+            load_images((IMAGES, LABELS), size=4),
+            load_images(IMAGES),
         ]
         assert len({data.fingerprint, *(other.fingerprint for other in others)}) == 6
 

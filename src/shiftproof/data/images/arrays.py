@@ -13,10 +13,10 @@ from PIL import Image
 from torch import Tensor
 
 from shiftproof.data.contents import digests
-from shiftproof.data.decoding import Color, Decoder, Size
-from shiftproof.data.imageset import ImageSet
+from shiftproof.data.images.decoding import Color, Decoder, Size
+from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.images.source import ImageSource, Pixels, describe
 from shiftproof.data.labels import Numbering, check_labels, name_classes
-from shiftproof.data.source import Pixels, Source, describe
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
@@ -24,7 +24,7 @@ _CHUNK = 2**26  # bytes looked at or hashed at a time
 _EXPECTED = "images [N, H, W, 3], [N, H, W, 1] or [N, H, W], uint8 or float in [0, 1]"
 
 
-class ArraySource(Source):
+class ArraySource(ImageSource):
     """Images of an array, [N, H, W, C] or [N, C, H, W], uint8 or float in [0, 1]; it may be memory-mapped."""
 
     def __init__(self, images: NDArray[Any], *, channels_last: bool, decoder: Decoder) -> None:

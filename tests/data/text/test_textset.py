@@ -8,9 +8,11 @@ import pytest
 import torch
 
 import shiftproof
-from shiftproof.data import TextSet
+from shiftproof.data import TextSet, load_images
 from shiftproof.data.contents import text_keys
 from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.streams import make_stream
+from shiftproof.training.text import train_text_cnn
 
 load_data: Any = shiftproof.load_data  # what it gives here is a TextSet with labels
 ROWS = [("a fine film", "pos"), ("dull, and long", "neg"), ('he said "no"', "neg"), ("two\nlines", "pos")]
@@ -84,7 +86,7 @@ def test_lists_are_texts_pairs_or_texts_with_labels():
 def test_batches_subsets_and_fingerprints_follow_the_texts():
     data = load_data(([f"text {number}" for number in range(10)], [number % 2 for number in range(10)]))
     batches = list(data.subset([7, 2, 5]).batches(2))
-    assert [batch.images for batch in batches] == [["text 7", "text 2"], ["text 5"]]
+    assert [batch.inputs for batch in batches] == [["text 7", "text 2"], ["text 5"]]
     assert torch.equal(torch.cat([batch.keys for batch in batches]), data.keys[[7, 2, 5]])
     assert data.take(4).labels.bincount().tolist() == [2, 2]
     other = load_data(([*data.texts[:-1], "changed"], data.labels))
@@ -94,7 +96,11 @@ def test_batches_subsets_and_fingerprints_follow_the_texts():
 
 def test_texts_refuse_to_be_images():
     with pytest.raises(DataError, match="texts, and this works on images"):
-        _ = load_data(["a text"]).shape
+        load_images(["a text"])
+    with pytest.raises(DataError, match="texts, and this works on images"):
+        make_stream("ccc", load_data(["a text", "another"]))
+    with pytest.raises(DataError, match="images, and this works on texts"):
+        train_text_cnn(load_data("demo"))
 
 
 @pytest.mark.parametrize(

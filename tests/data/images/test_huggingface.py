@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image as Pillow
 
-from shiftproof.data import load_data
+from shiftproof.data import load_images
 from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 
@@ -73,8 +73,8 @@ def make(label: str = "label", feature: Any = None) -> Dataset:
 
 
 def test_images_and_labels() -> None:
-    data = load_data(make("fine"))
-    assert torch.equal(next(data.batches(9)).images, EXPECTED)
+    data = load_images(make("fine"))
+    assert torch.equal(next(data.batches(9)).inputs, EXPECTED)
     assert data.labels is not None
     assert data.labels.tolist() == LABELS
     assert data.classes == ("ant", "bee", "cat")
@@ -83,69 +83,69 @@ def test_images_and_labels() -> None:
 
 
 def test_labels_without_names_and_no_labels() -> None:
-    assert load_data(make(feature=Value())).classes == ("0", "1", "2")
-    assert load_data(make("other", Value())).labels is None
+    assert load_images(make(feature=Value())).classes == ("0", "1", "2")
+    assert load_images(make("other", Value())).labels is None
 
 
 def test_images_in_files(tmp_path: Path) -> None:
     Pillow.fromarray(PIXELS[0]).save(tmp_path / "a.png")
-    data = load_data(Dataset({"image": [{"bytes": None, "path": str(tmp_path / "a.png")}]}, {"image": Image()}))
-    assert torch.equal(next(data.batches(9)).images, EXPECTED[:1])
+    data = load_images(Dataset({"image": [{"bytes": None, "path": str(tmp_path / "a.png")}]}, {"image": Image()}))
+    assert torch.equal(next(data.batches(9)).inputs, EXPECTED[:1])
 
 
 def test_splits() -> None:
     splits = {"train": make(), "test": make()}
-    assert load_data(splits, split="test").name == "dataset test"
-    assert load_data({"test": make()}).name == "dataset test"
+    assert load_images(splits, split="test").name == "dataset test"
+    assert load_images({"test": make()}).name == "dataset test"
     with pytest.raises(DataError, match=r"several splits(?s:.*)train, test"):
-        load_data(splits)
+        load_images(splits)
     with pytest.raises(DataError, match="no split 'val'"):
-        load_data(splits, split="val")
+        load_images(splits, split="val")
 
 
 def test_bad_rows() -> None:
     dataset = make()
     dataset.columns["img"][3] = {"bytes": b"hello", "path": None}
     with pytest.raises(DataError, match="row 3"):
-        list(load_data(dataset).batches(2))
-    data = load_data(dataset, on_bad_file="skip")
+        list(load_images(dataset).batches(2))
+    data = load_images(dataset, on_bad_file="skip")
     assert [len(batch) for batch in data.batches(2)] == [2, 1, 1]
     assert [bad.file for bad in data.bad_files] == ["row 3"]
     dataset.columns["img"][0] = {"bytes": b"hello", "path": None}
     with pytest.raises(DataError, match="row 0"):
-        load_data(dataset)
+        load_images(dataset)
 
 
 def test_sizes() -> None:
     dataset = make()
     dataset.columns["img"][4] = encoded([PIXELS[0, :4]])[0]
     with pytest.raises(DataError, match="row 0 is 6 x 8, row 4 is 6 x 4"):
-        list(load_data(dataset).batches(9))
-    assert next(load_data(dataset, size=4).batches(9)).images.shape == (5, 3, 4, 4)
+        list(load_images(dataset).batches(9))
+    assert next(load_images(dataset, size=4).batches(9)).inputs.shape == (5, 3, 4, 4)
 
 
 def test_the_fingerprint_covers_pixels_and_labels() -> None:
     other, relabelled = make(), make()
     other.columns["img"][4] = encoded([PIXELS[0]])[0]
     relabelled.columns["label"] = [0, 2, 1, 1, 1]
-    assert load_data(make()).fingerprint == load_data(make()).fingerprint
-    assert len({load_data(dataset).fingerprint for dataset in (make(), other, relabelled)}) == 3
+    assert load_images(make()).fingerprint == load_images(make()).fingerprint
+    assert len({load_images(dataset).fingerprint for dataset in (make(), other, relabelled)}) == 3
 
 
 def test_what_does_not_fit() -> None:
     with pytest.raises(DataError, match="no column of images"):
-        load_data(Dataset({"id": [1]}, {"id": Value()}))
+        load_images(Dataset({"id": [1]}, {"id": Value()}))
     with pytest.raises(DataError, match="is empty"):
-        load_data(Dataset({"image": []}, {"image": Image()}))
+        load_images(Dataset({"image": []}, {"image": Image()}))
     with pytest.raises(ConfigurationError, match="labels= does not go with"):
-        load_data(make(), labels=LABELS)
+        load_images(make(), labels=LABELS)
 
 
 def test_without_the_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dataset_dict.json").write_text("{}")
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DataError, match=r"shiftproof\[huggingface\]"):
-        load_data(tmp_path)
+        load_images(tmp_path)
 
 
 def test_the_real_package(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_the_real_package(tmp_path: Path) -> None:
     images = [Pillow.fromarray(image) for image in PIXELS]
     dataset = datasets.Dataset.from_dict({"image": images, "label": LABELS}, features=features)
     datasets.DatasetDict({"test": dataset}).save_to_disk(str(tmp_path / "saved"))
-    for data in (load_data(dataset), load_data(tmp_path / "saved")):
-        assert torch.equal(next(data.batches(9)).images, EXPECTED)
+    for data in (load_images(dataset), load_images(tmp_path / "saved")):
+        assert torch.equal(next(data.batches(9)).inputs, EXPECTED)
         assert data.labels is not None
         assert data.labels.tolist() == LABELS
         assert data.classes == ("ant", "bee", "cat")
-    assert load_data(dataset).fingerprint == load_data(tmp_path / "saved").fingerprint
+    assert load_images(dataset).fingerprint == load_images(tmp_path / "saved").fingerprint

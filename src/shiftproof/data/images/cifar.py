@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.data.arrays import from_arrays
-from shiftproof.data.imageset import ImageSet
+from shiftproof.data.images.arrays import from_arrays
+from shiftproof.data.images.imageset import ImageSet
 from shiftproof.errors import DataError
 
 _VALUES = 3 * 32 * 32

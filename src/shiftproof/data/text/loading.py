@@ -11,11 +11,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shiftproof.data.imageset import OnBadFile
+from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes
-from shiftproof.data.source import BadFile
-from shiftproof.data.text_tables import Rows, decode, read_rows
-from shiftproof.data.textset import TextSet, TextSource, is_texts
+from shiftproof.data.text.table_files import Rows, decode, read_rows
+from shiftproof.data.text.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs.files import expand, is_file

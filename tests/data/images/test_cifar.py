@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from shiftproof.data import load_data
-from shiftproof.data.cifar import read_pickle
+from shiftproof.data import load_images
+from shiftproof.data.images.cifar import read_pickle
 from shiftproof.errors import DataError
 
 TEN = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -69,8 +69,8 @@ def binary(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("layout", ["pickled", "binary"])
 @pytest.mark.parametrize(("split", "files"), [(None, "t"), ("test", "t"), ("train", "12345")])
 def test_cifar_10(layout: str, split: str | None, files: str, request: pytest.FixtureRequest) -> None:
-    data = load_data(request.getfixturevalue(layout), split=split)
-    assert torch.equal(next(data.batches(100)).images, expected(files))
+    data = load_images(request.getfixturevalue(layout), split=split)
+    assert torch.equal(next(data.batches(100)).inputs, expected(files))
     assert data.labels is not None
     assert data.labels.tolist() == [label for file in files for label in LABELS[file]]
     assert data.classes == tuple(TEN)
@@ -81,23 +81,23 @@ def test_cifar_100_pickled(tmp_path: Path) -> None:
     content = {"data": FILES["t"], "fine_labels": [99, 0, 1, 2], "coarse_labels": [3, 3, 3, 3]}
     dump({key.encode(): value for key, value in content.items()}, tmp_path / "test")
     dump({b"fine_label_names": [name.encode() for name in HUNDRED], b"coarse_label_names": []}, tmp_path / "meta")
-    data = load_data(tmp_path)
+    data = load_images(tmp_path)
     assert data.labels is not None
     assert data.labels.tolist() == [99, 0, 1, 2]
     assert data.classes == tuple(HUNDRED)
-    assert torch.equal(next(data.batches(9)).images, expected("t"))
+    assert torch.equal(next(data.batches(9)).inputs, expected("t"))
     with pytest.raises(DataError, match="train is missing"):
-        load_data(tmp_path, split="train")
+        load_images(tmp_path, split="train")
 
 
 def test_cifar_100_binary(tmp_path: Path) -> None:
     labels = np.array([[7, 99], [7, 0], [7, 1], [7, 2]], np.uint8)
     np.concatenate([labels, FILES["t"]], axis=1).tofile(tmp_path / "test.bin")
     (tmp_path / "fine_label_names.txt").write_text("\n".join(HUNDRED))
-    data = load_data(tmp_path)
+    data = load_images(tmp_path)
     assert data.labels is not None
     assert data.labels.tolist() == [99, 0, 1, 2]
-    assert torch.equal(next(data.batches(9)).images, expected("t"))
+    assert torch.equal(next(data.batches(9)).inputs, expected("t"))
 
 
 def test_is_found_in_the_folder_above(tmp_path: Path, pickled: Path) -> None:
@@ -106,13 +106,13 @@ def test_is_found_in_the_folder_above(tmp_path: Path, pickled: Path) -> None:
     for file in pickled.iterdir():
         if file.is_file():
             file.rename(inside / file.name)
-    assert load_data(tmp_path / "downloads").name == "CIFAR-10 test"
+    assert load_images(tmp_path / "downloads").name == "CIFAR-10 test"
 
 
 def test_a_file_that_python_2_wrote(pickled: Path) -> None:
     (pickled / "test_batch").write_bytes(python_2(FILES["t"], LABELS["t"]))
-    data = load_data(pickled)
-    assert torch.equal(next(data.batches(9)).images, expected("t"))
+    data = load_images(pickled)
+    assert torch.equal(next(data.batches(9)).inputs, expected("t"))
     assert data.labels is not None
     assert data.labels.tolist() == LABELS["t"]
 
@@ -130,7 +130,7 @@ def test_code_in_a_pickle_is_not_run(protocol: int, pickled: Path, tmp_path: Pat
     target = tmp_path / "made by the pickle"
     (pickled / "test_batch").write_bytes(pickle.dumps({b"data": Hostile(target)}, protocol))
     with pytest.raises(DataError, match="it was not run"):
-        load_data(pickled)
+        load_images(pickled)
     assert not target.exists()
 
 
@@ -164,21 +164,21 @@ def test_codecs_encodes_only_as_pickles_do(tmp_path: Path) -> None:
 def test_other_content_is_refused(content: Any, pickled: Path) -> None:
     dump(content, pickled / "test_batch")
     with pytest.raises(DataError, match="not a published CIFAR file"):
-        load_data(pickled)
+        load_images(pickled)
 
 
 def test_damaged_files_are_refused(pickled: Path) -> None:
     (pickled / "test_batch").write_bytes((pickled / "test_batch").read_bytes()[:-9])
     with pytest.raises(DataError, match="not a published CIFAR file"):
-        load_data(pickled)
+        load_images(pickled)
 
 
 def test_cut_binary_files_are_refused(binary: Path) -> None:
     (binary / "test_batch.bin").write_bytes(b"123")
     with pytest.raises(DataError, match="rows of 3073 bytes"):
-        load_data(binary)
+        load_images(binary)
 
 
 def test_a_split_that_is_none(binary: Path) -> None:
     with pytest.raises(DataError, match="no split 'val'"):
-        load_data(binary, split="val")
+        load_images(binary, split="val")

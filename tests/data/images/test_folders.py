@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from shiftproof.data import ImageSet, load_data
+from shiftproof.data import ImageSet, load_images
 from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 
@@ -24,7 +24,7 @@ def picture(path: Path, value: int = 0, size: tuple[int, int] = (8, 8), mode: st
 
 def values(data: ImageSet, **options: Any) -> list[int]:
     """Return the colour of every image, in order."""
-    return [round(255 * float(image[0, 0, 0])) for batch in data.batches(3, **options) for image in batch.images]
+    return [round(255 * float(image[0, 0, 0])) for batch in data.batches(3, **options) for image in batch.inputs]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ class TestLinks:
     def test_circles_between_classes_count_each_image_once(self, folder: Path) -> None:
         (folder / "ant" / "to_bee").symlink_to("../bee")
         (folder / "bee" / "to_ant").symlink_to("../ant")
-        data = load_data(folder)
+        data = load_images(folder)
         assert data.labels is not None
         assert (values(data), data.labels.tolist()) == ([0, 1, 2, 3, 4, 5], [0, 0, 1, 1, 2, 2])
 
@@ -54,7 +54,7 @@ class TestLinks:
         picture(folder.parent / "other.png", 9)
         for number, target in enumerate(("..", "../..", ".", "deep")):
             (folder / "ant" / f"link{number}").symlink_to(target)
-        assert values(load_data(folder)) == [0, 1, 2, 3, 4, 5]
+        assert values(load_images(folder)) == [0, 1, 2, 3, 4, 5]
 
     def test_other_folders_are_read_through_links_once(self, folder: Path, tmp_path: Path) -> None:
         picture(tmp_path / "elsewhere" / "d.png", 6)
@@ -62,7 +62,7 @@ class TestLinks:
         (tmp_path / "elsewhere" / "back").symlink_to("../photos/bee")
         (folder / "dog").symlink_to("../elsewhere")
         (folder / "dog too").symlink_to("../elsewhere/inside")
-        data = load_data(folder)
+        data = load_images(folder)
         assert data.labels is not None
         assert (values(data), data.labels.tolist()) == ([0, 1, 2, 3, 4, 5, 6, 7], [0, 0, 1, 1, 2, 2, 3, 3])
         assert any("without images: dog too" in note for note in data.notes)
@@ -70,7 +70,7 @@ class TestLinks:
 
 class TestClasses:
     def test_sub_folders_are_classes(self, folder: Path) -> None:
-        data = load_data(folder)
+        data = load_images(folder)
         assert data.name == "photos"
         assert data.classes == ("ant", "bee", "cat")
         assert data.labels is not None
@@ -80,46 +80,46 @@ class TestClasses:
         assert data.notes == ()
 
     def test_keys_are_digests_of_pixels(self, folder: Path) -> None:
-        data = load_data(folder)
+        data = load_images(folder)
         (batch,) = data.batches(9)
-        assert data.keys.tolist() == content_keys(batch.images).tolist() == batch.keys.tolist()
+        assert data.keys.tolist() == content_keys(batch.inputs).tolist() == batch.keys.tolist()
         assert len(data.keys.unique()) == 6
-        assert torch.equal(load_data((batch.images, data.labels)).keys, data.keys)
+        assert torch.equal(load_images((batch.inputs, data.labels)).keys, data.keys)
 
     def test_renaming_files_and_folders_changes_nothing(self, folder: Path) -> None:
-        before = load_data(folder, classes=["ant", "bee", "cat"]).take().in_memory()
+        before = load_images(folder, classes=["ant", "bee", "cat"]).take().in_memory()
         for number, file in enumerate(sorted(file for file in folder.rglob("*") if file.is_file())):
             file.rename(file.parent / f"{999 - number}{file.suffix}")
         (folder / "ant" / "deep").rename(folder / "ant" / "a")
-        after = load_data(folder, classes=["ant", "bee", "cat"]).take()
+        after = load_images(folder, classes=["ant", "bee", "cat"]).take()
         assert after.fingerprint == before.fingerprint
         assert after.keys.tolist() == before.keys.tolist()
-        assert load_data(folder).take(3).keys.tolist() == before.take(3).keys.tolist()
+        assert load_images(folder).take(3).keys.tolist() == before.take(3).keys.tolist()
 
     def test_equal_files_are_told_apart_whatever_their_names(self, tmp_path: Path) -> None:
         for name in ("a/1", "a/2", "b/1", "b/4"):
             picture(tmp_path / f"{name}.png", int(name[-1]) // 2)
-        data = load_data(tmp_path)
+        data = load_images(tmp_path)
         assert data.keys[0] == data.keys[2]  # one of each class: nothing but the label tells them apart
         assert len(data.keys.unique()) == 3
         picture(tmp_path / "a" / "3.png", 0)
-        assert len(load_data(tmp_path).keys.unique()) == 4
-        parts = [load_data(tmp_path).subset([place]).keys for place in range(5)]
-        assert torch.cat(parts).tolist() == load_data(tmp_path).keys.tolist()
+        assert len(load_images(tmp_path).keys.unique()) == 4
+        parts = [load_images(tmp_path).subset([place]).keys for place in range(5)]
+        assert torch.cat(parts).tolist() == load_images(tmp_path).keys.tolist()
 
     def test_the_middle_of_a_file_counts(self, tmp_path: Path) -> None:
         for name in ("a", "b"):
             picture(tmp_path / name / "1.bmp", 7, size=(96, 96))
-        before = load_data(tmp_path).fingerprint
+        before = load_images(tmp_path).fingerprint
         content = bytearray((tmp_path / "b" / "1.bmp").read_bytes())
         content[len(content) // 2] ^= 255
         (tmp_path / "b" / "1.bmp").write_bytes(content)
-        assert load_data(tmp_path).fingerprint != before
+        assert load_images(tmp_path).fingerprint != before
 
     def test_whole_numbers_are_indices(self, tmp_path: Path) -> None:
         for name in ("0", "2", "10"):
             picture(tmp_path / name / "a.png", int(name))
-        data, torchvision = load_data(tmp_path), load_data(tmp_path, classes="sorted")
+        data, torchvision = load_images(tmp_path), load_images(tmp_path, classes="sorted")
         assert data.labels is not None
         assert torchvision.labels is not None
         assert data.labels.tolist() == [0, 10, 2]
@@ -128,7 +128,7 @@ class TestClasses:
         assert any("output indices" in note for note in data.notes)
 
     def test_a_given_order(self, folder: Path) -> None:
-        data = load_data(folder, classes=["dog", "cat", "bee", "ant"])
+        data = load_images(folder, classes=["dog", "cat", "bee", "ant"])
         assert data.labels is not None
         assert data.labels.tolist() == [3, 3, 2, 2, 1, 1]
         assert data.classes == ("dog", "cat", "bee", "ant")
@@ -138,12 +138,12 @@ class TestClasses:
         (folder / "ant" / ".hidden.png").write_bytes(b"x")
         (folder / ".git").mkdir()
         (folder / "README.txt").write_text("hello")
-        assert len(load_data(folder)) == 6
+        assert len(load_images(folder)) == 6
 
     def test_classes_without_images_and_images_without_class_are_noted(self, folder: Path) -> None:
         (folder / "bat").mkdir()
         picture(folder / "stray.png")
-        data = load_data(folder)
+        data = load_images(folder)
         assert data.classes == ("ant", "bat", "bee", "cat")
         assert data.labels is not None
         assert data.labels.tolist() == [0, 0, 2, 2, 3, 3]
@@ -153,10 +153,10 @@ class TestClasses:
     def test_one_class_is_an_error(self, tmp_path: Path) -> None:
         picture(tmp_path / "ant" / "a.png")
         with pytest.raises(DataError, match="has one class"):
-            load_data(tmp_path)
+            load_images(tmp_path)
         picture(tmp_path / "ant" / "red" / "a.png")
         with pytest.raises(DataError, match="has one class") as caught:
-            load_data(tmp_path)
+            load_images(tmp_path)
         assert str(tmp_path / "ant") in caught.value.facts["fix"]
 
     def test_parts_of_a_data_set(self, folder: Path, tmp_path: Path) -> None:
@@ -164,11 +164,11 @@ class TestClasses:
         shutil.copytree(folder / "ant", tmp_path / "set" / "val" / "ant")
         shutil.copytree(folder / "bee", tmp_path / "set" / "val" / "bee")
         with pytest.raises(DataError, match="parts of a data set") as caught:
-            load_data(tmp_path / "set")
+            load_images(tmp_path / "set")
         assert "split='val'" in caught.value.facts["fix"]
-        assert len(load_data(tmp_path / "set", split="val")) == 4
+        assert len(load_images(tmp_path / "set", split="val")) == 4
         with pytest.raises(DataError, match="no split 'test'"):
-            load_data(tmp_path / "set", split="test")
+            load_images(tmp_path / "set", split="test")
 
 
 class TestTables:
@@ -178,7 +178,7 @@ class TestTables:
         return folder / "labels.csv"
 
     def test_a_table_inside_decides(self, folder: Path, table: Path) -> None:
-        data = load_data(folder)
+        data = load_images(folder)
         assert data.classes == ("day", "night")
         assert data.labels is not None
         assert data.labels.tolist() == [0, 1, 1]
@@ -186,36 +186,36 @@ class TestTables:
         assert "3 images that labels.csv does not name were left out." in data.notes
 
     def test_a_table_elsewhere(self, folder: Path, table: Path, tmp_path: Path) -> None:
-        inside = load_data(folder)
+        inside = load_images(folder)
         table.rename(tmp_path / "elsewhere.csv")
-        assert load_data(folder, labels=tmp_path / "elsewhere.csv").fingerprint == inside.fingerprint
+        assert load_images(folder, labels=tmp_path / "elsewhere.csv").fingerprint == inside.fingerprint
 
     def test_numbers_are_indices(self, folder: Path, table: Path) -> None:
         table.write_text("file,label\nant/a.png,7\nbee/a.png,12\n")
-        data = load_data(folder)
+        data = load_images(folder)
         assert data.labels is not None
         assert data.labels.tolist() == [7, 12]
 
     def test_missing_files_are_named(self, folder: Path, table: Path) -> None:
         table.write_text("file,label\nant/a.png,7\nant/z.png,12\n")
         with pytest.raises(DataError, match=r"1 of 2 files(?s:.*)ant/z.png"):
-            load_data(folder)
+            load_images(folder)
 
     def test_one_class_is_an_error(self, folder: Path, table: Path) -> None:
         table.write_text("file,label\nant/a.png,7\nbee/a.png,7\n")
         with pytest.raises(DataError, match="all of one class"):
-            load_data(folder)
+            load_images(folder)
 
     def test_labels_are_no_array(self, folder: Path) -> None:
         with pytest.raises(ConfigurationError, match="come from a table"):
-            load_data(folder, labels=[1, 2, 3])
+            load_images(folder, labels=[1, 2, 3])
 
 
 class TestWithoutLabels:
     def test_a_flat_folder(self, tmp_path: Path) -> None:
         for value in range(4):
             picture(tmp_path / f"{value}.png", value)
-        data = load_data(tmp_path)
+        data = load_images(tmp_path)
         assert data.labels is None
         assert values(data) == [0, 1, 2, 3]
         assert any("no labels" in note for note in data.notes)
@@ -227,37 +227,37 @@ class TestWithoutLabels:
         elif inside is not None:
             (tmp_path / inside).write_text("hello")
         with pytest.raises(DataError, match="There are no images"):
-            load_data(tmp_path)
+            load_images(tmp_path)
 
 
 class TestColours:
     def test_are_three_channels_unless_asked(self, tmp_path: Path) -> None:
         for name in ("a", "b"):
             picture(tmp_path / name / "a.png", 7, mode="L")
-        assert load_data(tmp_path).shape == (3, 8, 8)
-        grey = load_data(tmp_path, color="grey")
+        assert load_images(tmp_path).shape == (3, 8, 8)
+        grey = load_images(tmp_path, color="grey")
         assert grey.shape == (1, 8, 8)
         assert values(grey) == [7, 7]
-        assert grey.fingerprint != load_data(tmp_path).fingerprint
+        assert grey.fingerprint != load_images(tmp_path).fingerprint
 
     def test_grey_needs_all_images_grey(self, tmp_path: Path) -> None:
         picture(tmp_path / "a" / "a.png", mode="L")
         picture(tmp_path / "b" / "b.png")
         with pytest.raises(DataError, match=r"b/b.png(?s:.*)it has colours"):
-            load_data(tmp_path, color="grey")
+            load_images(tmp_path, color="grey")
 
 
 class TestSizes:
     def test_different_sizes_name_two_files_and_the_fix(self, folder: Path) -> None:
         picture(folder / "bee" / "b.png", size=(10, 12))
         with pytest.raises(DataError, match="different sizes") as caught:
-            load_data(folder)
+            load_images(folder)
         assert caught.value.facts["got"] == "ant/a.png is 8 x 8, bee/b.png is 10 x 12 pixels"
         assert "size=224" in caught.value.facts["fix"]
 
     def test_are_brought_to_one(self, folder: Path) -> None:
         picture(folder / "bee" / "b.png", 9, size=(10, 12))
-        data = load_data(folder, size=4)
+        data = load_images(folder, size=4)
         assert data.shape == (3, 4, 4)
         assert values(data) == [0, 1, 2, 9, 3, 4, 5]
 
@@ -267,9 +267,9 @@ class TestSizes:
         for name, size, options in (("a", (8, 6), {}), ("b", (6, 8), {"exif": exif})):
             (tmp_path / name).mkdir()
             Image.new("RGB", size).save(tmp_path / name / "a.jpg", **options)  # type: ignore[arg-type]
-        data = load_data(tmp_path)
+        data = load_images(tmp_path)
         assert data.shape == (3, 6, 8)
-        assert next(data.batches(2)).images.shape == (2, 3, 6, 8)
+        assert next(data.batches(2)).inputs.shape == (2, 3, 6, 8)
 
     def test_a_size_that_shows_only_when_decoded(self, tmp_path: Path) -> None:
         """A PNG may keep its rotation behind its pixels, where its header does not show it."""
@@ -279,7 +279,7 @@ class TestSizes:
         (tmp_path / "b").mkdir()
         Image.new("RGB", (8, 6)).save(tmp_path / "b" / "b.png", exif=exif)
         with pytest.raises(DataError, match="different sizes") as caught:
-            list(load_data(tmp_path).batches(2))
+            list(load_images(tmp_path).batches(2))
         assert caught.value.facts["got"] == "a/a.png is 8 x 6, b/b.png is 6 x 8 pixels"
 
 
@@ -287,13 +287,13 @@ class TestBadFiles:
     def test_what_is_no_image_fails_by_name(self, folder: Path) -> None:
         (folder / "bee" / "b.png").write_text("hello")
         with pytest.raises(DataError, match=r"bee/b.png") as caught:
-            load_data(folder)
+            load_images(folder)
         assert "--on-bad-file skip" in caught.value.facts["fix"]
 
     def test_what_is_no_image_is_skipped_and_listed(self, folder: Path) -> None:
         (folder / "bee" / "b.png").write_text("hello")
         (folder / "bee" / "empty.png").write_bytes(b"")
-        data = load_data(folder, on_bad_file="skip")
+        data = load_images(folder, on_bad_file="skip")
         assert values(data) == [0, 1, 2, 3, 4, 5]
         assert [bad.file for bad in data.bad_files] == ["bee/b.png", "bee/empty.png"]
         assert "cannot identify" in data.bad_files[0].reason
@@ -302,32 +302,32 @@ class TestBadFiles:
     @pytest.mark.parametrize("workers", [0, 1])
     def test_what_is_cut_fails_when_decoded(self, workers: int, folder: Path) -> None:
         truncated(folder / "bee" / "b.jpg")
-        data = load_data(folder)
+        data = load_images(folder)
         with pytest.raises(DataError, match=r"bee/b.jpg(?s:.*)truncated"):
             list(data.batches(2, workers=workers))
 
     @pytest.mark.parametrize("workers", [0, 1])
     def test_what_is_cut_is_skipped_when_decoded(self, workers: int, folder: Path) -> None:
         truncated(folder / "bee" / "b.jpg")
-        data = load_data(folder, on_bad_file="skip")
+        data = load_images(folder, on_bad_file="skip")
         assert len(data) == 7
         batches = list(data.batches(2, workers=workers))
         assert [len(batch) for batch in batches] == [2, 1, 2, 1]
         assert [batch.labels.tolist() for batch in batches if batch.labels is not None] == [[0, 0], [1], [1, 2], [2]]
         assert torch.equal(
-            torch.cat([batch.keys for batch in batches]), torch.cat([content_keys(batch.images) for batch in batches])
+            torch.cat([batch.keys for batch in batches]), torch.cat([content_keys(batch.inputs) for batch in batches])
         )
         assert [bad.file for bad in data.bad_files] == ["bee/b.jpg"]
         assert data.notes == ("1 file that cannot be read was left out: bee/b.jpg.",)
 
     def test_a_batch_of_nothing_is_left_out(self, folder: Path) -> None:
         truncated(folder / "bee" / "b.jpg")
-        data = load_data(folder, on_bad_file="skip")
+        data = load_images(folder, on_bad_file="skip")
         assert [len(batch) for batch in data.batches(1)] == [1] * 6
 
     def test_memory_holds_the_others(self, folder: Path) -> None:
         truncated(folder / "bee" / "b.jpg")
-        data = load_data(folder, on_bad_file="skip")
+        data = load_images(folder, on_bad_file="skip")
         held = data.in_memory()
         assert len(held) == 6
         assert values(held) == [0, 1, 2, 3, 4, 5]
@@ -335,44 +335,44 @@ class TestBadFiles:
         assert held.labels.tolist() == [0, 0, 1, 1, 2, 2]
         assert held.bad_files == data.bad_files != ()
         with pytest.raises(DataError, match=r"bee/b.jpg"):
-            load_data(folder).in_memory()
+            load_images(folder).in_memory()
 
     def test_nothing_but_bad_files_is_an_error(self, tmp_path: Path) -> None:
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
             (tmp_path / name / "a.png").write_text("hello")
         with pytest.raises(DataError, match="None of the 2 images"):
-            load_data(tmp_path, on_bad_file="skip")
+            load_images(tmp_path, on_bad_file="skip")
 
     def test_there_are_two_ways(self, folder: Path) -> None:
         with pytest.raises(ConfigurationError, match="'fail' or 'skip'"):
-            load_data(folder, on_bad_file="ignore")  # type: ignore[arg-type]
+            load_images(folder, on_bad_file="ignore")
 
 
 class TestFingerprint:
     def test_does_not_depend_on_where_the_folder_is(self, folder: Path, tmp_path: Path) -> None:
         shutil.copytree(folder, tmp_path / "copy")
-        assert load_data(tmp_path / "copy").fingerprint == load_data(folder).fingerprint
+        assert load_images(tmp_path / "copy").fingerprint == load_images(folder).fingerprint
 
     def test_changes_with_names_content_labels_and_size(self, folder: Path) -> None:
-        found = [load_data(folder).fingerprint]
-        found.append(load_data(folder, size=4).fingerprint)
-        found.append(load_data(folder, classes=["cat", "bee", "ant"]).fingerprint)
+        found = [load_images(folder).fingerprint]
+        found.append(load_images(folder, size=4).fingerprint)
+        found.append(load_images(folder, classes=["cat", "bee", "ant"]).fingerprint)
         (folder / "ant" / "a.png").rename(folder / "ant" / "z.png")
-        found.append(load_data(folder).fingerprint)
+        found.append(load_images(folder).fingerprint)
         picture(folder / "ant" / "z.png", 77)
-        found.append(load_data(folder).fingerprint)
+        found.append(load_images(folder).fingerprint)
         assert len(set(found)) == 5
 
     def test_covers_both_ends_of_large_files(self, tmp_path: Path) -> None:
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
             Image.fromarray(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(tmp_path / name / "a.bmp")
-        before = load_data(tmp_path).fingerprint
+        before = load_images(tmp_path).fingerprint
         content = bytearray((tmp_path / "b" / "a.bmp").read_bytes())
         content[-1] ^= 1
         (tmp_path / "b" / "a.bmp").write_bytes(content)
-        assert load_data(tmp_path).fingerprint != before
+        assert load_images(tmp_path).fingerprint != before
 
 
 def test_names_that_are_no_utf_8(folder: Path) -> None:
@@ -381,7 +381,7 @@ def test_names_that_are_no_utf_8(folder: Path) -> None:
         picture(strange, 6)
     except (OSError, UnicodeEncodeError):
         pytest.skip("this file system only takes UTF-8")
-    data = load_data(folder)
+    data = load_images(folder)
     assert 6 in values(data)
     assert len(data.keys.unique()) == 7
     assert len(data.fingerprint) == 16
@@ -389,7 +389,7 @@ def test_names_that_are_no_utf_8(folder: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_worker_processes_give_the_same_batches(workers: int, folder: Path) -> None:
-    data = load_data(folder)
+    data = load_images(folder)
     state = torch.get_rng_state()
     assert values(data, workers=workers) == [0, 1, 2, 3, 4, 5]
     assert torch.equal(torch.get_rng_state(), state)
