@@ -17,10 +17,12 @@ from typing import Any, Self
 from torch import Tensor
 
 from shiftproof.data import ImageSet, load_data, load_images, matched
+from shiftproof.data.source import DIFFERENT_SIZES
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import Model, choose_device, fingerprint, load_model
+from shiftproof.models import InputSize, Model, choose_device, fingerprint, input_size, load_model
 from shiftproof.models.answers import check_behaviour
 from shiftproof.models.precision import Reduced, reduced
+from shiftproof.models.returned import answering
 from shiftproof.runs import Store
 from shiftproof.version import __version__
 
@@ -28,6 +30,11 @@ HELD_BYTES = 2**30
 """Images are decoded once and kept, as bytes, when all of them fit in this many bytes; otherwise they stream."""
 BATCH_SIZES = {"cpu": 64, "cuda": 256}
 """Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
+LOADED = frozenset(
+    {"loaded_model", "model", "model_fingerprint", "loaded_data", "sized_data", "labelled_data", "places", "data"}
+    | {"fingerprints"}
+)
+"""What a subject leaves behind when it is sent to another process."""
 LARGE_SIDE, LARGE_BATCH = 96, 8
 """On a CPU, images with more pixels a side than this stay in the cache only in such batches."""
 
@@ -91,26 +98,62 @@ class Subject:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own, and must find the same."""
-        loaded = ("model", "model_fingerprint", "loaded_data", "labelled_data", "places", "data", "fingerprints")
-        kept = {name: value for name, value in self.__dict__.items() if name not in loaded}
+        kept = {name: value for name, value in self.__dict__.items() if name not in LOADED}
         return {**kept, "expected": self.__dict__.get("fingerprints", self.expected)}
 
     @cached_property
-    def model(self) -> Model:
-        """The model on its device, in its precision."""
+    def loaded_model(self) -> Model:
+        """The model on its device, in its precision, as it was loaded."""
         loaded = load_model(self.given_model, device=self.device, **self.model_options)
         return reduced(loaded) if self.amp else loaded
 
     @cached_property
+    def model(self) -> Model:
+        """The model that gives logits: what it returns for two inputs decides whether they have to be made of it."""
+        _ = self.model_fingerprint  # before it is first run: a model may count its calls
+        batch = next(iter(self.sized_data.subset(range(min(2, len(self.sized_data)))).batches(2)), None)
+        return self.loaded_model if batch is None else answering(self.loaded_model, batch.images)
+
+    @cached_property
     def loaded_data(self) -> ImageSet:
         """All inputs, in the order of the data, with labels as they were found there."""
-        return (load_data if self.texts else load_images)(self.given_data, **self.data_options)
+        try:
+            return self._load_data()
+        except DataError as error:
+            wanted = self._input_size if error.headline == DIFFERENT_SIZES else None
+            if wanted is None:
+                raise
+            return self._load_data(wanted)
+
+    @cached_property
+    def sized_data(self) -> ImageSet:
+        """The loaded data at the size of images that the model was made for, where it says one and the user did not."""
+        data, wanted = self.loaded_data, self._input_size
+        if wanted is None or not wanted.firm or data.shape[1:] == (wanted.crop, wanted.crop):
+            return data
+        return self._load_data(wanted)
+
+    @property
+    def _input_size(self) -> InputSize | None:
+        """The size of images that the model was made for; None where the user chose it, or made the set."""
+        if self.data_options.get("size") is not None or isinstance(self.given_data, ImageSet):
+            return None
+        return input_size(self.loaded_model)
+
+    def _load_data(self, size: InputSize | None = None) -> ImageSet:
+        load = load_data if self.texts else load_images
+        if size is None:
+            return load(self.given_data, **self.data_options)
+        sized = load(self.given_data, **{**self.data_options, "size": size.size})
+        return sized.noted(
+            f"Images were resized to the size that the model was made for: the short side to {size.size[0]} pixels, of"
+            f" which the central {size.crop} x {size.crop} were taken."
+        )
 
     @cached_property
     def labelled_data(self) -> ImageSet:
         """All inputs, in the order of the data, with labels that are outputs of the model."""
-        _ = self.model_fingerprint  # before it is first run: a model may count its calls
-        return matched(self.loaded_data, self.model)
+        return matched(self.sized_data, self.model)
 
     @cached_property
     def places(self) -> Tensor:
@@ -129,20 +172,20 @@ class Subject:
         if self.given_batch is not None:
             return self.given_batch
         kind = self.device.partition(":")[0]
-        return LARGE_BATCH if kind == "cpu" and self.loaded_data.side > LARGE_SIDE else BATCH_SIZES.get(kind, 64)
+        return LARGE_BATCH if kind == "cpu" and self.sized_data.side > LARGE_SIDE else BATCH_SIZES.get(kind, 64)
 
     @property
     def name(self) -> str:
         """What to call the model: the text it was given as, its own name, or its class."""
         if isinstance(self.given_model, str | Path):
             return str(self.given_model)
-        named = self.given_model if isinstance(self.model, Reduced) else self.model
-        return str(getattr(self.model, "name", type(named).__name__))
+        named = self.given_model if isinstance(self.loaded_model, Reduced) else self.loaded_model
+        return str(getattr(self.loaded_model, "name", type(named).__name__))
 
     @cached_property
     def model_fingerprint(self) -> str:
         """The fingerprint of the model as it was loaded."""
-        return fingerprint(self.model)
+        return fingerprint(self.loaded_model)
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:

@@ -188,6 +188,12 @@ class ImageSet:
         made._notes = (*self._notes, *notes)
         return made
 
+    def noted(self, *notes: str) -> ImageSet:
+        """Return the set with more that a report should say of it."""
+        made = copy.copy(self)
+        made._notes = (*self._notes, *notes)
+        return made
+
     def take(self, n: int | None = None, *, seed: int = 0) -> ImageSet:
         """Return n images (all for None, or where there are fewer), with classes in their shares, in a random order.
 

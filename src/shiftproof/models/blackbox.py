@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from shiftproof.models.opening import scores_in
+
 
 class BlackBox:
     """A function from images to scores, used as a model: outputs only, no gradients and no layers.
@@ -49,7 +51,7 @@ class BlackBox:
         """Return the scores as a tensor."""
         if isinstance(images, Tensor):
             images = images.detach().to(self.device, torch.float32)
-        return torch.as_tensor(self.function(images))
+        return torch.as_tensor(scores_in(self.function(images)))
 
     def __repr__(self) -> str:
         return f"BlackBox({self.name!r})"

@@ -9,9 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import INTERRUPTIONS, ModelError, ShiftproofError
+from shiftproof.models.opening import scores_in
 
 _EXPECTED = "one row of at least 2 finite scores per image: a float tensor [N, K]"
-_WRAP = "wrap it in a function that returns only the logits, in a file: --model file.py:build"
+_WRAP = (
+    "say which of several outputs they are, load_model(model, output=KEY), or wrap it in a function that returns only "
+    "the logits, in a file: --model file.py:build"
+)
 
 
 def device_of(model: Callable[..., Any]) -> torch.device:
@@ -34,7 +38,7 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
         with torch.no_grad():
             if isinstance(inputs, Tensor):
                 inputs = inputs.to(device_of(model), precision_of(model))
-            out = model(inputs)
+            out = scores_in(model(inputs))
     except (ShiftproofError, *INTERRUPTIONS):
         raise
     except torch.OutOfMemoryError as error:
