@@ -79,7 +79,11 @@ def test_scores_are_found(form: str) -> None:
 def test_scores_are_where_the_user_says(form: str) -> None:
     made, key = KEYS[form]
     network = Returns(made)
-    torch.testing.assert_close(logits(load_model(network, output=key), IMAGES), plain(network))
+    for model in (network, BlackBox(network)):
+        told = load_model(model, output=key)
+        torch.testing.assert_close(logits(told, IMAGES), plain(network))
+        torch.testing.assert_close(told(IMAGES).detach(), plain(network))
+        assert fingerprint(told) != fingerprint(model)
     with pytest.raises(ModelError, match="returns nothing named"):
         logits(load_model(network, output="9"), IMAGES)
 

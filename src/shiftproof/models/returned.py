@@ -46,10 +46,10 @@ class Logits(nn.Module):
 
 def as_logits(model: Model, output: str | int | None = None, probabilities: bool = False) -> Model:
     """Return a model that gives logits: a module as a module, a black box as a black box."""
-    made = Logits(model, output, probabilities)
     if isinstance(model, BlackBox):
-        return BlackBox(made, name=model.name, device=model.device)
-    return made.train(model.training)
+        box = model if output is None else model.reading(output)
+        return BlackBox(Logits(box, None, True), name=box.name, device=box.device) if probabilities else box
+    return Logits(model, output, probabilities).train(model.training)
 
 
 def answering(model: Model, inputs: Any) -> Model:
