@@ -176,7 +176,11 @@ def exported(bench: Bench, kind: str) -> Brought:
     example = bench.images[:2]
     match kind:
         case "onnx":
-            names = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": {"x": {0: "n"}, "y": {0: "n"}}}
+            names: dict[str, Any] = {
+                "input_names": ["x"],
+                "output_names": ["y"],
+                "dynamic_axes": {"x": {0: "n"}, "y": {0: "n"}},
+            }
             torch.onnx.export(whole, (example,), str(path), dynamo=False, **names)
         case "pt2":
             batch = torch.export.Dim("n", min=1, max=256)
@@ -199,13 +203,13 @@ def named_by_a_file(bench: Bench) -> Brought:
 
 
 def held_to_some(bench: Bench) -> Brought:
-    network = bench.trained(Net())
+    network: Any = bench.trained(Net())
     wide = Net()
     wide.head = nn.Linear(128, 5)
     state = {name: part for name, part in network.state_dict().items() if not name.startswith("head")}
     wide.load_state_dict(state, strict=False)
     with torch.no_grad():
-        wide.head.weight[[0, 2, 4]], wide.head.bias[[0, 2, 4]] = network.head.weight, network.head.bias  # type: ignore[union-attr,index]
+        wide.head.weight[[0, 2, 4]], wide.head.bias[[0, 2, 4]] = network.head.weight, network.head.bias
         wide.head.bias[[1, 3]] = 1e3
     names = [CLASSES[0], "fox", CLASSES[1], "owl", CLASSES[2]]
     options = {"mean": IMAGENET[0], "std": IMAGENET[1], "classes": names, "only_classes": bench.root / "names"}

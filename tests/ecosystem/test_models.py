@@ -28,6 +28,7 @@ def test_a_model_answers_as_on_the_plain_path(name, tmp_path):
     answers = torch.cat([logits(subject.model, batch.images) for batch in subject.data.batches(16)]).argmax(1)
     expected = plain[bench.upright()][subject.places].tolist()
     assert [subject.data.classes[one] for one in answers.tolist()] == [called(one, brought.folder) for one in expected]
+    assert subject.data.labels is not None
     assert int((answers == subject.data.labels).sum()) == right
 
     made = load_model(brought.spec, **brought.options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -189,6 +190,14 @@ class TestFiles:
             load_model(hub, num_classes=5)
         with pytest.raises(ConfigurationError, match="num_classes"):
             load_model("demo", num_classes=5)
+
+    def test_a_trained_folder_needs_no_hub(self, hub: str, tmp_path: Path) -> None:
+        constants = {"0.mean": torch.full((1, 3, 1, 1), 0.2), "0.std": torch.full((1, 3, 1, 1), 0.8)}
+        save_file({**self.tensors("1.fc."), **constants}, tmp_path / "model.safetensors")
+        (tmp_path / "model.json").write_text(json.dumps({"model": hub, "classes": list("abcde")}))
+        model = load_model(tmp_path)
+        torch.testing.assert_close(logits(model, IMAGES), self.expected(0.2, 0.8))
+        assert class_names(model) == tuple("abcde")
 
     def test_the_size_of_images(self, hub: str, tmp_path: Path) -> None:
         torch.save(self.tensors(), tmp_path / "a.pth")

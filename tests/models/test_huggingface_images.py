@@ -101,6 +101,12 @@ def test_a_second_normalisation_is_refused(network, tmp_path):
         load_model(saved(network, tmp_path), mean=[0.5] * 3, std=[0.5] * 3)
 
 
+def test_a_set_of_another_size_is_told_the_models(network, tmp_path):
+    with pytest.raises(ModelError, match="failed on a batch") as caught:
+        logits(load_model(saved(network, tmp_path)), torch.rand(2, 3, 20, 20))
+    assert "size=(16, 16)" in caught.value.facts["fix"]
+
+
 def test_a_network_already_made(network):
     model = load_model(network, mean=PROCESSOR["image_mean"], std=PROCESSOR["image_std"])
     with torch.no_grad():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shiftproof.errors import DataError, ModelError
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.texts import Text
-from shiftproof.runs.files import read_json
+from shiftproof.runs.files import is_file, read_json
 
 CONFIGURATION = "config.json"
 LONGEST = 512
@@ -63,7 +63,7 @@ class HuggingFaceClassifier(nn.Module):
 
 def is_huggingface_folder(path: Path) -> bool:
     """Whether a folder holds a model that `transformers` saved."""
-    return (path / CONFIGURATION).is_file()
+    return is_file(path / CONFIGURATION)
 
 
 def load_huggingface(folder: Path, normalize: Normalize | None = None) -> nn.Module:

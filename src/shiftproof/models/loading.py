@@ -29,6 +29,7 @@ from shiftproof.models.returned import as_logits
 from shiftproof.models.trained import HUBS, TRAINED, is_named, load_trained
 from shiftproof.models.weights import CONVERT, load_weights, read_weights
 from shiftproof.registry import Registry, is_prefixed, load_prefixed, unknown
+from shiftproof.runs.files import is_file
 
 FORMS: Mapping[str, str] = {
     "demo": "the embedded CIFAR-10 ResNet-20",
@@ -135,11 +136,11 @@ def _load(
         model = load_model(load_prefixed(LOADERS, text), weights=weights)
     elif is_python_file(text):
         model = _built(text, load_python_file(text), weights)
-    elif not Path(text).exists() and is_module_path(text):
+    elif is_module_path(text):
         model = _built(text, load_module_path(text), weights)
     elif weights is not None:
         raise _no_weights(repr(text))
-    elif is_huggingface_folder(Path(text)) and not (Path(text) / TRAINED).is_file():
+    elif is_huggingface_folder(Path(text)) and not is_file(Path(text) / TRAINED):
         model, normalize = load_huggingface(Path(text), normalize), None
     else:
         model = _from_file(text, device)
