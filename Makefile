@@ -3,17 +3,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ECOSYSTEM := .ecosystem
 OUT ?= shiftproof-audit
 PYTEST_OPTIONS ?= -n 2
 KILLS ?= 200
 FUZZ_SECONDS ?= 120
 
-.PHONY: audit test lint docs readme pytest test-slow survive fuzz browser bench clean help
+.PHONY: audit test lint docs readme pytest test-slow survive fuzz ecosystem ecosystem-environment browser bench clean help
 
 help:
 	@echo "make audit      install, audit the embedded demo, print where the report is"
 	@echo "make test       install, then linters, types, architecture, docs and all tests"
 	@echo "make test-slow  the checks that take minutes"
+	@echo "make ecosystem  models and data of other packages, in an environment of their own (several GB)"
 	@echo "make survive    kill every verb in every way there is, KILLS=200 times, and compare the results"
 	@echo "make fuzz       damaged files for every parser, FUZZ_SECONDS=120 each"
 	@echo "make clean      remove the virtual environment and everything built"
@@ -56,8 +58,19 @@ survive: $(VENV)/developing
 fuzz: $(VENV)/developing
 	OMP_NUM_THREADS=1 SHIFTPROOF_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/pytest $(PYTEST_OPTIONS) -m slow tests/fuzz
 
+# The real packages that people bring their models and data from, in an environment of their own.
+ecosystem: ecosystem-environment
+	OMP_NUM_THREADS=1 $(ECOSYSTEM)/bin/pytest -W default tests/ecosystem
+
+ecosystem-environment: $(ECOSYSTEM)/installed
+
+$(ECOSYSTEM)/installed: pyproject.toml tests/ecosystem/requirements.txt
+	$(PYTHON) -m venv $(ECOSYSTEM)
+	$(ECOSYSTEM)/bin/python -m pip install --quiet --requirement tests/ecosystem/requirements.txt --editable .
+	@touch $@
+
 clean:
-	rm -rf $(VENV) docs/_build build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(ECOSYSTEM) docs/_build build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

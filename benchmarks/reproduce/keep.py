@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save
 
-from shiftproof.models.loading import TRAINED, TRAINED_WEIGHTS
+from shiftproof.models.trained_folder import TRAINED, TRAINED_WEIGHTS
 from shiftproof.runs import write_atomically
 
 TABLE = "certificates-"

@@ -16,11 +16,23 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from shiftproof.data import DataLike, Dataset, load_data, load_images, matched
+from shiftproof.data import DataLike, Dataset, DataSpec, ImageSet, load_data, load_images, matched
+from shiftproof.data.images.source import DIFFERENT_SIZES
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BatchFitter, Model, ModelLike, ModelSpec, choose_device, fingerprint, load_model
+from shiftproof.models import (
+    BatchFitter,
+    InputSize,
+    Model,
+    ModelLike,
+    ModelSpec,
+    choose_device,
+    fingerprint,
+    input_size,
+    load_model,
+)
 from shiftproof.models.answers import check_behaviour
 from shiftproof.models.precision import Reduced, reduced
+from shiftproof.models.returned import answering
 from shiftproof.runs import Row, Store, Task
 from shiftproof.version import __version__
 
@@ -28,6 +40,11 @@ HELD_BYTES = 2**30
 """Images are decoded once and kept, as bytes, when all of them fit in this many bytes; otherwise they stream."""
 BATCH_SIZES = {"cpu": 64, "cuda": 256}
 """Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
+LOADED = {
+    *("loaded_model", "model", "model_fingerprint", "loaded_data", "sized_data", "labelled_data"),
+    *("places", "unmatched_places", "data", "fingerprints"),
+}
+"""What a subject leaves behind when it is sent to another process."""
 LARGE_SIDE, LARGE_BATCH = 96, 8
 """On a CPU, images with more pixels a side than this stay in the cache only in such batches."""
 
@@ -87,35 +104,62 @@ class Subject:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own, and must find the same."""
-        loaded = (
-            "model",
-            "model_fingerprint",
-            "loaded_data",
-            "labelled_data",
-            "places",
-            "unmatched_places",
-            "data",
-            "fingerprints",
-        )
-        kept = {name: value for name, value in self.__dict__.items() if name not in loaded}
+        kept = {name: value for name, value in self.__dict__.items() if name not in LOADED}
         return {**kept, "expected": self.__dict__.get("fingerprints", self.expected)}
 
     @cached_property
-    def model(self) -> Model:
-        """The model on its device, in its precision."""
+    def loaded_model(self) -> Model:
+        """The model on its device, in its precision, as it was loaded."""
         loaded = load_model(self.given_model, device=self.device)
         return reduced(loaded) if self.amp else loaded
 
     @cached_property
+    def model(self) -> Model:
+        """The model that gives logits: what it returns for two inputs decides whether they have to be made of it."""
+        _ = self.model_fingerprint  # before it is first run: a model may count its calls
+        batch = next(iter(self.sized_data.subset(range(min(2, len(self.sized_data)))).batches(2)), None)
+        return self.loaded_model if batch is None else answering(self.loaded_model, batch.inputs)
+
+    @cached_property
     def loaded_data(self) -> Dataset:
         """All inputs, in the order of the data, with labels as they were found there."""
-        return (load_data if self.texts else load_images)(self.given_data)
+        try:
+            return self._load_data()
+        except DataError as error:
+            wanted = self._input_size if error.headline == DIFFERENT_SIZES else None
+            if wanted is None:
+                raise
+            return self._load_data(wanted)
+
+    @cached_property
+    def sized_data(self) -> Dataset:
+        """The loaded data at the size of images that the model was made for, where it says one and the user did not."""
+        data, wanted = self.loaded_data, self._input_size
+        if not isinstance(data, ImageSet) or wanted is None or not wanted.firm:
+            return data
+        return data if data.shape[1:] == (wanted.crop, wanted.crop) else self._load_data(wanted)
+
+    @property
+    def _input_size(self) -> InputSize | None:
+        """The size of images that the model was made for; None where the user chose it, or made the set."""
+        spec = self.given_data if isinstance(self.given_data, DataSpec) else DataSpec(self.given_data)
+        if spec.options.get("size") is not None or isinstance(spec.given, Dataset):
+            return None
+        return input_size(self.loaded_model)
+
+    def _load_data(self, size: InputSize | None = None) -> Dataset:
+        load = load_data if self.texts else load_images
+        if size is None:
+            return load(self.given_data)
+        return load(DataSpec(self.given_data, size=size.size)).noted(
+            f"Images were resized to the size that the model was made for: the short side to {size.size[0]} pixels, of"
+            f" which the central {size.crop} x {size.crop} were taken."
+        )
 
     @cached_property
     def labelled_data(self) -> Dataset:
         """All inputs, in the order of the data, with labels that are outputs of the model."""
-        _ = self.model_fingerprint  # before it is first run: a model may count its calls
-        return matched(self.loaded_data, self.model)
+        return matched(self.sized_data, self.model)
 
     @cached_property
     def places(self) -> Tensor:
@@ -125,12 +169,12 @@ class Subject:
     @cached_property
     def unmatched_places(self) -> Tensor:
         """Where the chosen inputs are in the data, of data whose labels are not matched to the model's outputs, [N]."""
-        return self.loaded_data.draw(self.images, seed=self.seed)
+        return self.sized_data.draw(self.images, seed=self.seed)
 
     @property
     def unmatched_data(self) -> Dataset:
         """The chosen inputs, in their keyed order, with labels as they were found: for measures of one's own."""
-        return self.loaded_data.subset(self.unmatched_places)
+        return self.sized_data.subset(self.unmatched_places)
 
     @cached_property
     def data(self) -> Dataset:
@@ -144,7 +188,7 @@ class Subject:
         if self.given_batch is not None:
             return self.given_batch
         kind = self.device.partition(":")[0]
-        large = kind == "cpu" and (self.loaded_data.side or 0) > LARGE_SIDE
+        large = kind == "cpu" and (self.sized_data.side or 0) > LARGE_SIDE
         return LARGE_BATCH if large else BATCH_SIZES.get(kind, 64)
 
     @property
@@ -153,13 +197,13 @@ class Subject:
         given = self.given_model.given if isinstance(self.given_model, ModelSpec) else self.given_model
         if isinstance(given, str | Path):
             return str(given)
-        named = given if isinstance(self.model, Reduced) else self.model
-        return str(getattr(self.model, "name", type(named).__name__))
+        named = given if isinstance(self.loaded_model, Reduced) else self.loaded_model
+        return str(getattr(self.loaded_model, "name", type(named).__name__))
 
     @cached_property
     def model_fingerprint(self) -> str:
         """The fingerprint of the model as it was loaded."""
-        return fingerprint(self.model)
+        return fingerprint(self.loaded_model)
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ from shiftproof.audits.caveats import caveats, told
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
+from shiftproof.audits.sections.mixups import cycles
 from shiftproof.reports import headlines
 from shiftproof.reports.notebook import text
 from shiftproof.reports.view import Action, Sentence, Tile, View
@@ -79,9 +80,10 @@ def test_what_is_wrong_is_told_everywhere_and_again(kind, says, tmp_path):
     if kind in ("constant", "shuffled"):
         assert "probably do not match" in text(made)
         assert [action.title for _, action in headlines.actions(made.views)] == ["Check that labels and outputs match"]
-    if kind == "probabilities":
-        assert "clean_confidence_gap" not in made.numbers
-        assert "sure of itself" not in made.report.read_text("utf-8")
+    if kind == "probabilities":  # their logarithms are logits of the same confidences
+        plain = shiftproof.audit("demo", "demo", out=tmp_path / "plain", sections=["clean", "corruptions"], **OPTIONS)
+        assert made.numbers == pytest.approx(plain.numbers, abs=1e-5)
+        assert made.views[1].tiles[0].level == "good"
 
 
 def test_a_sound_model_has_no_caveats_and_is_called_good(tmp_path):
@@ -136,11 +138,27 @@ def test_caveats_come_first_and_all_of_them_stay():
     assert said == ["odd 0", "odd 1", "odd 2", "a", "b", "c"]
 
 
-def test_probabilities_spoil_what_rests_on_confidence():
-    rows = [{"kind": "probabilities", "text": "p", "level": "watch"}]
+def test_a_caveat_that_spoils_nothing_leaves_the_rest_as_it_is():
     parts: dict[str, Any] = {"verdict": (Sentence("s", "good"),), "tiles": (Tile("t", "1", level="good"),)}
-    views = [View(name, name, "", actions=(Action("a", "", ""),), **parts) for name in ("corruptions", "label_free")]
-    _, corruptions, label_free = told(views, caveats(rows, ()))
-    assert corruptions == views[0]
-    assert label_free.verdict[0].level == label_free.tiles[0].level == "plain"
-    assert label_free.actions == ()
+    view = View("corruptions", "", "", actions=(Action("a", "", ""),), **parts)
+    _, same = told([view], caveats([{"kind": "probabilities", "text": "p", "level": "plain"}], ()))
+    assert same == view
+    _, hedged = told([view], caveats([{"kind": "duplicates", "text": "d", "level": "watch"}], ()))
+    assert hedged.verdict[0].level == hedged.tiles[0].level == "plain"
+    assert hedged.actions == view.actions
+
+
+@pytest.mark.parametrize(
+    ("confused", "expected"),
+    [
+        ({"a": {"b": 8}, "b": {"a": 7}}, [("a", "b")]),
+        ({"a": {"b": 8}, "b": {"c": 7}, "c": {"a": 6}}, [("a", "b", "c")]),
+        ({"a": {"b": 8}, "b": {"c": 7}}, []),  # a line of hard classes is no ring
+        ({"a": {"b": 4, "c": 4}, "b": {"a": 9}}, []),  # not most of them
+        ({"d": {"a": 1}, "a": {"d": 9}}, []),  # one image says nothing
+        ({"x": {"a": 9}, "a": {"b": 9}, "b": {"a": 9}}, [("a", "b")]),
+    ],
+)
+def test_classes_that_get_each_others_answers(confused, expected):
+    counts: dict[str, Any] = {name: [0, 10] for name in "abcx"} | {"d": [0, 1]}
+    assert cycles([{"classes": counts, "confused": confused}]) == expected

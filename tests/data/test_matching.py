@@ -12,7 +12,7 @@ from torch import nn
 
 from shiftproof.data import Dataset, load_data, match, matched
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BlackBox, class_names, load_model
+from shiftproof.models import BlackBox, class_names, imagenet, load_model
 from shiftproof.models.class_names import CIFAR10, with_class_names
 from shiftproof.models.precision import reduced
 
@@ -106,12 +106,71 @@ class TestWithoutNames:
         with pytest.raises(DataError, match="do not fit"):
             match(demo, None, 1000)
 
-    def test_imagenet_by_wordnet_ids(self, tmp_path: Path) -> None:
-        ids = [f"n{number:08d}" for number in range(1000)]
-        found = match(load_data(folder(tmp_path, *ids)), [f"word {number}" for number in range(1000)], 1000)
+
+class TestImageNet:
+    def test_all_wordnet_ids_are_its_outputs_whatever_the_model_calls_them(self, tmp_path: Path) -> None:
+        data = load_data(folder(tmp_path, *imagenet.wordnet_ids()))
+        for names in (None, [f"word {number}" for number in range(1000)]):
+            found = match(data, names, 1000)
+            assert found.labels is not None
+            assert found.labels.tolist() == list(range(1000))
+            assert "WordNet" in " ".join(found.notes)
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ("n01440764", "n02110341", "n03126707"),
+            ("tench", "dalmatian", "n03126707"),
+            ("Tinca tinca", "coach_dog", "n03126707"),
+            ("tench, Tinca tinca", "Carriage Dog", "n03126707"),
+        ],
+    )
+    @pytest.mark.parametrize("known", ["none", "English", "ids", "entries"])
+    def test_ids_and_synonyms_of_some_classes(self, names: tuple[str, ...], known: str, tmp_path: Path) -> None:
+        entries = list(imagenet._entries().values())  # as `id2label` has them, two of them "crane"
+        model = {"none": None, "English": imagenet.names(), "ids": imagenet.wordnet_ids(), "entries": entries}[known]
+        found = match(load_data(folder(tmp_path, *names)), model, 1000)
+        assert list(labels(found).values()) == [labels(found)[name] for name in sorted(names)]
+        assert {labels(found)[name] for name in names} == {0, 251, 517}
+        assert "3 of the model's 1,000 classes" in " ".join(found.notes)
+
+    def test_english_names_with_another_model_of_the_same_words(self, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, "n02123045", "n02085620")), ["Chihuahua", "fox", "tabby cat"], 3)
+        assert labels(found) == {"n02085620": 0, "n02123045": 2}
+        assert "n02085620 is Chihuahua" in " ".join(found.notes)
+
+    def test_the_name_of_two_classes_is_refused_unless_the_other_is_there(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="several classes named 'crane'"):
+            match(load_data(folder(tmp_path / "one", "crane", "tench")), None, 1000)
+        found = match(load_data(folder(tmp_path / "two", "crane", "crane bird")), None, 1000)
+        assert labels(found) == {"crane": 517, "crane bird": 134}
+
+    @pytest.mark.parametrize("names", [("tench", "unicorn"), ("n00000001", "n01440764"), ("cat", "dog")])
+    def test_other_names_are_refused(self, names: tuple[str, ...], tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="do not fit"):
+            match(load_data(folder(tmp_path / "a", *names)), None, 1000)
+        with pytest.raises(DataError, match="not those of the model"):
+            match(load_data(folder(tmp_path / "b", *names)), imagenet.names(), 1000)
+
+    def test_its_names_are_unique_and_mean_themselves(self) -> None:
+        for names in (imagenet.names(), imagenet.wordnet_ids()):
+            assert len(set(names)) == 1000
+            assert imagenet.meanings(names) == [(place,) for place in range(1000)]
+            assert imagenet.in_order(names)
+        assert not imagenet.in_order(imagenet.names()[::-1])
+
+
+class TestLabelsOfOutputs:
+    def test_labels_are_those_that_outputs_stand_for(self) -> None:
+        box = BlackBox(lambda images: images.mean((2, 3)))
+        box.label_numbers = (3, 5, 8)  # type: ignore[attr-defined]
+        found = matched(load_data((torch.rand(3, 3, 4, 4), [8, 3, 5])), box)
         assert found.labels is not None
-        assert found.labels.tolist() == list(range(1000))
-        assert "WordNet" in " ".join(found.notes)
+        assert found.labels.tolist() == [2, 0, 1]
+        assert found.classes == ("3", "5", "8")
+        with pytest.raises(DataError, match="do not fit") as caught:
+            matched(load_data((torch.rand(2, 3, 4, 4), [3, 4])), box)
+        assert caught.value.facts["got"] == "4"
 
 
 class TestIndices:
@@ -124,6 +183,29 @@ class TestIndices:
         found = match(load_data((torch.rand(2, 3, 4, 4), [3, 5])), CIFAR10, 10)
         assert found.labels is not None
         assert found.labels.tolist() == [3, 5]
+
+
+class TestListedForTheModel:
+    def test_names_come_from_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "a.txt").write_text("dog\n cat \n\nfox\n")
+        (tmp_path / "b.json").write_text('{"0": "dog", "1": "cat", "2": "fox"}')
+        (tmp_path / "c.json").write_text('["dog", "cat", "fox"]')
+        data = load_data(folder(tmp_path / "data", "cat", "fox"))
+        for name in ("a.txt", "b.json", "c.json"):
+            model = load_model(lambda images: images.mean((2, 3)), classes=tmp_path / name)
+            assert labels(matched(data, model)) == {"cat": 1, "fox": 2}
+
+    def test_another_number_than_outputs_is_refused(self, tmp_path: Path) -> None:
+        data = load_data(folder(tmp_path, "cat", "fox"))
+        with pytest.raises(DataError, match="not of the model's outputs"):
+            matched(data, load_model(lambda images: images.mean((2, 3)), classes=["cat", "fox"]))
+
+    @pytest.mark.parametrize("text", ["cat\ncat\n", "", '{"1": "cat"}', "\xff"])
+    def test_what_is_no_list_is_refused(self, text: str, tmp_path: Path) -> None:
+        path = tmp_path / ("a.json" if text.startswith("{") else "a.txt")
+        path.write_bytes(text.encode("latin1"))
+        with pytest.raises(ConfigurationError, match="class name"):
+            load_model(lambda images: images.mean((2, 3)), classes=path)
 
 
 class TestGiven:

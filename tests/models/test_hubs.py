@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models import Normalize, class_names, load_model, logits
+from shiftproof.models import InputSize, Normalize, class_names, input_size, load_model, logits
 
 IMAGES = torch.rand(2, 3, 8, 8)
 
@@ -28,16 +31,25 @@ class Net_Weights(Enum):
     meta = property(lambda self: {"categories": ["red", "green", "blue"]})
 
     def transforms(self):
-        return SimpleNamespace(mean=[self.value[0]] * 3, std=[self.value[1]] * 3)
+        return SimpleNamespace(
+            mean=[self.value[0]] * 3, std=[self.value[1]] * 3, crop_size=[8], resize_size=[10]
+        )
 
 class Net(nn.Module):
-    def forward(self, images):
-        return images.mean((2, 3))
+    def __init__(self, num_classes=3):
+        super().__init__()
+        self.fc = nn.Linear(3, num_classes)
 
-def get_model(name, weights):
-    if name == "far":
+    def forward(self, images):
+        return self.fc(images.mean((2, 3)))
+
+def get_model(name, weights, num_classes=3):
+    if name == "far" and weights is not None:
         raise OSError("no route to host")
-    return Net()
+    net = Net(num_classes)
+    if weights is not None:
+        nn.init.eye_(net.fc.weight), nn.init.zeros_(net.fc.bias)
+    return net
 
 class models:
     list_models = staticmethod(lambda module: ["net", "far"])
@@ -49,17 +61,23 @@ TIMM = """
 from torch import nn
 
 class Net(nn.Module):
-    pretrained_cfg = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2), "label_names": ["r", "g", "b"]}
+    def __init__(self, num_classes=3):
+        super().__init__()
+        self.fc = nn.Linear(3, num_classes)
+        self.pretrained_cfg = {
+            "mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.2), "label_names": ["r", "g", "b"],
+            "input_size": (3, 224, 224), "crop_pct": 0.875,
+        }
 
     def forward(self, images):
-        return images.mean((2, 3))
+        return self.fc(images.mean((2, 3)))
 
 list_models = lambda pretrained: ["net", "other"]
 is_model = lambda name: name in list_models(False)
 
-def create_model(name, pretrained):
-    assert pretrained
-    return Net()
+def create_model(name, pretrained, num_classes=3):
+    assert name in ("net", "net.tag"), name
+    return Net(num_classes)
 """
 
 
@@ -114,6 +132,79 @@ class TestLoading:
     def test_their_normalisation_is_not_doubled(self) -> None:
         with pytest.raises(ConfigurationError, match="its own normalisation"):
             load_model("timm:net", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+
+
+@pytest.mark.usefixtures("hubs")
+@pytest.mark.parametrize("hub", ["torchvision:far", "timm:net"])
+class TestFiles:
+    """Nothing is fetched: `torchvision:far` cannot be."""
+
+    NETWORK = nn.Linear(3, 5)
+
+    def tensors(self, front: str = "fc.") -> dict[str, torch.Tensor]:
+        return {front + name: part for name, part in self.NETWORK.state_dict().items()}
+
+    def expected(self, mean: float | list[float], std: float) -> torch.Tensor:
+        with torch.no_grad():
+            found: torch.Tensor = self.NETWORK((IMAGES.mean((2, 3)) - torch.tensor(mean)) / std)
+        return found
+
+    @pytest.mark.parametrize("front", ["fc.", "model.fc.", "module.fc.", "net.fc.", "module.model.fc.", "1.fc."])
+    @pytest.mark.parametrize("form", ["state dict", "safetensors", "checkpoint", "options"])
+    def test_weights_of_a_file(self, hub: str, front: str, form: str, tmp_path: Path) -> None:
+        path, tensors = tmp_path / "weights.ckpt", self.tensors(front)
+        if form == "safetensors":
+            save_file(tensors, path)
+        elif form == "state dict":
+            torch.save(tensors, path)
+        else:
+            beside = {"loss.weight": torch.ones(2)} if front != "fc." else {}
+            facts = {"hyper_parameters": {"lr": 0.1}} if form == "checkpoint" else {"args": Namespace(lr=0.1)}
+            torch.save({"state_dict": {**tensors, **beside}, "epoch": 3, **facts}, path)
+        model = load_model(hub, weights=path)
+        own = (0.3, 0.4) if hub.startswith("torchvision") else ([0.5, 0.4, 0.3], 0.2)
+        torch.testing.assert_close(logits(model, IMAGES), self.expected(*own))
+        assert class_names(model) is None  # those of the pretrained weights are not its own
+
+    def test_normalisation_is_what_was_given_or_the_files(self, hub: str, tmp_path: Path) -> None:
+        torch.save(self.tensors(), tmp_path / "a.pth")
+        model = load_model(hub, weights=tmp_path / "a.pth", num_classes=5, mean=[0.1] * 3, std=[0.9] * 3)
+        torch.testing.assert_close(logits(model, IMAGES), self.expected(0.1, 0.9))
+        save_file(self.tensors(), tmp_path / "b", metadata={"mean": "[0.2, 0.2, 0.2]", "std": "[0.8, 0.8, 0.8]"})
+        torch.testing.assert_close(logits(load_model(hub, weights=tmp_path / "b"), IMAGES), self.expected(0.2, 0.8))
+
+    def test_what_does_not_fit_is_refused(self, hub: str, tmp_path: Path) -> None:
+        torch.save(self.tensors(), tmp_path / "a.pth")
+        with pytest.raises(ModelError, match="do not fit"):
+            load_model(hub, weights=tmp_path / "a.pth", num_classes=7)
+        torch.save(
+            {**self.tensors("model.fc."), **{"net." + k: v + 1 for k, v in self.tensors().items()}}, tmp_path / "b"
+        )
+        with pytest.raises(ModelError, match="more than once"):
+            load_model(hub, weights=tmp_path / "b")
+        with pytest.raises(ModelError, match="There is no weights file"):
+            load_model(hub, weights="absent.pth")
+
+    def test_a_number_of_classes_needs_weights(self, hub: str) -> None:
+        with pytest.raises(ConfigurationError, match="num_classes"):
+            load_model(hub, num_classes=5)
+        with pytest.raises(ConfigurationError, match="num_classes"):
+            load_model("demo", num_classes=5)
+
+    def test_a_trained_folder_needs_no_hub(self, hub: str, tmp_path: Path) -> None:
+        constants = {"0.mean": torch.full((1, 3, 1, 1), 0.2), "0.std": torch.full((1, 3, 1, 1), 0.8)}
+        save_file({**self.tensors("1.fc."), **constants}, tmp_path / "model.safetensors")
+        (tmp_path / "model.json").write_text(json.dumps({"model": hub, "classes": list("abcde")}))
+        model = load_model(tmp_path)
+        torch.testing.assert_close(logits(model, IMAGES), self.expected(0.2, 0.8))
+        assert class_names(model) == tuple("abcde")
+
+    def test_the_size_of_images(self, hub: str, tmp_path: Path) -> None:
+        torch.save(self.tensors(), tmp_path / "a.pth")
+        size = InputSize(10, 8, False) if hub.startswith("torchvision") else InputSize(256, 224, False)
+        assert input_size(load_model(hub, weights=tmp_path / "a.pth")) == size
+        if hub.startswith("timm"):
+            assert input_size(load_model(hub)) == InputSize(256, 224)
 
 
 @pytest.mark.parametrize("package", ["torchvision", "timm"])

@@ -45,7 +45,7 @@ def test_batches_pairs_and_long_texts(tmp_path):
 
 def test_what_is_no_classifier_is_refused(tmp_path):
     language_models.bert(tmp_path, "BertForMaskedLM")
-    with pytest.raises(ModelError, match="does not classify"):
+    with pytest.raises(ModelError, match="classifies neither"):
         load_model(str(tmp_path))
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ModelError, match="configuration"):

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+import torch
+from torch import Tensor
+
+from shiftproof.audits.preparation import better_preparation
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.measuring import check_labels, rows
+from shiftproof.audits.sections.mixups import cycles
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.data.base import NOUNS, Noun
 from shiftproof.errors import DataError
 from shiftproof.models.behaviour import Behaviour, try_out
-from shiftproof.models.outputs import are_probabilities
+from shiftproof.models.returned import gives_probabilities
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result
-from shiftproof.subjects import Subject
+from shiftproof.subjects import HELD_BYTES, Subject
 
 SECTION = "caveats"
 """The name of the view that tells them."""
 PROBE = 4
 """Inputs that are tried, among as many others."""
-CONFIDENCE_BASED = ("label_free",)
-"""Sections that rest on confidences, which probabilities taken for logits spoil."""
+MANY = 0.01
+"""The share of images in several classes from which on they spoil what is measured."""
 
 _MISMATCH = "Labels and outputs probably do not match, or its weights, input size or normalisation are not its own."
 
@@ -55,17 +60,61 @@ def try_model(subject: Subject) -> tuple[Caveat, ...]:
         others, strangers = [*rest, *inputs][: len(inputs)], [inputs[0]] * len(inputs)
     found = try_out(subject.model, inputs, others, strangers)
     check_labels(subject.data.labels, found.scores.shape[1])
-    return tuple(_odd(found, subject.data.noun))
+    return (*_odd(found, subject.data.noun), *_converted(subject), *_prepared(subject), *_in_several_classes(subject))
+
+
+def _converted(subject: Subject) -> Iterator[Caveat]:
+    """Yield that logits were made of probabilities where nobody had said so."""
+    if gives_probabilities(subject.model) and not gives_probabilities(subject.loaded_model):
+        text = (
+            "The model returns probabilities, not logits: their logarithms were taken for logits, which give the same "
+            "confidences. load_model(..., probabilities=True) says so beforehand."
+        )
+        yield Caveat("probabilities", text, "plain")
+
+
+def _prepared(subject: Subject) -> Iterator[Caveat]:
+    """Yield that the model is far more often right on images prepared otherwise."""
+    better = better_preparation(subject)
+    if better is not None:
+        way, plain, found, images = better
+        text = (
+            f"The model is right on {found} of {images} images with {way.said}, and on {plain} of them as they are: it "
+            "was probably made for those. Its normalisation is said by mean= and std=, and belongs into the model once."
+        )
+        yield Caveat("preparation", text)
+
+
+def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
+    """Yield that the same images are in several classes: the files of all data, the pixels of the chosen images."""
+    everything, chosen = subject.labelled_data, subject.data
+    counts = [(_repeated(everything.draw_keys, everything.labels), len(everything))]
+    if chosen.nbytes <= HELD_BYTES:
+        counts.append((_repeated(chosen.keys, chosen.labels), len(chosen)))
+    repeated, of = max(counts, key=lambda count: count[0] / count[1])
+    if repeated:
+        text = (
+            f"{repeated:,} of {of:,} {chosen.noun.many} occur in more than one class, and cannot be right in all of "
+            "them: remove the copies, or have one label for each."
+        )
+        yield Caveat("duplicates", text, "watch" if repeated >= MANY * of else "plain")
+
+
+def _repeated(keys: Tensor, labels: Tensor | None) -> int:
+    """Return how many inputs have the content of one with another label."""
+    if labels is None:
+        return 0
+    _, content, counts = torch.unique(keys, return_inverse=True, return_counts=True)
+    several = counts > 1
+    low, high = (
+        torch.zeros(len(counts), dtype=torch.int64).scatter_reduce(0, content, labels, how, include_self=False)
+        for how in ("amin", "amax")
+    )
+    return int(counts[several & (low != high)].sum())
 
 
 def _odd(found: Behaviour, noun: Noun) -> list[Caveat]:
     said = []
-    if are_probabilities(found.scores):
-        text = (
-            "The model returns probabilities, not logits: accuracies hold, but confidences, calibration and label-free "
-            "estimates are of a softmax of a softmax. Remove its last softmax, or return its logarithm."
-        )
-        said.append(Caveat("probabilities", text, "watch"))
     if found.training:
         text = (
             f"The model puts layers into training mode when it is called ({found.training} of them): dropout draws at "
@@ -96,8 +145,24 @@ def caveats(
 ) -> tuple[Caveat, ...]:
     """Return what an audit noted of the model, and how its clean accuracy stands beside chance."""
     known = [Caveat(**note) for note in noted]
-    standing = Standing.of([row for _, row in rows(clean, CleanSlice)])
-    return (*([] if standing is None else _by_chance(standing, noun.many)), *known)
+    found = [row for _, row in rows(clean, CleanSlice)]
+    standing = Standing.of(found)
+    return (*([] if standing is None else _by_chance(standing, noun.many)), *_swapped(cycles(found)), *known)
+
+
+def _swapped(rings: Sequence[Sequence[str]]) -> list[Caveat]:
+    if not rings:
+        return []
+    told = "; ".join(
+        ", ".join(f"{one} as {other}" for one, other in zip(ring, (*ring[1:], ring[0]), strict=True))
+        for ring in rings[:3]
+    )
+    more = f"; and {len(rings) - 3} more" if len(rings) > 3 else ""
+    text = (
+        f"Classes get each other's answers ({told}{more}): their labels are probably swapped, or in another order than "
+        "the model's outputs."
+    )
+    return [Caveat("swapped", text)]
 
 
 def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
@@ -120,7 +185,7 @@ def told(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NOUNS["ima
     """Return the views with the caveats in front of them, and nothing called good that they touch."""
     if not found:
         return tuple(views)
-    kinds = {caveat.kind for caveat in found}
+    kinds = {caveat.kind for caveat in found if caveat.level != "plain"}
     useless = bool(kinds & {"chance", "one_answer"})
     first = View(
         SECTION,
@@ -128,22 +193,20 @@ def told(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NOUNS["ima
         "Do these numbers mean what they say?",
         verdict=tuple(Sentence(caveat.text, caveat.level) for caveat in found),
         notes=(
-            "Before the audit the model was asked about the same inputs twice, and once more among others; its clean "
-            "accuracy is compared with the share of the most frequent class. Where a caveat stands, nothing that it "
-            "touches is called good.",
+            "Before the audit the model was asked about the same inputs twice, once more among others, and, where it "
+            "is not good at them, prepared in other ways; its clean accuracy is compared with the share of the most "
+            "frequent class. Where a caveat stands that spoils the numbers, nothing is called good.",
         ),
         actions=(_action(noun.many),) if useless else (),
     )
-    return (first, *(_hedged(view, kinds, useless) for view in views))
+    return (first, *(_hedged(view, useless) if kinds else view for view in views))
 
 
-def _hedged(view: View, kinds: Set[str], useless: bool) -> View:
-    """Return a view that calls nothing good which the kinds of caveats touch, and advises nothing that they void."""
-    spoilt = "probabilities" in kinds and view.section in CONFIDENCE_BASED
-    if not spoilt and kinds == {"probabilities"}:
-        return view
-    actions = () if useless or spoilt else view.actions
-    return replace(view, verdict=_plain(view.verdict), tiles=_plain(view.tiles), actions=actions)
+def _hedged(view: View, useless: bool) -> View:
+    """Return a view that calls nothing good, and of a model that is no better than chance advises nothing."""
+    return replace(
+        view, verdict=_plain(view.verdict), tiles=_plain(view.tiles), actions=() if useless else view.actions
+    )
 
 
 def _plain(parts: tuple[Rated, ...]) -> tuple[Rated, ...]:

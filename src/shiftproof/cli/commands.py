@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, Command] = {
         "shiftproof.cli.showing:show_training",
         defaults={"out": "shiftproof-train"},
         settings="shiftproof.training.settings:TrainingSettings",
-        loads={"validation": (*INPUTS, "classes")},
+        loads={"validation": INPUTS},
     ),
     "calibrate": Command("shiftproof.streams.ccc.calibrating:calibrate", "shiftproof.cli.showing:show_calibration"),
     "write-corrupted": Command(

@@ -29,7 +29,7 @@ SHORT = {"model": "-m", "data": "-d", "out": "-o", "shift": "-s", "shifts": "-s"
 """Options with a letter of their own, the same in every command."""
 LOADERS = {
     "model": ("shiftproof.models.loading:load_model", ("spec", "device")),
-    "data": ("shiftproof.data.loading:load_data", ("source",)),
+    "data": ("shiftproof.data.loading:load_data", ("source", "classes")),
     "executor": ("shiftproof.runs.choosing:choose_executor", ("executor", "device")),
 }
 """Parameter -> the function whose options come with it, but for these."""

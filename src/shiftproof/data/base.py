@@ -236,6 +236,12 @@ class Dataset(ABC, Generic[Inputs]):
         made.__dict__.pop("fingerprint", None)  # the cached one is of this set
         return made
 
+    def noted(self, *notes: str) -> Self:
+        """Return the set with more that a report should say of it."""
+        made = copy.copy(self)
+        made._notes = (*self._notes, *notes)
+        return made
+
     def take(self, n: int | None = None, *, seed: int = 0) -> Self:
         """Return n inputs (all for None, or where there are fewer), with classes in their shares, in a random order.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -12,7 +10,9 @@ from torch import Tensor
 
 from shiftproof.data.base import Dataset
 from shiftproof.errors import DataError
-from shiftproof.models import class_names, device_of, logits
+from shiftproof.models import class_names, device_of, imagenet, label_numbers, logits
+from shiftproof.models.class_names import GivenNames, folded
+from shiftproof.models.naming import places
 
 Data = TypeVar("Data", bound=Dataset)
 
@@ -23,7 +23,6 @@ _FIX = (
     "rename the classes of the data as the model has them, or list them with --classes FILE (classes= in Python), one "
     "a line, in the order of the model's outputs"
 )
-_WORDNET = re.compile(r"n\d{8}")
 
 
 def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None = None) -> Data:
@@ -31,8 +30,11 @@ def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None =
 
     `names` are the model's class names, where it does not say them itself.
     """
-    if data.labels is None or data.numbering == "index":
+    if data.labels is None:
         return data
+    if data.numbering == "index":
+        numbers = label_numbers(model)
+        return data if numbers is None else _by_number(data, data.labels, numbers)
     batch = next(iter(data.batches(2, device=device_of(model))), None)
     if batch is None:
         return data
@@ -43,10 +45,11 @@ def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None =
 def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
     """Return a set whose labels are indices of so many outputs, which have `names`, or None where these are not known.
 
-    Names are matched exactly, then without regard to case, spaces and punctuation; some of the model's classes are
-    enough. Numbers that are indices already stay, and so does an order that the user gave. Where the model has no
-    names, as many classes as outputs stand in the data's own order, or in the alphabet's, as torchvision's
-    `ImageFolder` has them, and a note says so. Everything else is refused.
+    Names are matched exactly, then without regard to case, spaces and punctuation, then as WordNet ids and synonyms of
+    ImageNet's classes; some of the model's classes are enough. Numbers that are indices already stay, and so does an
+    order that the user gave. Where the model has no names, names of ImageNet's classes are its 1,000 outputs in their
+    usual order, and otherwise as many classes as outputs stand in the data's own order, or in the alphabet's, as
+    torchvision's `ImageFolder` has them; a note says so. Everything else is refused.
 
     >>> from shiftproof.data import load_data
     >>> data = load_data((["a text", "another"], ["Dog", "cat"]))
@@ -55,14 +58,25 @@ def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
     """
     if data.labels is None or data.numbering == "index":
         return data
+    if isinstance(names, GivenNames) and len(names) != outputs:
+        raise DataError(
+            "The list of classes is not of the model's outputs.",
+            expected=f"{outputs} class names, one for each output of the model, in their order",
+            got=f"{len(names)}: {shortened(names)}",
+        )
     known = list(names) if names is not None and len(names) == outputs else None
     if data.numbering == "given":
         return _given(data, data.labels, known, outputs)
-    if _is_imagenet(data, outputs):
-        note = "Classes are WordNet ids, of which ImageNet's outputs are in the order of the alphabet."
-        return data.renumbered(data.labels, data.classes, note)
+    if outputs == imagenet.CLASSES and set(data.classes) == set(imagenet.wordnet_ids()):
+        known = None  # whatever the model calls them
     if known is not None:
         return _by_name(data, data.labels, known)
+    if outputs == imagenet.CLASSES and all(imagenet.meanings(_present(data, data.labels))):
+        note = (
+            "The model has 1,000 outputs, and the classes of the data are ImageNet's by their WordNet ids or names: "
+            "the outputs were taken for ImageNet's classes in their usual order."
+        )
+        return _by_name(data, data.labels, imagenet.wordnet_ids(), note)
     if len(data.classes) == outputs:
         alphabet = (
             "The model does not say the names of its outputs: classes were numbered in the order of the alphabet, as "
@@ -84,12 +98,33 @@ def shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f", ... ({len(names):,} in all)" if len(names) > SHOWN else "")
 
 
-def _by_name(data: Data, labels: Tensor, known: Sequence[str]) -> Data:
-    present = [data.classes[label] for label in sorted(set(labels.tolist()))]
-    places = dict(zip(present, _places(present, known), strict=True))
-    strange = [name for name in present if len(places[name]) != 1]
+def _present(data: Dataset, labels: Tensor) -> list[str]:
+    """Return the names of the classes that have images."""
+    return [data.classes[label] for label in sorted(set(labels.tolist()))]
+
+
+def _by_number(data: Data, labels: Tensor, numbers: Sequence[int]) -> Data:
+    """Return a set of numbered labels for a model whose outputs stand for some of these numbers."""
+    place_of = {number: place for place, number in enumerate(numbers)}
+    strange = sorted(set(labels.tolist()) - place_of.keys())
     if strange:
-        vague = [name for name in strange if places[name]]
+        raise DataError(
+            "Labels and model outputs do not fit.",
+            expected=f"labels among those of the model's outputs: {shortened([str(number) for number in numbers])}",
+            got=f"{shortened([str(number) for number in strange])}",
+            fix="leave these images out, or the restriction of the model to some of its classes",
+        )
+    names = [data.classes[number] if number < len(data.classes) else str(number) for number in numbers]
+    note = f"The model's {len(numbers)} outputs stand for the labels {shortened([str(number) for number in numbers])}."
+    return data.renumbered(torch.tensor([place_of[label] for label in labels.tolist()]), names, note)
+
+
+def _by_name(data: Data, labels: Tensor, known: Sequence[str], *notes: str) -> Data:
+    present = _present(data, labels)
+    found = dict(zip(present, places(present, known), strict=True))
+    strange = [name for name in present if len(found[name]) != 1]
+    if strange:
+        vague = [name for name in strange if found[name]]
         raise DataError(
             f"The model has several classes named {vague[0]!r}."
             if vague and len(vague) == len(strange)
@@ -98,7 +133,7 @@ def _by_name(data: Data, labels: Tensor, known: Sequence[str]) -> Data:
             got=f"{shortened(strange)}" + (f" among {len(present)} classes" if len(strange) < len(present) else ""),
             fix=_FIX,
         )
-    numbers = {name: places[name][0] for name in present}
+    numbers = {name: found[name][0] for name in present}
     if len(set(numbers.values())) < len(numbers):
         raise DataError(
             "Two classes of the data stand for one output of the model.",
@@ -111,21 +146,29 @@ def _by_name(data: Data, labels: Tensor, known: Sequence[str]) -> Data:
     classes = list(known)
     for name, number in numbers.items():
         classes[number] = name  # as the data spells it
-    return data.renumbered(table[labels], classes, *_told(numbers, known))
+    return data.renumbered(table[labels], classes, *(notes or _respelt(numbers, known)), *_some(numbers, known))
 
 
-def _told(numbers: dict[str, int], known: Sequence[str]) -> list[str]:
-    """Return what a report should say of classes that were matched by name."""
-    notes = []
-    if respelt := [name for name, number in numbers.items() if known[number] != name]:
-        pairs = [f"{name} is {known[numbers[name]]}" for name in respelt]
-        notes.append(f"Class names were matched without regard to case, spaces and punctuation: {shortened(pairs)}.")
-    if len(numbers) < len(known):
-        notes.append(
-            f"The data has {len(numbers)} of the model's {len(known):,} classes, matched by name "
-            f"({shortened(list(numbers))}); any other answer counts as wrong."
-        )
-    return notes
+def _respelt(numbers: dict[str, int], known: Sequence[str]) -> list[str]:
+    """Return what a report should say of names that are not spelt as the model has them."""
+    other = {name: known[number] for name, number in numbers.items() if known[number] != name}
+    loose = [f"{name} is {own}" for name, own in other.items() if folded(own) == folded(name)]
+    meant = [f"{name} is {own}" for name, own in other.items() if folded(own) != folded(name)]
+    ways = {
+        "without regard to case, spaces and punctuation": loose,
+        "as WordNet ids or synonyms of ImageNet's": meant,
+    }
+    return [f"Class names were matched {way}: {shortened(pairs)}." for way, pairs in ways.items() if pairs]
+
+
+def _some(numbers: dict[str, int], known: Sequence[str]) -> list[str]:
+    """Return what a report should say of data with some of a model's classes."""
+    if len(numbers) == len(known):
+        return []
+    return [
+        f"The data has {len(numbers)} of the model's {len(known):,} classes, matched by name "
+        f"({shortened(list(numbers))}); any other answer counts as wrong (only_classes leaves the others out)."
+    ]
 
 
 def _given(data: Data, labels: Tensor, known: Sequence[str] | None, outputs: int) -> Data:
@@ -137,8 +180,8 @@ def _given(data: Data, labels: Tensor, known: Sequence[str] | None, outputs: int
             expected=f"{outputs} class names, one for each output of the model, in their order",
             got=f"{len(listed)}: {shortened(listed)}",
         )
-    places = [] if known is None else _places(listed, known)
-    if places and all(len(some) == 1 for some in places) and [some[0] for some in places] != list(range(outputs)):
+    found = [] if known is None else places(listed, known)
+    if found and all(len(some) == 1 for some in found) and [some[0] for some in found] != list(range(outputs)):
         raise DataError(
             "The list of classes is in another order than the model's.",
             expected=shortened(known or ()),
@@ -146,21 +189,3 @@ def _given(data: Data, labels: Tensor, known: Sequence[str] | None, outputs: int
             fix="leave the list out: the names are the model's, and are matched",
         )
     return data.renumbered(labels, listed)
-
-
-def _places(names: Sequence[str], known: Sequence[str]) -> list[list[int]]:
-    """Return where each name is among others: exactly, or else without regard to case and separators."""
-    exact, loose = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
-    for place, other in enumerate(known):
-        exact[other].append(place)
-        loose[_folded(other)].append(place)
-    return [exact.get(name) or loose.get(_folded(name), []) for name in names]
-
-
-def _folded(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name.casefold()) or name
-
-
-def _is_imagenet(data: Dataset, outputs: int) -> bool:
-    """Whether the classes are all of ImageNet's by their WordNet ids; a model's own names of them are English words."""
-    return outputs == len(data.classes) == 1000 and all(map(_WORDNET.fullmatch, data.classes))

@@ -5,10 +5,12 @@ scores = logits(model, images)          # images [N, C, H, W] in [0, 1]; scores 
 """
 
 from shiftproof.models.adaptive import Adaptive
+from shiftproof.models.array_models import channels_last
 from shiftproof.models.blackbox import BlackBox, Model
-from shiftproof.models.class_names import class_names
+from shiftproof.models.class_names import class_names, label_numbers
 from shiftproof.models.devices import choose_device
 from shiftproof.models.identity import fingerprint
+from shiftproof.models.input_size import InputSize, input_size
 from shiftproof.models.layers import has_batch_norm
 from shiftproof.models.loading import FORMS, load_model
 from shiftproof.models.memory import BatchFitter
@@ -26,6 +28,7 @@ __all__ = [
     "Adaptive",
     "BatchFitter",
     "BlackBox",
+    "InputSize",
     "Model",
     "ModelLike",
     "ModelSpec",
@@ -33,12 +36,15 @@ __all__ = [
     "StatisticsTap",
     "build_network",
     "card",
+    "channels_last",
     "choose_device",
     "class_names",
     "collect_statistics",
     "device_of",
     "fingerprint",
     "has_batch_norm",
+    "input_size",
+    "label_numbers",
     "load_model",
     "load_weights",
     "logits",

@@ -81,7 +81,7 @@ def _state(model: Callable[..., Any]) -> str:
 
 
 def _precision(model: Callable[..., Any]) -> torch.dtype:
-    if isinstance(model, Reduced):
+    if isinstance(model, nn.Module) and any(isinstance(part, Reduced) for part in model.modules()):
         return torch.bfloat16
     weights = model.parameters() if isinstance(model, nn.Module) else ()
     return next((one.dtype for one in weights if one.is_floating_point()), torch.float32)

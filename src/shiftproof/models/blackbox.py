@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from shiftproof.models.opening import scores_in
 
 
 class BlackBox:
@@ -33,6 +36,7 @@ class BlackBox:
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.device = torch.device(device)
+        self.output: str | int | None = None  # which of several things that it returns are the scores
         self._given = fingerprint
 
     @cached_property
@@ -42,14 +46,21 @@ class BlackBox:
         from shiftproof.models.sources import SOURCE
 
         own = digest(self._given if self._given is not None else self.function)
-        source = vars(self).get(SOURCE)
-        return own if source is None else digest([own, source])
+        more = [part for part in (vars(self).get(SOURCE), self.output) if part is not None]
+        return digest([own, *more]) if more else own
 
     def __call__(self, images: Tensor | list[Any]) -> Tensor:
         """Return the scores as a tensor."""
         if isinstance(images, Tensor):
             images = images.detach().to(self.device, torch.float32)
-        return torch.as_tensor(self.function(images))
+        return torch.as_tensor(scores_in(self.function(images), self.output))
+
+    def reading(self, output: str | int | None) -> BlackBox:
+        """Return the same box, whose scores are found under a key, an attribute or a number of what it returns."""
+        made = copy.copy(self)
+        made.__dict__.pop("fingerprint", None)
+        made.output = output
+        return made
 
     def __repr__(self) -> str:
         return f"BlackBox({self.name!r})"

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import nn
 
+from shiftproof.errors import ConfigurationError
 from shiftproof.models.blackbox import BlackBox
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 """The classes of the demo and of every network that comes with the package, in the order of their outputs."""
 
-_WRAPPED = ("module", "model", "network")
+_WRAPPED = ("module", "model", "network", "net")
 """Attributes under which a module that wraps another keeps it: parallel copies, reduced precision, tokenizers."""
 _GENERIC = re.compile(r"(label|class)?[\W_]*\d+", re.IGNORECASE)
 
 Named = TypeVar("Named")
+
+
+class GivenNames(tuple[str, ...]):
+    """Names that the user listed for a model: their number must be that of its outputs."""
+
+    __slots__ = ()
 
 
 def class_names(model: object) -> tuple[str, ...] | None:
@@ -34,30 +43,88 @@ def class_names(model: object) -> tuple[str, ...] | None:
     if own is None:
         own = _configured(getattr(model, "config", None))
     if isinstance(own, Sequence) and not isinstance(own, str):
-        names = tuple(map(str, own))
+        names = own if isinstance(own, GivenNames) else tuple(map(str, own))
         return None if not names or all(map(_GENERIC.fullmatch, names)) else names
-    return next((found for part in _inside(model) if (found := class_names(part))), None)
+    return next((found for part in inside(model) if (found := class_names(part))), None)
 
 
 def with_class_names(model: Named, names: Sequence[str] | None) -> Named:
     """Return the model, told what its outputs are called; without names it stays as it is."""
     if names:
-        model.class_names = tuple(names)  # type: ignore[attr-defined]
+        model.class_names = names if isinstance(names, GivenNames) else tuple(names)  # type: ignore[attr-defined]
     return model
 
 
-def _inside(model: object) -> Sequence[object]:
+def label_numbers(model: object) -> tuple[int, ...] | None:
+    """Return the labels that a model's outputs stand for, in their order; None where they are 0, 1, 2 and so on.
+
+    A model restricted to some of its classes has them, and a classifier that was trained on labels with gaps.
+    """
+    own = getattr(model, "label_numbers", None)
+    if isinstance(own, tuple):
+        return own
+    return next((found for part in inside(model) if (found := label_numbers(part))), None)
+
+
+def folded(name: str) -> str:
+    """Return a name without regard to case, spaces and punctuation."""
+    return re.sub(r"[\W_]+", "", name.casefold()) or name
+
+
+def read_class_names(given: str | Path | Sequence[str]) -> GivenNames:
+    """Return names in the order of a model's outputs: a list, a file with a name a line, or a JSON list or `id2label`.
+
+    Names that occur twice are refused: nothing could be matched to them.
+    """
+    names = _read(Path(given)) if isinstance(given, str | Path) else [str(name) for name in given]
+    if not names or len(set(names)) < len(names):
+        twice = next((name for name in names if names.count(name) > 1), None)
+        raise ConfigurationError(
+            "A class name occurs twice." if names else "There are no class names.",
+            expected="different names, in the order of the model's outputs",
+            got="none" if twice is None else repr(twice),
+        )
+    return GivenNames(names)
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        text = path.read_text("utf-8-sig")
+        found = json.loads(text) if path.suffix == ".json" else [line.strip() for line in text.splitlines()]
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"Cannot read the class names {str(path)!r}.",
+            expected="a text file in UTF-8 with one name a line, or JSON: a list, or numbers with their names",
+            got=getattr(error, "strerror", None) or str(error),
+        ) from error
+    if isinstance(found, Mapping):
+        found = _numbered(found)
+    if not isinstance(found, list):
+        raise ConfigurationError(
+            f"Cannot read the class names {str(path)!r}.",
+            expected="a list of names, or every number from 0 with its name",
+            got=f"a {type(found).__name__}" if found is not None else "other keys than the numbers from 0",
+        )
+    return [str(name) for name in found if str(name)]
+
+
+def inside(model: object) -> Sequence[object]:
     """Return what a model only wraps: its outputs are the other's."""
     if isinstance(model, nn.Sequential):
         return list(model)[-1:]
     if isinstance(model, nn.Module):
-        return [part for name in _WRAPPED if isinstance(part := getattr(model, name, None), nn.Module)]
+        return [part for name in _WRAPPED if isinstance(part := getattr(model, name, None), nn.Module | BlackBox)]
     return [model.function] if isinstance(model, BlackBox) else []
 
 
 def _configured(configuration: Any) -> list[str] | None:
     """Return the labels of a Hugging Face configuration, in the order of their numbers."""
     labels = getattr(configuration, "id2label", None)
-    if not isinstance(labels, Mapping) or sorted(map(str, labels)) != sorted(map(str, range(len(labels)))):
+    return _numbered(labels) if isinstance(labels, Mapping) else None
+
+
+def _numbered(labels: Mapping[Any, Any]) -> list[str] | None:
+    """Return the names of a mapping from the numbers from 0, in their order; None of any other."""
+    if sorted(map(str, labels)) != sorted(map(str, range(len(labels)))):
         return None
     return [str(label) for _, label in sorted(labels.items(), key=lambda item: int(item[0]))]

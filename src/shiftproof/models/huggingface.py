@@ -1,4 +1,4 @@
-"""Text classifiers saved by Hugging Face's `transformers`: a folder with a configuration, weights and a tokenizer."""
+"""Classifiers saved by Hugging Face's `transformers`: a folder with a configuration, weights, and here a tokenizer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from shiftproof.errors import DataError, ModelError
+from shiftproof.models.normalize import Normalize
 from shiftproof.models.texts import Text
-from shiftproof.runs.files import read_json
+from shiftproof.runs.files import is_file, read_json
 
 CONFIGURATION = "config.json"
 LONGEST = 512
@@ -62,11 +63,14 @@ class HuggingFaceClassifier(nn.Module):
 
 def is_huggingface_folder(path: Path) -> bool:
     """Whether a folder holds a model that `transformers` saved."""
-    return (path / CONFIGURATION).is_file()
+    return is_file(path / CONFIGURATION)
 
 
-def load_huggingface(folder: Path) -> HuggingFaceClassifier:
-    """Return the sequence classifier saved in a folder. Nothing is fetched and no code in the folder is run."""
+def load_huggingface(folder: Path, normalize: Normalize | None = None) -> nn.Module:
+    """Return the classifier of texts or images saved in a folder. Nothing is fetched and no code in it is run.
+
+    `normalize` is that of images, where the folder does not say it.
+    """
     transformers = import_transformers()
     try:
         kinds = list(read_json(folder / CONFIGURATION).get("architectures") or [])
@@ -76,10 +80,14 @@ def load_huggingface(folder: Path) -> HuggingFaceClassifier:
             expected="a folder that save_pretrained wrote",
             got=str(error),
         ) from error
+    if any("ForImageClassification" in str(kind) for kind in kinds):
+        from shiftproof.models.huggingface_images import load_image_classifier
+
+        return load_image_classifier(folder, normalize)
     if kinds and not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
         raise ModelError(
-            f"The model in {str(folder)!r} does not classify texts.",
-            expected="a sequence classifier, such as BertForSequenceClassification",
+            f"The model in {str(folder)!r} classifies neither texts nor images.",
+            expected="a classifier, such as BertForSequenceClassification or ViTForImageClassification",
             got=", ".join(map(str, kinds)),
         )
     network = load_network(transformers.AutoModelForSequenceClassification, folder)

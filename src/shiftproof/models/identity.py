@@ -29,7 +29,16 @@ from shiftproof.models.sources import SCRIPT, SOURCE, is_builtin, is_users, text
 from shiftproof.registry import Registry
 
 _UNSTATED = frozenset(
-    {"training", "device", "class_names", "_compiled_call_impl", "name_or_path", "_name_or_path", "_commit_hash"}
+    {
+        "training",
+        "device",
+        "class_names",
+        "input_size",
+        "_compiled_call_impl",
+        "name_or_path",
+        "_name_or_path",
+        "_commit_hash",
+    }
     | {"transformers_version"}
 )
 """Attributes that tell where and how a module runs, or where it came from, not what it computes."""

@@ -13,42 +13,43 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.allocation import ease_allocation
+from shiftproof.models.array_models import as_model, is_estimator
 from shiftproof.models.blackbox import BlackBox, Model
-from shiftproof.models.class_names import CIFAR10, class_names, with_class_names
+from shiftproof.models.class_names import CIFAR10, class_names, read_class_names, with_class_names
 from shiftproof.models.devices import choose_device
 from shiftproof.models.huggingface import is_huggingface_folder, load_huggingface
+from shiftproof.models.module_path import is_module_path, load_module_path
 from shiftproof.models.named import cards, weights_of
 from shiftproof.models.networks import NETWORKS, build_network
-from shiftproof.models.networks.text_cnn import NAME as TEXT_CNN
-from shiftproof.models.networks.text_cnn import TextCNN
 from shiftproof.models.normalize import Normalize
 from shiftproof.models.outputs import device_of
 from shiftproof.models.python_file import is_python_file, load_python_file
+from shiftproof.models.restricting import restricted
+from shiftproof.models.returned import as_logits
 from shiftproof.models.specs import ModelLike, ModelSpec
+from shiftproof.models.trained_folder import HUBS, TRAINED, is_named, load_trained
 from shiftproof.models.weights import CONVERT, load_weights, read_weights
 from shiftproof.registry import Registry, is_prefixed, load_prefixed, unknown
-from shiftproof.runs.files import read_json
+from shiftproof.runs.files import is_file
 
 FORMS: Mapping[str, str] = {
     "demo": "the embedded CIFAR-10 ResNet-20",
     **{name: card["summary"] for name, card in cards().items()},
     **dict.fromkeys(NETWORKS, "a reference network, with weights= a safetensors file or a state dict"),
     "file.py:build": "what build() in a Python file returns",
-    "torchvision:NAME": "a pretrained torchvision classifier, such as torchvision:resnet50",
-    "timm:NAME": "a pretrained timm classifier, such as timm:resnet50.a1_in1k",
+    "package.module:build": "what build() in a Python module returns",
+    "torchvision:NAME": "a torchvision classifier, such as torchvision:resnet50, pretrained or with weights= a file",
+    "timm:NAME": "a timm classifier, such as timm:resnet50.a1_in1k, pretrained or with weights= a file",
     "model.onnx": "an ONNX file, as a black box",
     "model.pt2": "a torch.export program",
     "model.ts": "a TorchScript program, which may read and write files",
-    "folder/": "what `shiftproof train` or a text network wrote, or a Hugging Face text classifier",
+    "folder/": "what `shiftproof train` or a text network wrote, or a Hugging Face classifier",
 }
 """What `load_model` takes, for tables and messages."""
 
-TRAINED, TRAINED_WEIGHTS = "model.json", "model.safetensors"
-"""What training leaves in its folder: how to build the network, and its weights."""
-
 Device = torch.device | str | None
 
-LOADERS: Registry[Callable[[str], Any]] = Registry(
+LOADERS: Registry[Callable[..., Any]] = Registry(
     "model loader",
     "shiftproof.models",
     {"torchvision": "shiftproof.models.hubs:load_torchvision", "timm": "shiftproof.models.hubs:load_timm"},
@@ -63,92 +64,138 @@ def load_model(
     *,
     device: Device = None,
     weights: str | Path | None = None,
+    num_classes: int | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    classes: str | Path | Sequence[str] | None = None,
+    output: str | int | None = None,
+    probabilities: bool = False,
+    only_classes: str | Path | Sequence[str | int] | None = None,
 ) -> Model:
     """Return a model from images [N, C, H, W] in [0, 1] to logits: a module in evaluation mode, or a black box.
 
     Args:
-        spec: demo, file.py:build, torchvision:NAME, timm:NAME, model.onnx, a saved module or text model; in Python also
-            a module (put into evaluation mode), a function (wrapped in a `BlackBox`), or a `ModelSpec`.
+        spec: demo, file.py:build, package.module:build, torchvision:NAME, timm:NAME, model.onnx, a saved module, a
+            trained folder or a Hugging Face classifier; in Python also a module (put into evaluation mode), a function
+            (wrapped in a `BlackBox`), a classifier of scikit-learn's kind, or a `ModelSpec`.
         device: Where it shall compute, `auto` on CUDA where there is one. By default, and not so in the verbs, on the
             CPU for what is loaded, and where it is for what is made: images of one's own are on the CPU too.
-        weights: Weights for a reference network or a file.py:build (safetensors or state dict), or a torchvision entry.
-        mean: Mean of each channel, on the [0, 1] scale: with std, a normalisation in front of a model that lacks one.
+        weights: File of weights (safetensors, state dict, checkpoint) for a reference network, a torchvision or timm
+            name or a file.py:build; or the name of a torchvision entry.
+        num_classes: Outputs of a torchvision or timm name with a file of weights. Default: what the file has.
+        mean: Mean of each channel, on the [0, 1] scale: with std, a normalisation in front of a model that lacks one,
+            or instead of that of a torchvision or timm architecture.
         std: Standard deviation of each channel.
+        classes: File of the model's class names, one a line, in the order of its outputs; in Python also a list.
+            Default: the model's own.
+        output: Which of several things that the model returns are the scores: a key, an attribute or a number. Default:
+            logits, out or the first.
+        probabilities: The model returns probabilities, not logits.
+        only_classes: Leave the outputs of all other classes out, as ImageNet-R is evaluated: names, WordNet ids or
+            numbers, a file of them, or a folder of class folders.
 
     >>> load_model("demo")(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 10])
     """
+    if isinstance(spec, ModelSpec):
+        if any(each is not None for each in (weights, num_classes, mean, std, classes, output, only_classes)):
+            raise ConfigurationError("A ModelSpec has its own options.", fix="give them to ModelSpec")
+        return load_model(spec.given, **{**spec.options, "device": device or spec.options.get("device")})
     if (mean is None) != (std is None):
         raise ConfigurationError(
             "A normalisation needs both mean and std.",
             expected="one number per channel for each, such as mean=[0.5, 0.5, 0.5]",
             got=f"mean={mean}, std={std}",
         )
+    if num_classes is not None and not str(spec).startswith(HUBS):
+        raise ConfigurationError(
+            "num_classes= goes with a torchvision or timm name and a file of weights.",
+            got=f"num_classes={num_classes}",
+            fix="leave it out: other models have the outputs they were made with",
+        )
+    names = None if classes is None else read_class_names(classes)
     device = None if device is None else choose_device(device, spec)
+    model = _load(spec, device, weights, num_classes, mean, std)
+    if output is not None or probabilities or _returns_more(model):
+        model = as_logits(model, output, probabilities)
+    model = with_class_names(model, names)
+    return model if only_classes is None else restricted(model, only_classes)
+
+
+def _load(
+    spec: str | Path | Callable[..., Any],
+    device: Device,
+    weights: str | Path | None,
+    num_classes: int | None,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+) -> Model:
     normalize = None if mean is None or std is None else Normalize(mean, std)
     if not isinstance(spec, str | Path):
         return _given(spec, device, weights, normalize)
     text, device = str(spec), device or "cpu"
+    model: Model
     if text in NETWORKS:
-        return _finished(_reference(text, weights, normalize), device)
-    if is_named(text):
-        if normalize is not None:
-            raise ConfigurationError(
-                f"Model {text!r} has its own normalisation.", fix="leave out mean and std: they are inside it"
-            )
-        return _finished(_pretrained(text, weights), device)
-    if is_prefixed(LOADERS, text):
-        return load_model(load_prefixed(LOADERS, text), device=device, weights=weights, mean=mean, std=std)
-    if is_python_file(text):
-        return _finished(_built(text, weights), device, normalize)
-    if weights is not None:
+        model, normalize = _reference(text, weights, normalize), None
+    elif text.startswith(HUBS):
+        options: dict[str, Any] = {"weights": weights, "num_classes": num_classes, "mean": mean, "std": std}
+        hub, _, name = text.partition(":")
+        model, normalize = LOADERS[hub](name, **options), None
+    elif is_named(text):
+        model = _pretrained(text, weights, normalize)
+    elif is_prefixed(LOADERS, text):
+        model = load_model(load_prefixed(LOADERS, text), weights=weights)
+    elif is_python_file(text):
+        model = _built(text, load_python_file(text), weights)
+    elif is_module_path(text):
+        model = _built(text, load_module_path(text), weights)
+    elif weights is not None:
         raise _no_weights(repr(text))
-    return _finished(_from_file(text, device), device, normalize)
+    elif is_huggingface_folder(Path(text)) and not is_file(Path(text) / TRAINED):
+        model, normalize = load_huggingface(Path(text), normalize), None
+    else:
+        model = _from_file(text, device)
+    return _finished(model, device, normalize)
 
 
-def _given(spec: object, device: str | None, weights: str | Path | None, normalize: Normalize | None) -> Model:
-    """Return a model of a spec, or one already made."""
-    if isinstance(spec, ModelSpec):
-        if weights is not None or normalize is not None:
-            raise ConfigurationError("A ModelSpec has its own options.", fix="give weights, mean and std to ModelSpec")
-        return load_model(spec.given, **{**spec.options, "device": device or spec.options.get("device")})
+def _given(spec: object, device: Device, weights: str | Path | None, normalize: Normalize | None) -> Model:
+    """Return a model already made."""
     if weights is not None:
         raise _no_weights("a model already made")
     return _finished(_checked(spec), device, normalize)
 
 
-def is_named(spec: str) -> bool:
-    """Whether a text names a trained model of this package or of a hub, and no file."""
-    return spec == "demo" or spec in cards() or spec.startswith(("torchvision:", "timm:"))
-
-
-def _pretrained(spec: str, weights: str | Path | None) -> nn.Module:
-    """Return a model that knows its own weights and normalisation."""
-    from shiftproof.models.hubs import load_timm, load_torchvision
-
-    hub, _, name = spec.partition(":")
-    if hub == "torchvision":
-        return load_torchvision(name, weights=None if weights is None else str(weights))
+def _pretrained(spec: str, weights: str | Path | None, normalize: Normalize | None) -> nn.Module:
+    """Return a network that comes with the package."""
+    if normalize is not None:
+        raise ConfigurationError(
+            f"Model {spec!r} has its own normalisation.", fix="leave out mean and std: they are inside it"
+        )
     if weights is not None:
         raise _no_weights(repr(spec))
-    if hub == "timm":
-        return load_timm(name)
     if spec == "demo":
         return with_class_names(_demo(), CIFAR10)
     with as_file(weights_of(spec)) as path:
         return with_class_names(_reference(cards()[spec]["network"], path, None), CIFAR10)
 
 
-def _built(spec: str, weights: str | Path | None) -> Model:
-    """Return what a user's own file builds, with the weights of another file in it."""
-    model = _checked(load_python_file(spec))
+def _built(spec: str, made: Any, weights: str | Path | None) -> Model:
+    """Return what a user's own code built, with the weights of a file in it."""
+    model = _checked(made)
     if weights is not None:
         if not isinstance(model, nn.Module):
             raise _no_weights(f"{spec!r}, which returns a function")
         load_weights(model, weights)
     return model
+
+
+def _returns_more(model: Model) -> bool:
+    """Whether a model is known to return its logits among other things: those of `transformers` do."""
+    return isinstance(model, nn.Module) and type(_last(model)).__module__.startswith("transformers.")
+
+
+def _last(model: nn.Module) -> nn.Module:
+    return _last(model[-1]) if isinstance(model, nn.Sequential) and len(model) else model
 
 
 def _from_file(spec: str, device: torch.device | str) -> Model:
@@ -166,9 +213,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
             raise ModelError(f"There is no model file {spec!r}.", expected="; ".join(FORMS))
         raise unknown("model", spec, [*FORMS, *(f"{name}:..." for name in LOADERS.added)])
     if (path / TRAINED).is_file():
-        return _trained(path, device)
-    if path.is_dir() and is_huggingface_folder(path):
-        return load_huggingface(path)
+        return load_trained(path, load_model, device)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "not a regular file"
         raise ModelError(f"{spec!r} is {what}, and no model.", expected="; ".join(FORMS))
@@ -195,58 +240,6 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
                 fix=f"--model resnet20 --weights {spec}, or your own architecture: --model file.py:build --weights"
                 f" {spec}",
             )
-
-
-def _trained(folder: Path, device: torch.device | str) -> Model:
-    """Return the network that training left in a folder."""
-    weights = folder / TRAINED_WEIGHTS
-    try:
-        facts = read_json(folder / TRAINED)
-        spec, names = facts["model"], [str(name) for name in facts.get("classes") or ()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(
-            f"Cannot read how the network in {str(folder)!r} was built.",
-            expected=f"{TRAINED}, as `shiftproof train` wrote it",
-            got=f"{type(error).__name__}: {error}",
-        ) from error
-    if not isinstance(spec, str):
-        raise ModelError(
-            f"The network in {str(folder)!r} was given to training as an object, or as a file that is no Python.",
-            fix=f"build it again and call shiftproof.models.load_weights(network, {str(weights)!r})",
-        )
-    if spec == TEXT_CNN:
-        return TextCNN.load(folder)
-    if is_python_file(spec):
-        _check_own(folder, spec)
-    elif spec not in NETWORKS and not is_named(spec):
-        raise ModelError(
-            f"The network in {str(folder)!r} is said to be built from a file or folder, which was not opened.",
-            expected=f"in {TRAINED}, a named network, or the whole path of a Python file of your own",
-            got=repr(spec),
-            fix=f"if you trust it: load_weights(load_model({spec!r}), {str(weights)!r}) of shiftproof.models",
-        )
-    if spec in NETWORKS or is_python_file(spec):
-        return with_class_names(load_model(spec, device=device, weights=weights), names)
-    model = load_model(spec, device=device)
-    if not isinstance(model, nn.Module):
-        raise ModelError(f"{spec!r} takes no weights.", expected="a PyTorch module")
-    load_weights(model, weights)
-    return with_class_names(model, names)
-
-
-def _check_own(folder: Path, spec: str) -> None:
-    """Refuse a Python file that came with a folder of weights: who gives a folder has not asked to run what is in it.
-
-    Training notes the whole path of the user's own file.
-    """
-    if not Path(spec).is_absolute() or folder.resolve() in Path(spec).resolve().parents:
-        weights = folder / TRAINED_WEIGHTS
-        raise ModelError(
-            f"The network in {str(folder)!r} is built by a Python file that comes with it; it was not run.",
-            expected="the whole path of a file of your own, as training notes it",
-            got=repr(spec),
-            fix=f"if you trust the file: --model {spec} --weights {weights}",
-        )
 
 
 def _reference(name: str, weights: str | Path | None, normalize: Normalize | None) -> nn.Module:
@@ -291,13 +284,13 @@ def _demo() -> nn.Module:
 
 def _checked(made: object) -> Model:
     """Return a model already made as it is, a function as a black box, and refuse anything else."""
-    if isinstance(made, nn.Module | BlackBox):
-        return made
-    if callable(made) and not isinstance(made, type):
-        return BlackBox(made)
+    if is_estimator(made) or (callable(made) and not isinstance(made, type)):
+        return as_model(made)
     got = f"the class {made.__name__}, not an instance of it" if isinstance(made, type) else f"a {type(made).__name__}"
     raise ModelError(
-        "This is not a model.", expected="an nn.Module, or a function from images, or texts, to logits", got=got
+        "This is not a model.",
+        expected="an nn.Module, a function from images, or texts, to logits, or a classifier with predict_proba",
+        got=got,
     )
 
 
@@ -331,6 +324,6 @@ class _Chain:
 def _no_weights(what: str) -> ConfigurationError:
     return ConfigurationError(
         f"weights= does not go with {what}.",
-        expected=f"weights with a reference network ({', '.join(NETWORKS)}) or with file.py:build",
+        expected=f"weights with a network ({', '.join(NETWORKS)}), torchvision:NAME, timm:NAME or file.py:build",
         fix=CONVERT,
     )

@@ -9,9 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import INTERRUPTIONS, ModelError, ShiftproofError
+from shiftproof.models.input_size import input_size
+from shiftproof.models.opening import scores_in
 
 _EXPECTED = "one row of at least 2 finite scores per image: a float tensor [N, K]"
-_WRAP = "wrap it in a function that returns only the logits, in a file: --model file.py:build"
+_WRAP = (
+    "say which of several outputs they are, load_model(model, output=KEY), or wrap it in a function that returns only "
+    "the logits, in a file: --model file.py:build"
+)
 
 
 def device_of(model: Callable[..., Any]) -> torch.device:
@@ -34,7 +39,7 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
         with torch.no_grad():
             if isinstance(inputs, Tensor):
                 inputs = inputs.to(device_of(model), precision_of(model))
-            out = model(inputs)
+            out = scores_in(model(inputs))
     except (ShiftproofError, *INTERRUPTIONS):
         raise
     except torch.OutOfMemoryError as error:
@@ -42,7 +47,7 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
             "The model ran out of memory.", got=f"a batch of {len(inputs)} inputs", fix="use smaller batches"
         ) from error
     except BaseException as error:  # whatever a user's model raises is told in one paragraph
-        raise _failed(inputs, error) from error
+        raise _failed(model, inputs, error) from error
     return check_logits(out, len(inputs))
 
 
@@ -83,7 +88,7 @@ def are_probabilities(scores: Tensor) -> bool:
     return bool((scores >= 0).all()) and bool(((scores.sum(1) - 1).abs() <= 1e-3).all())
 
 
-def _failed(inputs: Tensor | list[Any], error: BaseException) -> ModelError:
+def _failed(model: object, inputs: Tensor | list[Any], error: BaseException) -> ModelError:
     if isinstance(inputs, list):
         kind = "texts" if isinstance(inputs[0], str) else "pairs of texts"
         return ModelError(
@@ -92,11 +97,13 @@ def _failed(inputs: Tensor | list[Any], error: BaseException) -> ModelError:
             got=f"{type(error).__name__} on {len(inputs)} {kind}: {_first_line(error)}",
             fix="a text model is a folder of transformers, a saved text network, or file.py:build",
         )
+    wanted = input_size(model)
     return ModelError(
         "The model failed on a batch of images.",
         expected="a model that takes float tensors N x C x H x W in [0, 1]",
         got=f"{type(error).__name__} on shape {tuple(inputs.shape)}: {_first_line(error)}",
-        fix="check the number of channels and the image size (--size) the model was made for",
+        fix="check the number of channels and the image size (--size) the model was made for"
+        + ("" if wanted is None else f": size={wanted.size}"),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from shiftproof.errors import INTERRUPTIONS, ModelError
-from shiftproof.models.blackbox import BlackBox
+from shiftproof.models.array_models import as_model, is_estimator
 from shiftproof.models.sources import MODULE_PREFIX, SOURCE, is_users, neighbours, sources
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
@@ -45,46 +45,54 @@ def load_python_file(spec: str) -> Callable[..., Any]:
     path, function = split_python_file(spec)
     if not is_file(path):
         raise ModelError(f"There is no model file {str(path)!r}.", expected="a Python file with a function build()")
-    with _told(path, "reading it"):
+    with told(path, "reading it"):
         read = hashlib.blake2b(repr(sources(path)).encode(), digest_size=16).hexdigest()
         _forget(neighbours(path))
-    with _beside(path), _told(path, "running it"):
+    with beside(path), told(path, "running it"):
         module = _run(path)
+    return built_by(module, function, path, read, path)
+
+
+def built_by(module: Any, function: str, name: str | Path, source: str, path: Path) -> Callable[..., Any]:
+    """Return the model that a function of a module builds, or that it is; `source` is a digest of where it came from.
+
+    `name` is what messages call the module, and modules in the folder of `path` can be imported meanwhile.
+    """
     if not hasattr(module, function):
         known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         raise ModelError(
-            f"{str(path)!r} has no function {function!r}.",
+            f"{str(name)!r} has no function {function!r}.",
             expected="a function without arguments that returns the model",
             got=str(unknown("function", function, known)).replace("\n", ";"),
         )
     target = getattr(module, function)
     if isinstance(target, nn.Module):
-        return _marked(target, read)
-    with _beside(path), _told(path, f"calling {function}()"):
+        return _marked(target, source)
+    with beside(path), told(name, f"calling {function}()"):
         built = target()
-    if not callable(built):
+    if not callable(built) and not is_estimator(built):
         raise ModelError(
-            f"{function}() in {str(path)!r} does not return a model.",
+            f"{function}() in {str(name)!r} does not return a model.",
             expected="an nn.Module, or a function from images to logits",
             got=f"a {type(built).__name__}",
         )
-    return _marked(built, read)
+    return _marked(built, source)
 
 
 def _marked(built: Any, source: str) -> Callable[..., Any]:
     """Return a model with its source on it; a function becomes a black box, which can bear it."""
-    model: Callable[..., Any] = built if isinstance(built, nn.Module | BlackBox) else BlackBox(built)
+    model: Callable[..., Any] = as_model(built)
     object.__setattr__(model, SOURCE, source)
     return model
 
 
-def _forget(beside: Mapping[str, Path]) -> None:
+def _forget(modules: Mapping[str, Path]) -> None:
     """Forget modules that were loaded from other files, or from these before they changed.
 
     Python keeps a module by its name alone: without this, two folders with a `helper.py` each would share the first
     one's, and in a notebook an edited one would stay as it was. Modules of installed packages keep their names.
     """
-    for name in beside:
+    for name in modules:
         if name in sys.modules and is_users(name):
             del sys.modules[name]
 
@@ -102,8 +110,8 @@ def _run(path: Path) -> Any:
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[None]:
-    """Let the file import its neighbours for a while.
+def beside(path: Path) -> Iterator[None]:
+    """Let a file import its neighbours for a while.
 
     No compiled files are written: Python takes one for current after a change of the same size in the same second.
     """
@@ -119,7 +127,7 @@ def _beside(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _told(path: Path, doing: str) -> Iterator[None]:
+def told(path: Path | str, doing: str) -> Iterator[None]:
     """Tell what a user's code raises in one paragraph; the traceback stays behind it."""
     try:
         yield

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -22,6 +23,13 @@ CONVERT = (
 )
 
 
+CHECKPOINT_KEYS = ("state_dict", "model_state_dict", "model", "network", "net")
+"""Where a training checkpoint keeps its state dict."""
+WRAPPERS = ("module", "model", "net", "network", "_orig_mod", "1")
+"""Names of attributes that wrap a whole network: parallel copies, Lightning modules, compiled ones, and a `Normalize`
+in front."""
+
+
 class Weights(NamedTuple):
     """What a weights file holds: tensors by name, and the notes of a safetensors header."""
 
@@ -30,8 +38,10 @@ class Weights(NamedTuple):
 
     def constants(self, name: str) -> list[float] | None:
         """Return the `mean` or `std` the file says its network was trained with, if it does."""
-        if (stored := self.tensors.get(f"normalize.{name}")) is not None:
-            return [float(value) for value in stored.flatten()]
+        for front in ("normalize", "0"):  # of a reference network, and of a `Normalize` in front of another
+            stored = self.tensors.get(f"{front}.{name}")
+            if stored is not None and (front == "normalize" or stored.ndim == 4):
+                return [float(value) for value in stored.flatten()]
         if (written := self.metadata.get(name)) is None:
             return None
         try:
@@ -76,7 +86,8 @@ def read_tensors(path: Path, content: IO[bytes] | None = None, *, device: torch.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about protocols; what it cannot read, it refuses
-            return torch.load(content or path, map_location=device, weights_only=True)
+            with torch.serialization.safe_globals([Namespace]):  # a command's options, as timm saves: plain values
+                return torch.load(content or path, map_location=device, weights_only=True)
     except pickle.UnpicklingError as error:
         raise needs_code(path) from error
     except Exception as error:  # damaged files fail in any way there is
@@ -105,38 +116,87 @@ def needs_code(path: Path) -> ModelError:
 def load_weights(network: nn.Module, weights: str | Path | Weights) -> None:
     """Copy weights into a network, in the network's own precision; every name and shape must fit.
 
-    The constants of a `Normalize` layer and the counters of batch normalisation may be absent.
+    Names may begin with the words that wrappers put in front of them (`module.`, `model.`, `net.`), in the file or in
+    the network; what a file then holds beside the network is not read. The constants of a `Normalize` layer and the
+    counters of batch normalisation may be absent.
     """
     if not isinstance(weights, Weights):
         weights = read_weights(weights)
+    tensors = _renamed(network, weights.tensors)
     wanted = network.state_dict()
-    optional = {
+    misfits = [
+        f"{name} {tuple(tensor.shape)} instead of {tuple(wanted[name].shape)}"
+        for name, tensor in tensors.items()
+        if name in wanted and tensor.shape != wanted[name].shape
+    ]
+    problems = {
+        "missing": _needed(network) - tensors.keys(),
+        "not in the network": tensors.keys() - wanted.keys(),
+        "wrong shape": misfits,
+    }
+    facts = {problem: _some(names) for problem, names in problems.items() if names}
+    if facts:
+        fix = "choose the architecture these weights were made for; its own code goes into file.py:build"
+        raise ModelError(f"The weights do not fit the network {type(network).__name__}.", **facts, fix=fix)
+    network.load_state_dict(tensors, strict=False)
+
+
+def head_size(network: nn.Module, weights: Weights) -> int | None:
+    """Return how many classes weights are for, where only the last layer of a network has another number of them."""
+    wanted, tensors = network.state_dict(), _renamed(network, weights.tensors)
+    others = [(tensor, wanted[name]) for name, tensor in tensors.items() if name in wanted]
+    others = [(one, other) for one, other in others if one.shape != other.shape]
+    sizes = {one.shape[0] for one, other in others if one.ndim == other.ndim > 0 and one.shape[1:] == other.shape[1:]}
+    before = {other.shape[0] for _, other in others if other.ndim}
+    return sizes.pop() if len(sizes) == len(before) == 1 else None
+
+
+def _needed(network: nn.Module) -> set[str]:
+    """Return the names of what a file must hold."""
+    constants = {
         f"{name}.{buffer}" if name else buffer
         for name, layer in network.named_modules()
         if isinstance(layer, Normalize)
         for buffer in ("mean", "std")
     }
-    missing = [
-        name for name in wanted.keys() - weights.tensors.keys() - optional if not name.endswith("num_batches_tracked")
-    ]
-    unknown = weights.tensors.keys() - wanted.keys()
-    misfits = [
-        f"{name} {tuple(tensor.shape)} instead of {tuple(wanted[name].shape)}"
-        for name, tensor in weights.tensors.items()
-        if name in wanted and tensor.shape != wanted[name].shape
-    ]
-    problems = {"missing": missing, "not in the network": unknown, "wrong shape": misfits}
-    facts = {problem: _some(names) for problem, names in problems.items() if names}
-    if facts:
-        fix = "choose the architecture these weights were made for; its own code goes into file.py:build"
-        raise ModelError(f"The weights do not fit the network {type(network).__name__}.", **facts, fix=fix)
-    network.load_state_dict(weights.tensors, strict=False)
+    return {name for name in network.state_dict().keys() - constants if not name.endswith("num_batches_tracked")}
+
+
+def _renamed(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors under the names of a network, where only what wrappers put in front of them differs."""
+    wanted, needed = network.state_dict().keys(), _needed(network)
+    fitting: list[dict[str, Tensor]] = []
+    for inner in _fronts(needed):
+        for outer in _fronts(tensors):
+            made = {inner + name[len(outer) :]: part for name, part in tensors.items() if name.startswith(outer)}
+            if needed <= made.keys() <= wanted:
+                fitting.append(made)
+    if len(fitting) > 1 and len({id(part) for made in fitting for part in made.values()}) > len(fitting[0]):
+        raise ModelError(
+            f"The weights hold the network {type(network).__name__} more than once.",
+            expected="one network, behind one of the prefixes " + ", ".join(f"{word}." for word in WRAPPERS),
+            got=", ".join(_fronts(tensors)[1:]),
+            fix="save the one that is meant by itself",
+        )
+    return fitting[0] if fitting else dict(tensors)
+
+
+def _fronts(names: Iterable[str]) -> list[str]:
+    """Return the beginnings of names that wrappers may have put there, the empty one first."""
+    found = {""}
+    for name in names:
+        words = name.split(".")
+        for count in range(1, len(words)):
+            if words[count - 1] not in WRAPPERS:
+                break
+            found.add(".".join(words[:count]) + ".")
+    return sorted(found, key=lambda front: (len(front), front))
 
 
 def _state_dict(path: Path, stored: object) -> dict[str, Tensor]:
-    """Find the tensors in a state dict, a checkpoint that holds one, or one saved from `DataParallel`."""
+    """Find the tensors in a state dict, or in a checkpoint that holds one."""
     if isinstance(stored, Mapping):
-        for name in ("state_dict", "model"):
+        for name in CHECKPOINT_KEYS:
             if isinstance(stored.get(name), Mapping):
                 stored = stored[name]
                 break

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shiftproof.data import ImageSet
 from shiftproof.errors import ModelError
 from shiftproof.models import NETWORKS, ModelLike, ModelSpec, build_network, fingerprint, load_model
-from shiftproof.models.class_names import with_class_names
+from shiftproof.models.class_names import read_class_names, with_class_names
 from shiftproof.models.identity import digest
 from shiftproof.models.python_file import is_python_file, split_python_file
 from shiftproof.training.feed import labels_of
@@ -81,9 +81,11 @@ class Start:
         channels, mean, std = self.data.shape[0], self.options.get("mean"), self.options.get("std")
         if self.recipe.noise != "none" and mean is None and std is None:
             mean, std = (0.0,) * channels, (1.0,) * channels
-        classes = max(2, len(self.data.classes), int(labels_of(self.data).max()) + 1)
+        given = self.options.get("classes")
+        names = self.data.classes if given is None else read_class_names(given)
+        classes = max(2, len(names), 0 if given else int(labels_of(self.data).max()) + 1)
         made = build_network(self.text, classes=classes, channels=channels, mean=mean, std=std)
-        return with_class_names(made, self.data.classes)
+        return with_class_names(made, names)
 
 
 def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:

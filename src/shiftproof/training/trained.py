@@ -8,9 +8,9 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from shiftproof.models.loading import TRAINED, TRAINED_WEIGHTS, is_named
 from shiftproof.models.networks import NETWORKS
 from shiftproof.models.python_file import is_python_file
+from shiftproof.models.trained_folder import TRAINED, TRAINED_WEIGHTS, is_named
 from shiftproof.runs import Json, Row, write_atomically
 
 

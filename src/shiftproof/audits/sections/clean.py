@@ -48,7 +48,11 @@ class CleanSlice(Measurement):
             for label in sorted(set(labels.tolist()))
         }
         answers = {name(label): count for label, count in sorted(Counter(predicted.tolist()).items())}
-        return {**tally(labels, predicted, confidences), "classes": classes, "answers": answers}
+        confused: dict[str, dict[str, int]] = {}
+        for (label, answer), count in sorted(Counter(zip(labels.tolist(), predicted.tolist(), strict=True)).items()):
+            if label != answer:
+                confused.setdefault(name(label), {})[name(answer)] = count
+        return {**tally(labels, predicted, confidences), "classes": classes, "answers": answers, "confused": confused}
 
     def work(self) -> Work:
         """Count a pass of the slice."""

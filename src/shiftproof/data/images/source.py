@@ -16,6 +16,9 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, Source
 from shiftproof.errors import DataError, ShiftproofError
 
+DIFFERENT_SIZES = "The images have different sizes."
+"""The headline of the error for images that need a size to be brought to."""
+
 
 class Pixels(NamedTuple):
     """What reading some rows gave: images [M, C, H, W], uint8 or float32 in [0, 1], of the `kept` of them."""
@@ -173,7 +176,7 @@ def sizes_differ(one: tuple[str, Sequence[int]], other: tuple[str, Sequence[int]
     """Return the error for two images, each a name with width and height, that are not of one size."""
     (first, (width, height)), (second, (other_width, other_height)) = one, other
     return DataError(
-        "The images have different sizes.",
+        DIFFERENT_SIZES,
         expected="images of one size, or a size to bring them to",
         got=f"{first} is {width} x {height}, {second} is {other_width} x {other_height} pixels",
         fix="--size 224 (size=224) resizes the short side to 224 and crops the centre",

@@ -1,0 +1,98 @@
+"""Whether a model was made for images that are prepared otherwise: another channel order, scale or normalisation.
+
+It is asked about a few labelled images as they are and, where it does not do well, in each of the usual other ways. A
+way in which it is far more often right is probably the one it was trained in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from scipy.stats import binomtest
+from torch import Tensor
+
+from shiftproof.models import logits
+from shiftproof.subjects import Subject
+
+IMAGES = 48
+"""Images that are asked about."""
+WELL = 0.8
+"""A model that is right this often as images are has no far better way."""
+FAR = 0.2
+"""How much more often it must be right."""
+CHANCE = 1e-4
+"""How improbable that must be by chance: about ten ways are tried."""
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Preparation(NamedTuple):
+    """A way of preparing images in [0, 1], with what to say of it: they are scaled, moved, and their channels turned.
+
+    `said` follows "the model expects".
+    """
+
+    said: str
+    scale: tuple[float, ...]
+    offset: tuple[float, ...]
+    turned: bool
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the images as this preparation has them."""
+        scale, offset = (
+            torch.tensor(part if images.shape[1] == 3 else part[:1], device=images.device).view(1, -1, 1, 1)
+            for part in (self.scale, self.offset)
+        )
+        made = images * scale + offset
+        return made.flip(1) if self.turned else made
+
+
+def preparations() -> Iterator[Preparation]:
+    """Yield every other way in which images are usually prepared."""
+    scales = {
+        "": ((1.0,) * 3, (0.0,) * 3),
+        "values of 0 to 255": ((255.0,) * 3, (0.0,) * 3),
+        "images normalised with ImageNet's mean and std": (
+            tuple(1 / std for std in _STD),
+            tuple(-mean / std for mean, std in zip(_MEAN, _STD, strict=True)),
+        ),
+        "values of -1 to 1": ((2.0,) * 3, (-1.0,) * 3),
+        "images without the normalisation with ImageNet's mean and std, which is applied twice": (_STD, _MEAN),
+        "images without the normalisation to -1 to 1, which is applied twice": ((0.5,) * 3, (0.5,) * 3),
+    }
+    for (said, (scale, offset)), turned in product(scales.items(), (False, True)):
+        order = "channels in the order blue, green, red" if turned else ""
+        if said or order:
+            yield Preparation(" and ".join(filter(None, (said, order))), scale, offset, turned)
+
+
+def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | None:
+    """Return the way in which a model is far more often right, with how often as they are, so, and of how many images.
+
+    None where there is none, where images have no labels, and of texts.
+    """
+    count = min(IMAGES, len(subject.data))
+    batches = list(subject.data.subset(range(count)).batches(min(count, subject.batch_size), device=subject.device))
+    if not batches or not isinstance(batches[0].inputs, Tensor) or batches[0].labels is None:
+        return None
+    labels = torch.cat([batch.labels.cpu() for batch in batches if batch.labels is not None])
+
+    def right(prepare: Preparation | None) -> Tensor:
+        scores = [
+            logits(subject.model, batch.inputs if prepare is None else prepare(batch.inputs)) for batch in batches
+        ]
+        return torch.cat(scores).argmax(1) == labels
+
+    plain = right(None)
+    if plain.float().mean() > WELL:
+        return None
+    grey = batches[0].inputs.shape[1] == 1
+    tried = [(right(way), way) for way in preparations() if not (grey and way.turned)]
+    found, way = max(tried, key=lambda one: int(one[0].sum()))
+    gained, lost = int((found & ~plain).sum()), int((plain & ~found).sum())
+    if gained - lost < FAR * len(labels) or binomtest(gained, gained + lost, alternative="greater").pvalue > CHANCE:
+        return None
+    return way, int(plain.sum()), int(found.sum()), len(labels)
