@@ -19,7 +19,14 @@ SMALL: dict[str, Any] = {"images": 20, "severities": [5], "sections": ["clean", 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("given") / "run"
-    given = ["contrast", shifts.corruption("fog", 3), "rotate=15", CHAIN, "grayscale", shifts.parse("rotate=15")]
+    given: list[str | shifts.Shift] = [
+        "contrast",
+        shifts.corruption("fog", 3),
+        "rotate=15",
+        CHAIN,
+        "grayscale",
+        shifts.parse("rotate=15"),
+    ]
     return shiftproof.audit("demo", "demo", out=folder, shifts=given, **SMALL)
 
 
