@@ -20,12 +20,13 @@ import torch
 import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.main import get_command
 
 from shiftproof import load_data, load_model
 from shiftproof.audits import audit, gate
 from shiftproof.certificates import load_certificate
-from shiftproof.cli import app, config
+from shiftproof.cli import config
+from shiftproof.cli.commands import COMMANDS
+from shiftproof.cli.derive import build
 from shiftproof.data import ImageSet
 from shiftproof.data.labels import number_classes
 from shiftproof.estimators import Monitor
@@ -205,7 +206,7 @@ def corrupted(path: Path) -> object:
 
 @cache
 def audit_command() -> Any:
-    return get_command(app).commands["audit"]  # type: ignore[attr-defined]
+    return build("audit", COMMANDS["audit"])
 
 
 def configured(path: Path) -> object:
