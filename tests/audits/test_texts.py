@@ -120,9 +120,9 @@ def run(*arguments, cwd):
 
 
 def test_copies_from_the_command_line_read_back(place):
-    done = run("write-corrupted", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2", cwd=place)
+    done = run("write-corrupted", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2", "--format", "csv", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "texts     160, under 2 shifts" in done.stdout
+    assert "inputs    160, under 2 shifts" in done.stdout
     shifted, source = load_data(place / "copy/typos@3.csv"), load_data(place / "target.csv")
     assert shifted.labels.tolist() == source.labels.tolist()  # type: ignore[union-attr]
     assert shifted.texts != source.texts  # type: ignore[attr-defined]
