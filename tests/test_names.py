@@ -20,7 +20,7 @@ SAME_IDEA = {
     "losses": "losses as plain functions",
     "pictures": "pictures that are written to files",
     "registry": "names for things",
-    "specs": "what is yet to be loaded, with how",
+    "specs": "what a loader would be told, kept until it is needed",
 }
 """Module names that several packages share because they mean the same in each."""
 

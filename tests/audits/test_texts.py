@@ -161,18 +161,18 @@ def run(*arguments, cwd):
 
 
 def test_copies_from_the_command_line_read_back(place):
-    done = run("corrupt", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2", cwd=place)
+    done = run("write-corrupted", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2", "--format", "csv", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "texts     160, under 2 shifts" in done.stdout
+    assert "inputs    160, under 2 shifts" in done.stdout
     shifted, source = load_data(place / "copy/typos@3.csv"), load_data(place / "target.csv")
     assert shifted.labels.tolist() == source.labels.tolist()  # type: ignore[union-attr]
     assert shifted.texts != source.texts  # type: ignore[attr-defined]
     manifest = json.loads((place / "copy/manifest.json").read_text())
     assert [one["shift"] for one in manifest["shifts"]] == ["typos@3", "eda@2"]
     before = (place / "copy/typos@3.csv").stat().st_mtime_ns
-    assert run("corrupt", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2", cwd=place).returncode == 0
+    assert run("write-corrupted", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2", cwd=place).returncode == 0
     assert (place / "copy/typos@3.csv").stat().st_mtime_ns == before
-    wrong = run("corrupt", "target.csv", "other", "-s", "fog@3", cwd=place)
+    wrong = run("write-corrupted", "target.csv", "other", "-s", "fog@3", cwd=place)
     assert wrong.returncode == 1
     assert "text shifts" in wrong.stderr
 

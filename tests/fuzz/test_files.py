@@ -22,12 +22,13 @@ import pytest
 import torch
 import typer
 from hypothesis import given
-from typer.main import get_command
 
 from shiftproof import load_data, load_model
 from shiftproof.audits import audit, gate
 from shiftproof.certificates import load_certificate
-from shiftproof.cli import app, config
+from shiftproof.cli import config
+from shiftproof.cli.commands import COMMANDS
+from shiftproof.cli.derive import build
 from shiftproof.data import ImageSet, file_digests, load_images
 from shiftproof.data.contents import digests
 from shiftproof.data.labels import number_classes
@@ -272,7 +273,7 @@ def corrupted(path: Path) -> object:
 
 @cache
 def audit_command() -> Any:
-    return get_command(app).commands["audit"]  # type: ignore[attr-defined]
+    return build("audit", COMMANDS["audit"])
 
 
 def configured(path: Path) -> object:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from shiftproof.errors import RunError
-from shiftproof.models import load_model, load_weights
+from shiftproof.models import ModelSpec, load_model, load_weights
 from shiftproof.training import train
 from tests.training.samples import small, two_classes
 
@@ -131,22 +131,22 @@ def test_another_file_or_function_is_another_model(net, data, tmp_path):
         train(net, data, out=tmp_path / "run", **SETTINGS)
 
 
-def read_by_option(tmp_path: Path) -> tuple[Any, dict[str, Any]]:
+def read_by_option(tmp_path: Path) -> Any:
     (tmp_path / "net.py").write_text(NET)
-    return f"{tmp_path / 'net.py'}:build", {"weights": tmp_path / "given.pt"}
+    return ModelSpec(f"{tmp_path / 'net.py'}:build", weights=tmp_path / "given.pt")
 
 
-def read_by_build(tmp_path: Path) -> tuple[Any, dict[str, Any]]:
+def read_by_build(tmp_path: Path) -> Any:
     reads = f"net.load_state_dict(torch.load({str(tmp_path / 'given.pt')!r}, weights_only=True))"
     lines = ("def trained():", "net = build()", reads, "net.append(nn.Linear(2, 2))", "return net")
     (tmp_path / "net.py").write_text(NET + "\n\n" + "\n    ".join(lines) + "\n")
-    return f"{tmp_path / 'net.py'}:trained", {}
+    return f"{tmp_path / 'net.py'}:trained"
 
 
-def read_before(tmp_path: Path) -> tuple[Any, dict[str, Any]]:
+def read_before(tmp_path: Path) -> Any:
     net = given_net(0)
     load_weights(net, tmp_path / "given.pt")
-    return net, {}
+    return net
 
 
 def given_net(seed: int) -> nn.Module:
@@ -160,14 +160,12 @@ def given_net(seed: int) -> nn.Module:
 @pytest.mark.parametrize("how", [read_by_option, read_by_build, read_before])
 def test_weights_that_are_given_count(how, data, tmp_path):
     torch.save(given_net(1).state_dict(), tmp_path / "given.pt")
-    model, options = how(tmp_path)
-    first = train(model, data, out=tmp_path / "run", **options, **SETTINGS)
-    model, options = how(tmp_path)
-    assert same(train(model, data, out=tmp_path / "run", **options, **SETTINGS).model, first.model)
+    first = train(how(tmp_path), data, out=tmp_path / "run", **SETTINGS)
+    assert same(train(how(tmp_path), data, out=tmp_path / "run", **SETTINGS).model, first.model)
     torch.save(given_net(2).state_dict(), tmp_path / "given.pt")
-    model, options = how(tmp_path)
+    model = how(tmp_path)
     with pytest.raises(RunError, match="another model"):
-        train(model, data, out=tmp_path / "run", **options, **SETTINGS)
+        train(model, data, out=tmp_path / "run", **SETTINGS)
 
 
 def test_a_folder_to_go_on_from_counts(data, tmp_path):

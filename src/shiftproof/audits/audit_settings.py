@@ -115,6 +115,11 @@ def make_settings(
             chosen.extend(_shifts_of_texts(each) if inputs == "texts" else _shifts_of_images(each))
         else:
             fixed.append(_fitting(catalogue.as_shift(each), inputs))
+    fixed = list(dict.fromkeys(fixed))
+    labels = [shift.label for shift in fixed]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ConfigurationError("Two shifts have the same label.", expected="labels that tell shifts apart", got=twice)
     usual = SEVERITIES if scale >= 0.5 else SPARSE_SEVERITIES
     levels = tuple(sorted({float(severity) for severity in severities or usual}))
     for severity in levels:
@@ -129,7 +134,7 @@ def make_settings(
         budget=budget,
         sections=asked,
         shifts=tuple(_named(name) for name in dict.fromkeys(chosen)),
-        fixed=tuple(dict.fromkeys(fixed)),
+        fixed=tuple(fixed),
         severities=levels,
         images=images if images is not None else _scaled(BUDGETS[budget].images, scale),
         seed=seed,

@@ -16,7 +16,7 @@ from shiftproof.streams import Ccc, StreamCalibration, calibrate
 from shiftproof.streams.ccc.schedule import Course, MissingPairError, straight
 from shiftproof.streams.ccc.stream_calibration import FILE, shift_at
 
-OPTIONS: dict[str, Any] = {"length": 40, "speed": 2, "target": 0.5, "images": 60, "steady": None}
+OPTIONS: dict[str, Any] = {"images": 40, "speed": 2, "target": 0.5, "calibration_images": 60, "steady": None}
 NAMES = ["contrast", "gaussian_noise", "brightness"]
 
 
@@ -75,7 +75,7 @@ def test_it_resumes_and_a_longer_run_measures_only_what_is_missing(model, data, 
     again = calibrate(model, data, out=tmp_path, shifts=NAMES, on_progress=on_progress, **OPTIONS)
     assert again == first
     assert len(heard) == count
-    longer = calibrate(model, data, out=tmp_path, shifts=NAMES, on_progress=on_progress, **{**OPTIONS, "length": 300})
+    longer = calibrate(model, data, out=tmp_path, shifts=NAMES, on_progress=on_progress, **{**OPTIONS, "images": 300})
     assert longer.paths.items() >= first.paths.items()
     assert longer.measured.items() >= first.measured.items()
     assert len(heard) == len(longer.measured)
@@ -83,7 +83,7 @@ def test_it_resumes_and_a_longer_run_measures_only_what_is_missing(model, data, 
 
 @pytest.mark.slow
 def test_processes_give_the_same_calibration(tmp_path):
-    options = {**OPTIONS, "images": 20, "target": 0.6, "shifts": ["contrast", "fog"]}
+    options = {**OPTIONS, "calibration_images": 20, "target": 0.6, "shifts": ["contrast", "fog"]}
     inline = calibrate("demo", "demo", out=tmp_path / "one", **options)
     spread = calibrate("demo", "demo", out=tmp_path / "two", executor="processes:2", **options)
     assert inline == spread
@@ -109,7 +109,7 @@ def test_another_target_is_refused_and_another_model_is_told(model, data, tmp_pa
 def test_a_stream_takes_length_speed_and_seed_from_its_calibration(model, data, tmp_path):
     found = calibrate(model, data, out=tmp_path, shifts=NAMES, **{**OPTIONS, "seed": 7})
     stream = Ccc(data, calibration=StreamCalibration.load(tmp_path))  # the folder will do
-    assert (len(stream), stream.speed, stream.seed) == (OPTIONS["length"], OPTIONS["speed"], 7)
+    assert (len(stream), stream.speed, stream.seed) == (OPTIONS["images"], OPTIONS["speed"], 7)
     assert len(Ccc(data, calibration=found, length=10)) == 10
     older = replace(found, length=None, speed=None, stream_seed=None)
     assert Ccc(data, calibration=older, length=10, seed=7).speed == 1000
@@ -160,7 +160,8 @@ def test_images_without_labels_are_refused(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [{"target": 0.0}, {"target": 1.5}, {"length": 0}, {"speed": 0}, {"images": 0}, {"precision": 0.0}]
+    "options",
+    [{"target": 0.0}, {"target": 1.5}, {"images": 0}, {"speed": 0}, {"calibration_images": 0}, {"precision": 0.0}],
 )
 def test_impossible_options_are_refused(model, data, tmp_path, options):
     with pytest.raises(ConfigurationError):
