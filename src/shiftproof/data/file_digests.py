@@ -29,6 +29,8 @@ MOST = 5_000_000
 THREADS = 8
 """For reading, which is mostly waiting."""
 _BUSY_SECONDS = 0.5
+_FAILURES = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""What a damaged database ends in; the last where its own errors quote what is no text."""
 
 Identity: TypeAlias = tuple[int, int, int, int, int]
 
@@ -74,7 +76,7 @@ def _remembered(identities: Sequence[Identity]) -> dict[Identity, int]:
     folder = cache_folder()
     if folder is None or not (folder / FILE).is_file():
         return found
-    with suppress(sqlite3.Error), closing(_opened(folder / FILE, "ro")) as database:
+    with suppress(*_FAILURES), closing(_opened(folder / FILE, "ro")) as database:
         for name, identity in {_name(each): each for each in identities}.items():
             row = database.execute("SELECT digest, checksum FROM digests WHERE file = ?", (name,)).fetchone()
             if row is not None and isinstance(row[0], int) and row[1] == checksum(name, row[0]):
@@ -94,7 +96,7 @@ def _remember(found: Mapping[Identity, int]) -> None:
             )
             database.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?, ?)", _rows(found))
             database.execute("DELETE FROM digests WHERE rowid <= (SELECT max(rowid) - ? FROM digests)", (MOST,))
-    except (sqlite3.Error, OSError):
+    except _FAILURES:
         with suppress(OSError):
             _drop_if_damaged(folder / FILE)
 
@@ -110,7 +112,7 @@ def _drop_if_damaged(path: Path) -> None:
             damaged = database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
     except sqlite3.OperationalError:  # it is busy, or not there
         return
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
         damaged = True
     if damaged:
         path.unlink(missing_ok=True)

@@ -232,7 +232,7 @@ class Store:
         """Turn what the disk or SQLite reports into an error with a way on."""
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last: names in a damaged file's own errors
             raise RunError(
                 f"Cannot use the run directory {str(self.folder)!r}.",
                 reason=str(error),
