@@ -537,7 +537,7 @@ def test_objects_are_taken_or_refused_in_words(tmp_path):
     small: Any = {"severities": [5], "sections": ["clean", "corruptions"]}
     assert "accuracy.fog" in shiftproof.audit(model, data, out=tmp_path / "audit", shifts=[fog], **small).numbers
     with pytest.raises(ConfigurationError, match="Two shifts have the same label"):
-        shiftproof.audit(model, data, out=tmp_path / "audit", shifts=[fog, shifts.Chain(steps=[fog])], **small)
+        shiftproof.audit(model, data, out=tmp_path / "audit", shifts=[fog, shifts.ImageChain(steps=[fog])], **small)
     tent: Any = adapters.method("tent")
     nonsense: Any = 3
     assert shiftproof.adapt(model, tent).method is tent

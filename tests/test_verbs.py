@@ -243,7 +243,11 @@ def test_every_form_of_model_gives_the_same_numbers(name: str, form: str, place:
 @pytest.mark.parametrize("name", VERBS)
 def test_every_form_of_data_gives_the_same_numbers(name: str, form: str, place: Path, tmp_path: Path) -> None:
     # Files are put into an order of their own, by their bytes, so batches that are learnt from differ from an array's.
-    given = {"audit": {"sections": ["clean", "corruptions"]}, "spectrum": {"images": COUNT}}.get(name, {})
+    own: dict[str, dict[str, Any]] = {
+        "audit": {"sections": ["clean", "corruptions"]},
+        "spectrum": {"images": COUNT},
+    }
+    given = own.get(name, {})
     found = VERBS[name](build(), DATA[form](place), tmp_path / "run", **given)
     if (name, form) not in (("train", "folder"), ("compare_methods", "folder"), ("compare_on_stream", "folder")):
         assert found == VERBS[name](build(), pictures(), tmp_path / "plain", **given)
