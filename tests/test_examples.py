@@ -27,7 +27,7 @@ def test_an_onnx_file_is_audited_and_says_what_cannot_be_asked(tmp_path, capsys)
     example("audit_onnx").main([str(path), "demo", *options, "--out", str(tmp_path / "run")])
     said = capsys.readouterr().out
     assert "contrast" in said
-    assert "Can it be helped while serving: The model is a black box" in said
+    assert "Test-time adaptation: The model is a black box" in said
 
 
 @pytest.mark.parametrize(("name", "package"), [("audit_torchvision", "torchvision"), ("audit_timm", "timm")])

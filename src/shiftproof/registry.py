@@ -172,7 +172,7 @@ class Registry(Mapping[str, T]):
         self.here[name] = thing
 
     def _objection(self, name: str) -> str:
-        """Return what speaks against a name of somebody else's; empty if nothing does."""
+        """Return caveats of a name of somebody else's; empty if nothing does."""
         if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
             return "a name has small letters, digits and underscores"
         return "'shiftproof' has one of that name" if name in self.own or name in self.taken() else ""

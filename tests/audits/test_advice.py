@@ -73,7 +73,7 @@ def test_the_report_advises_bn_where_tent_is_hardly_better():
         [measured("source", 100), measured("bn", 150, updates=0), measured("tent", 151), measured("rdumb", 150)]
     )
     (said,) = view.verdict
-    assert said.text.startswith("Adapting while serving (bn) wins back 19.5 points")
+    assert said.text.startswith("Adapting while serving (bn) improves accuracy by 19.5 points")
     assert "tent wins 0.4 points more, but never resets" in said.text
     (action,) = view.actions
     assert "(bn)" in action.title
@@ -153,7 +153,7 @@ def along(method, *right):
 def test_a_stream_in_which_rdumb_cannot_reset_twice_is_too_short_to_tell():
     assert steps_that_tell() == 2000
     short, long = (
-        section("endurance").view([along("source", *[50] * steps), along("tent", *[60, 58] * (steps // 2))])
+        section("stability").view([along("source", *[50] * steps), along("tent", *[60, 58] * (steps // 2))])
         for steps in (1998, 2000)
     )
     assert short.verdict[0].text.startswith("1,998 batches are too short to tell whether the help lasts")
@@ -163,7 +163,7 @@ def test_a_stream_in_which_rdumb_cannot_reset_twice_is_too_short_to_tell():
 
 def test_endurance_advises_what_was_measured_and_what_resets():
     right = [58, 60] * 50
-    view = section("endurance").view(
+    view = section("stability").view(
         [
             along("source", *[50] * 100),
             along("cpl", *[70] * 30, *[10] * 70),

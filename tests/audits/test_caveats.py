@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import shiftproof
 from shiftproof.audits import gate
-from shiftproof.audits.caveats import caveats, told
+from shiftproof.audits.caveats import caveats, with_caveats
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
@@ -134,16 +134,16 @@ def test_one_class_is_no_measure_of_chance():
 def test_caveats_come_first_and_all_of_them_stay():
     rows = [{"kind": "random", "text": f"odd {number}", "level": "bad"} for number in range(3)]
     views = [View(name, name, "", verdict=(Sentence(name, "bad"),)) for name in "abcdefg"]
-    said = [sentence.text for _, sentence in headlines.verdict(told(views, caveats(rows, ())))]
+    said = [sentence.text for _, sentence in headlines.verdict(with_caveats(views, caveats(rows, ())))]
     assert said == ["odd 0", "odd 1", "odd 2", "a", "b", "c"]
 
 
 def test_a_caveat_that_spoils_nothing_leaves_the_rest_as_it_is():
     parts: dict[str, Any] = {"verdict": (Sentence("s", "good"),), "tiles": (Tile("t", "1", level="good"),)}
     view = View("corruptions", "", "", actions=(Action("a", "", ""),), **parts)
-    _, same = told([view], caveats([{"kind": "probabilities", "text": "p", "level": "plain"}], ()))
+    _, same = with_caveats([view], caveats([{"kind": "probabilities", "text": "p", "level": "plain"}], ()))
     assert same == view
-    _, hedged = told([view], caveats([{"kind": "duplicates", "text": "d", "level": "watch"}], ()))
+    _, hedged = with_caveats([view], caveats([{"kind": "duplicates", "text": "d", "level": "watch"}], ()))
     assert hedged.verdict[0].level == hedged.tiles[0].level == "plain"
     assert hedged.actions == view.actions
 

@@ -214,5 +214,5 @@ def test_both_sections_in_an_audit(tmp_path):
     assert not result.failures
     assert {"acr", "certified_accuracy.0.03", "certified_accuracy.1", "spectrum.low"} <= set(result.numbers)
     text = result.report.read_text()
-    assert "What is guaranteed" in text
-    assert "Which frequencies" in text
+    assert "Certified robustness" in text
+    assert "Sensitivity by frequency" in text

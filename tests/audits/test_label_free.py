@@ -150,4 +150,4 @@ def test_an_audit_has_the_section(tmp_path):
     assert not result.failures
     assert result.numbers["label_free_error"] < 0.2
     assert all(math.isfinite(value) for value in result.numbers.values())
-    assert "Would you know" in result.report.read_text()
+    assert "Label-free accuracy estimation" in result.report.read_text()

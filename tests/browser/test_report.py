@@ -76,8 +76,8 @@ def test_the_first_window_holds_the_verdict(desk: Page) -> None:
     for sentence in desk.locator(".verdict a").all():
         expect(sentence).to_be_in_viewport()
     desk.get_by_role("link", name="A chain of five colour edits").click()
-    expect(desk.get_by_role("heading", name="The worst case")).to_be_in_viewport()
-    expect(desk.locator("nav a[aria-current]")).to_have_text("The worst case")
+    expect(desk.get_by_role("heading", name="Worst-case transformations")).to_be_in_viewport()
+    expect(desk.locator("nav a[aria-current]")).to_have_text("Worst-case transformations")
 
 
 def test_tables_behind_charts_open(desk: Page) -> None:

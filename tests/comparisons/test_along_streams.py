@@ -113,18 +113,18 @@ def test_wrong_options_are_refused(tmp_path, options):
 
 def test_the_section_measures_every_method_on_one_stream():
     scope = Scope(make_settings(shifts=["contrast", "fog"], methods=["bn"], images=40), images=40, side=32)
-    cells: list[Any] = list(section("endurance").plan(scope))
+    cells: list[Any] = list(section("stability").plan(scope))
     assert [cell.method.name for cell in cells] == ["source", "bn"]
     assert cells[0].images == 400
     subject = Subject.of(load_model("demo"), load_data("demo").take(40), device="cpu", batch_size=64)
     rows = [json.loads(canonical(cell.measure(subject))) for cell in cells]
-    view = section("endurance").view([Result(cell, row, None, 1.0) for cell, row in zip(cells, rows, strict=True)])
-    assert view.numbers["endurance.bn"] == pytest.approx((rows[1]["right"] - rows[0]["right"]) / 400)
+    view = section("stability").view([Result(cell, row, None, 1.0) for cell, row in zip(cells, rows, strict=True)])
+    assert view.numbers["stability.bn"] == pytest.approx((rows[1]["right"] - rows[0]["right"]) / 400)
 
 
 def test_longer_streams_are_also_for_the_guard():
     scope = Scope(make_settings(budget="standard", methods=["bn"], images=40), images=40, side=32)
-    cells: list[Any] = list(section("endurance").plan(scope))
+    cells: list[Any] = list(section("stability").plan(scope))
     assert [cell.method.name for cell in cells] == ["source", "bn", "guard"]
 
 
@@ -135,12 +135,12 @@ def test_a_black_box_gets_a_note():
     )
     row = cell.measure(subject)
     assert row == {"applies": False, "reason": "The model is a black box: it has no layers that can adapt."}
-    view = section("endurance").view([Result(cell, row, None, 1.0)])
+    view = section("stability").view([Result(cell, row, None, 1.0)])
     assert "black box" in view.notes[0]
 
 
 def test_the_verdict_names_who_falls_and_who_stays():
-    view = section("endurance").view(
+    view = section("stability").view(
         [
             result("source", *[50] * 100),
             result("tent", *[70] * 30, *[10] * 70),
@@ -151,16 +151,16 @@ def test_the_verdict_names_who_falls_and_who_stays():
     assert "tent falls below the unadapted model after" in said.text
     assert "rdumb stays 8.0 points (7.9 to 8.1) above it" in said.text  # the best of two, of 100 batches
     assert said.level == "watch"
-    assert view.numbers["endurance.collapsed"] == 1
-    assert view.numbers["endurance.rdumb"] == pytest.approx(0.08)
+    assert view.numbers["stability.collapsed"] == 1
+    assert view.numbers["stability.rdumb"] == pytest.approx(0.08)
     (action,) = view.actions
     assert action.code == 'adapted = shiftproof.adapt(model, "rdumb")'
-    steady = section("endurance").view([result("source", *[50] * 100), result("rdumb", *[58] * 100)])
+    steady = section("stability").view([result("source", *[50] * 100), result("rdumb", *[58] * 100)])
     assert steady.verdict[0].level == "plain"
 
 
 def test_few_batches_are_too_few_to_say():
-    view = section("endurance").view([result("source", *[50] * 9), result("rdumb", *[58] * 9)])
+    view = section("stability").view([result("source", *[50] * 9), result("rdumb", *[58] * 9)])
     assert "rdumb stays 8.0 points (interval: too few to say) above it" in view.verdict[0].text
 
 

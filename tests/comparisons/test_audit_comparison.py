@@ -86,7 +86,7 @@ def test_a_copy_with_noise_in_its_weights_is_worse_beyond_chance(compared):
         assert found[name].low <= found[name].value <= found[name].high < 0
     assert found["mce"].verdict == "worse"  # where lower is better
     assert found["mce"].low > 0
-    assert not compared.told("noisy", "better")
+    assert not compared.with_verdict("noisy", "better")
 
 
 def test_what_images_add_comes_to_the_numbers_of_the_audit(runs):
@@ -208,7 +208,7 @@ def test_a_model_is_not_worse_because_its_clean_accuracy_rose(tmp_path):
     assert numbers["corruption_accuracy"].verdict == "equal"
     assert (numbers["corruption_loss"].low or 0) > 0  # more is lost, beyond chance
     assert numbers["corruption_loss"].verdict == "changed"
-    assert not found.told("other", "worse")
+    assert not found.with_verdict("other", "worse")
     assert "other is better than one" in found.report.read_text()
 
 

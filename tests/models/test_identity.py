@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from shiftproof.models import BlackBox, build_network, fingerprint, load_model
 from shiftproof.models.identity import digest
-from shiftproof.models.layer_options import told_of
+from shiftproof.models.layer_options import stated_options
 
 
 def network() -> nn.Module:
@@ -294,13 +294,13 @@ def test_changes_with_options_that_pytorch_does_not_print(one: Any, other: Any) 
 def test_of_pytorchs_layers_only_options_count_that_are_not_at_their_default() -> None:
     """What else they set follows from these, and is another in another version."""
     layer = nn.Conv2d(3, 4, 3, padding_mode="reflect")
-    found = told_of(layer)
+    found = stated_options(layer)
     assert found["padding_mode"] == "reflect"
     assert found.keys() <= set(inspect.signature(nn.Conv2d).parameters)
-    assert "batch_first" in told_of(attention())
-    assert "batch_first" not in told_of(nn.MultiheadAttention(16, 2))
+    assert "batch_first" in stated_options(attention())
+    assert "batch_first" not in stated_options(nn.MultiheadAttention(16, 2))
     layer.marked = 3  # type: ignore[assignment]
-    assert told_of(layer) == {**found, "marked": 3}
+    assert stated_options(layer) == {**found, "marked": 3}
 
 
 def test_changes_with_hooks_of_any_layer() -> None:

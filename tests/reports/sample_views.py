@@ -54,7 +54,7 @@ def masthead() -> Masthead:
             "Versions": "shiftproof 0.1.0, torch 2.13.0, numpy 2.4.0",
             "Cut to fit the budget": "severities 2 and 4 use 100 images; certified radii from 1,000 noise samples",
         },
-        times={"clean": (2.5, 3.1), "corruptions": (70.0, 61.2), "worst_case": (None, 38.0), "endurance": (30.0, 32.4)},
+        times={"clean": (2.5, 3.1), "corruptions": (70.0, 61.2), "worst_case": (None, 38.0), "stability": (30.0, 32.4)},
         failures=("corruptions: frost@5 stopped after 2 attempts: out of memory. Its cell is empty in the table.",),
     )
 
@@ -163,7 +163,7 @@ def _corruptions(class_name: str) -> View:
     }
     return View(
         "corruptions",
-        "Where it breaks",
+        "Corruption robustness",
         "Which everyday changes of an image does the model not survive, and how soon?",
         (
             Sentence(
@@ -252,7 +252,7 @@ def _worst_case(class_name: str) -> View:
     )
     return View(
         "worst_case",
-        "The worst case",
+        "Worst-case transformations",
         "How low can a chain of five harmless edits bring it?",
         (Sentence("A chain of five colour edits that leaves the images recognisable brings it to 31.0%.", "bad"),),
         (Tile("Worst case found", "31.0%", "28.2 to 33.9%", "bad", "under half of clean accuracy"),),
@@ -290,7 +290,7 @@ def _certified() -> View:
     }
     return View(
         "certified",
-        "What is guaranteed",
+        "Certified robustness",
         "Served with noise and a vote, how far must an image be changed before the answer can change?",
         (
             Sentence(
@@ -338,11 +338,14 @@ def _endurance() -> View:
         },
     }
     return View(
-        "endurance",
-        "Can it be helped while serving",
+        "stability",
+        "Test-time adaptation",
         "What does adapting to the stream win, and does it last?",
         (
-            Sentence("Normalising with the statistics of the incoming batch wins back 18 points on average.", "good"),
+            Sentence(
+                "Normalising with the statistics of the incoming batch improves accuracy by 18 points on average.",
+                "good",
+            ),
             Sentence(
                 "Over a long stream Tent falls below the unadapted model after 9,000 images; RDumb does not.", "watch"
             ),
@@ -360,7 +363,7 @@ def _endurance() -> View:
             Action("Watch it", "Nothing is won, and nothing is missed.", "monitor = Monitor.fit(model, images)"),
             Action(
                 "Normalise with batch statistics",
-                "It wins back 18 points.",
+                "It improves accuracy by 18 points.",
                 'adapted = shiftproof.adapt(model, "bn", prior=16)',
                 18.0,
                 "on average",

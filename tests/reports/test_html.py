@@ -144,7 +144,7 @@ class TestNext:
         assert titles == ["Normalise with batch statistics", "Train with AugMix", "Watch it"]
         assert "measured: +18.0 points on average\n" in page.text
         assert "at most 9.5 points on average under corruption\n" in page.text
-        assert page.values("href").count("#endurance") >= 4
+        assert page.values("href").count("#stability") >= 4
 
     def test_there_is_no_section_without_actions(self) -> None:
         assert 'id="next"' not in page_html.render(Masthead("model", "data"), [View("clean", "Clean")])

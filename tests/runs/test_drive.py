@@ -122,9 +122,9 @@ def test_essential_work_ends_with_its_first_failure(tmp_path, marks):
 
 @EXECUTORS
 def test_a_crew_loads_once_for_many_plans(tmp_path, marks, executor: Executor):
-    with Store(tmp_path / "run", SUBJECT) as store, executor.open(Counted(marks)) as crew:
+    with Store(tmp_path / "run", SUBJECT) as store, executor.open(Counted(marks)) as pool:
         for n in range(3):
-            drive(plan_of(n, n + 10), store, crew)
+            drive(plan_of(n, n + 10), store, pool)
         assert len(store.done()) == 6
     assert 1 <= len(list(marks.iterdir())) <= 2
 

@@ -81,7 +81,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run(out)
     assert done.returncode == 0, done.stderr
     sections = {cell["task"].partition(".")[0] for cell in numbers(out)["cells"]}
-    assert sections >= {"clean", "corruptions", "worst_case", "spectrum", "certified", "adaptation", "endurance"}
+    assert sections >= {"clean", "corruptions", "worst_case", "spectrum", "certified", "adaptation", "stability"}
     return out
 
 
@@ -96,7 +96,7 @@ def test_ray_gives_the_same_results_although_a_worker_is_killed(reference, tmp_p
     out = tmp_path / "run"
     with start(out, "--executor", "ray:2") as process:
         assert wait_for(out, 20, process)
-        workers = [pid for pid, name in _processes().items() if "ray::Seat" in name and _is_below(pid, process.pid)]
+        workers = [pid for pid, name in _processes().items() if "ray::Actor" in name and _is_below(pid, process.pid)]
         assert workers
         os.kill(workers[0], signal.SIGKILL)
         _, told = process.communicate()

@@ -154,7 +154,7 @@ def test_gradual_goes_up_and_down(data):
 def test_ccc_crops_mirrors_and_applies_two_corruptions_with_bytes_between(data):
     stream = Ccc(data, shifts=["contrast", "brightness"], severity=1.0, speed=10, length=90, seed=5)
     batch = stream.read(25, 30)
-    pair, (first, second) = stream.course.at(2)
+    pair, (first, second) = stream.schedule.at(2)
     assert (first, second) == (0.75, 0.25)
     positions = torch.arange(25, 30)
     plain = data.subset(stream.rows_at(positions))
@@ -233,5 +233,5 @@ def test_large_sets_are_read_as_they_come(data, monkeypatch):
     from shiftproof.streams import pool
 
     held = make("ccc", data).read(10, 90)
-    monkeypatch.setattr(pool, "HELD", {})
+    monkeypatch.setattr(pool, "HELD_BYTES", {})
     assert same(make("ccc", data).read(10, 90), held)

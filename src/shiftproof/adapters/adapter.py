@@ -23,7 +23,7 @@ from shiftproof.adapters.method import Memory, Method
 from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.adapters.norms import NormPolicy, SourceStatistics, replace_batch_norms
 from shiftproof.adapters.recording import Recorded, recordable
-from shiftproof.adapters.soundness import NotFiniteError, Soundness
+from shiftproof.adapters.soundness import FiniteGuard, NotFiniteError
 from shiftproof.errors import DataError, ModelError
 from shiftproof.keyed import Keyed
 from shiftproof.models.adaptive import Adaptive
@@ -68,7 +68,7 @@ class Adapter(Adaptive):
             parameter.requires_grad_(True)
         self.memory: Memory = {}
         self.recorded = Recorded(self.model, options.amp) if options.graph and recordable(self.parts.norm) else None
-        self.soundness = Soundness()
+        self.finite_guard = FiniteGuard()
         self.steps = self.resets = 0
         self.shape: tuple[int, ...] | None = None
         self.shift: str | None = None
@@ -95,14 +95,14 @@ class Adapter(Adaptive):
             self.reset()
         self.shape, self.adapted_to = tuple(images.shape[1:]), self.shift
         before = dict(self.memory)
-        self.soundness.begin()
+        self.finite_guard.begin()
         if self.recorded:
             self.recorded.begin()
         with torch.inference_mode(mode=False), torch.set_grad_enabled(bool(self.trained)):
             joined = self._joined(images.clone() if images.is_inference() else images)
             try:
                 logits = (self.parts.learn or learn)(self, joined).detach()
-                self.soundness.check()
+                self.finite_guard.check()
             except NotFiniteError:
                 self.memory = before
                 return self._answer_with_source(images)
@@ -115,11 +115,11 @@ class Adapter(Adaptive):
     def predict(self, images: Tensor) -> Tensor:
         """Return the logits the method would answer, without learning from the images; nothing changes."""
         check_images(images, self)
-        self.soundness.begin()
+        self.finite_guard.begin()
         with torch.no_grad():
             try:
                 logits = (self.parts.predict or Adapter.run)(self, self._joined(images))[-len(images) :]
-                self.soundness.check()
+                self.finite_guard.check()
                 return logits
             except NotFiniteError:
                 return self.source_logits(images)
@@ -138,14 +138,14 @@ class Adapter(Adaptive):
             with self._precision(images):
                 logits = functional_call(self.model, dict(weights), (images,)) if weights else self.model(images)
         logits = check_logits(logits, images)
-        self.soundness.note_logits(logits)
+        self.finite_guard.note_logits(logits)
         return logits
 
     def anchor(self, images: Tensor) -> Tensor:
         """Return the logits of the start, under the method's norm policy: what no learning would have answered."""
         with torch.no_grad():
             logits = self.run(images, self.starts)
-        self.soundness.check()
+        self.finite_guard.check()
         return logits
 
     def source_logits(self, images: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ class Adapter(Adaptive):
         """Take one optimiser step along gradients, one per trained parameter; along none that is not finite."""
         if self.optimizer is None:
             raise RuntimeError(f"method {self.method.name!r} has no optimiser")
-        made = self.soundness.usable([gradient for gradient in gradients if gradient is not None])
+        made = self.finite_guard.usable([gradient for gradient in gradients if gradient is not None])
         for parameter, gradient in zip(self.trained.values(), gradients, strict=True):
             parameter.grad = _laid_out_as(parameter, gradient)
         if self.optimizer.param_groups[0].get("fused"):
@@ -170,21 +170,21 @@ class Adapter(Adaptive):
             self.optimizer.found_inf = 1.0 - made.float()  # type: ignore[attr-defined]
             self.optimizer.step()
         else:
-            self.soundness.check()
+            self.finite_guard.check()
             if made:
                 self.optimizer.step()
-        self.soundness.note_update(made)
+        self.finite_guard.note_update(made)
         self.optimizer.zero_grad(set_to_none=True)
 
     @property
     def updates(self) -> int:
         """How many updates were made."""
-        return self.soundness.updates
+        return self.finite_guard.updates
 
     @property
     def skipped(self) -> int:
         """How many batches could not be learnt from."""
-        return self.soundness.skipped
+        return self.finite_guard.skipped
 
     @property
     def diagnosis(self) -> tuple[str, ...]:
@@ -271,7 +271,7 @@ class Adapter(Adaptive):
         self.memory = {name: tensor.to(device) for name, tensor in state["memory"].items()}
         self._new_optimizer(state["optimizer"])
         self.steps, updates, self.resets, skipped = state["counts"]
-        self.soundness.set_counts(updates, skipped)
+        self.finite_guard.set_counts(updates, skipped)
         self.shape = None if state["shape"] is None else tuple(state["shape"])
         self.shift, self.adapted_to = state["shifts"]
 
@@ -302,7 +302,7 @@ class Adapter(Adaptive):
     def _answer_with_source(self, images: Tensor) -> Tensor:
         """Count a batch that cannot be learnt from and answer it with the source model."""
         self.steps += 1
-        self.soundness.skip()
+        self.finite_guard.skip()
         if not all(bool(parameter.isfinite().all()) for parameter in self.trained.values()):
             self.reset()
         return self.source_logits(images)

@@ -12,7 +12,7 @@ from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
 from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.errors import ConfigurationError
-from shiftproof.models.allocation import ease_allocation
+from shiftproof.models.allocation import raise_malloc_threshold
 from shiftproof.registry import Registry
 
 _OWN = {
@@ -82,7 +82,7 @@ def adapt(
     """
     chosen = method(name)
     check_model(model, chosen, [each for _, each in METHODS.load_all()])
-    ease_allocation()
+    raise_malloc_threshold()
     return Adapter(model, chosen, chosen.options(preset, variant, options))
 
 

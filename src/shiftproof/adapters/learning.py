@@ -21,7 +21,7 @@ def learn(adapter: Adapter, images: Tensor) -> Tensor:
     if parts.loss is not None and len(step.kept):
         adapter.update(total_loss(step, adapter))
         if parts.after:
-            adapter.soundness.check()  # nothing follows on logits that are not finite
+            adapter.finite_guard.check()  # nothing follows on logits that are not finite
         for act in parts.after:
             act(step, adapter)
     return parts.answer(step, adapter) if parts.answer else step.logits

@@ -101,4 +101,4 @@ def parse(reset: object) -> Reset:
             return words[reset]
         case int() if not isinstance(reset, bool):
             return Every(reset)
-    raise ConfigurationError("This is no reset policy.", expected=POLICIES, got=repr(reset))
+    raise ConfigurationError("There is no such reset policy.", expected=POLICIES, got=repr(reset))

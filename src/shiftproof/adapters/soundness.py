@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-LATE = 8
+MAX_PENDING_FLAGS = 8
 """So many updates may be under way before the first of them is asked about."""
 
 
@@ -21,7 +21,7 @@ class NotFiniteError(ArithmeticError):
     """A model put out NaN or infinity: the batch cannot be learnt from. Adapters catch it; users never see it."""
 
 
-class Answer:
+class AsyncFlag:
     """A flag, [] bool, on its way from its device to the host."""
 
     def __init__(self, flag: Tensor) -> None:
@@ -35,25 +35,25 @@ class Answer:
         return bool(self._copy)
 
 
-class Soundness:
+class FiniteGuard:
     """What a stream's batches were like: `updates` made, `skipped` batches, and this batch's logits so far."""
 
     def __init__(self) -> None:
-        self._logits: list[Answer] = []
-        self._late: deque[Answer] = deque()
+        self._logits: list[AsyncFlag] = []
+        self._late: deque[AsyncFlag] = deque()
         self._before = 0
         self.set_counts(0, 0)
 
     def begin(self) -> None:
         """Start with a batch."""
         self._logits = []
-        while len(self._late) > LATE:
+        while len(self._late) > MAX_PENDING_FLAGS:
             self._count(self._late.popleft())
         self._before = len(self._late)
 
     def note_logits(self, logits: Tensor) -> None:
         """Ask whether logits are finite; `check` hears the answer."""
-        self._logits.append(Answer(logits.detach().isfinite().all()))
+        self._logits.append(AsyncFlag(logits.detach().isfinite().all()))
 
     def check(self) -> None:
         """Raise `NotFiniteError` if logits of this batch were not finite."""
@@ -70,7 +70,7 @@ class Soundness:
 
     def note_update(self, made: Tensor) -> None:
         """Count an update, or a batch skipped, by a flag on the device."""
-        self._late.append(Answer(made))
+        self._late.append(AsyncFlag(made))
 
     def skip(self) -> None:
         """Count the batch as skipped, whatever became of its updates."""
@@ -100,7 +100,7 @@ class Soundness:
         self._late.clear()
         self._before, self._updates, self._skipped = 0, updates, skipped
 
-    def _count(self, made: Answer) -> None:
+    def _count(self, made: AsyncFlag) -> None:
         if made:
             self._updates += 1
         else:

@@ -181,7 +181,7 @@ def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
     return []
 
 
-def told(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NOUNS["images"]) -> tuple[View, ...]:
+def with_caveats(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NOUNS["images"]) -> tuple[View, ...]:
     """Return the views with the caveats in front of them, and nothing called good that they touch."""
     if not found:
         return tuple(views)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.audits.audit_settings import AuditSettings
-from shiftproof.audits.caveats import caveats, told
+from shiftproof.audits.caveats import caveats, with_caveats
 from shiftproof.audits.costs import Costs, duration
 from shiftproof.audits.requirements import Check, Requirement, check
 from shiftproof.audits.sections import planned, section
@@ -150,7 +150,7 @@ def conclude(
     about, scope, everything = record.about, record.scope, record.everything()
     noun = NOUNS[scope.inputs]
     found = caveats(about.get("caveats", ()), record.results[CLEAN], noun)
-    views = told(record.views(), found, noun)
+    views = with_caveats(record.views(), found, noun)
     failures = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
     missing = len({task for some in record.tasks.values() for task in some}) - len(everything)

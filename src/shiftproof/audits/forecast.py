@@ -27,11 +27,11 @@ from shiftproof.subjects import Subject
 
 PATIENCE, TRIES = 0.25, 5
 """Seconds a unit is tried for, and how often at most, after a first time that does not count."""
-THOROUGH = 4
+TIMED_REPEATS = 4
 """The forward pass, of which nearly everything is made, is tried so many times as long."""
-HEAVY = 1.0
+SAMPLE_SECONDS = 1.0
 """Seconds a batch may take: models too slow for that are tried on fewer images."""
-FEWEST = 4
+MIN_SAMPLE_IMAGES = 4
 TYPICAL = 3.0
 """The severity whose price stands for all."""
 
@@ -69,7 +69,7 @@ class Prices:
         }
         self._few = self._images(1)
         one = self._time(lambda: logits(subject.model, self._few.inputs), 1)
-        self._few = self._images(max(FEWEST, min(subject.batch_size, int(HEAVY / one))))
+        self._few = self._images(max(MIN_SAMPLE_IMAGES, min(subject.batch_size, int(SAMPLE_SECONDS / one))))
 
     def __call__(self, unit: Unit) -> float:
         """Return the price of a unit, measured once."""
@@ -102,7 +102,7 @@ class Prices:
         return self._time(lambda: self._images(count), count)
 
     def _forward(self, _: Unit) -> float:
-        return self._time(lambda: logits(self.subject.model, self._few.inputs), len(self._few), THOROUGH)
+        return self._time(lambda: logits(self.subject.model, self._few.inputs), len(self._few), TIMED_REPEATS)
 
     def _statistics(self, _: Unit) -> float:
         model, batch = self.subject.model, self._few

@@ -16,8 +16,8 @@ class Number:
     """A number in `results.json`. A star in its name stands for a shift or a method: `accuracy.*`.
 
     A section's first number is its headline: the section's name stands for it in a requirement. `better` is None where
-    neither way is: what a method of adaptation wins back is more where more was lost, and what corruptions cost is more
-    where clean accuracy rose. The accuracies themselves say which.
+    neither way is: a method of adaptation gains more where more was lost, and corruptions cost more where clean
+    accuracy rose. The accuracies themselves say which.
     """
 
     name: str

@@ -29,7 +29,7 @@ ABSTAIN = -1
 """The class of an image of which nothing is claimed."""
 SEED_BITS = 62
 """Of a seed that nobody can guess."""
-AHEAD = 8
+PREFETCH_BATCHES = 8
 """Images are admitted until so many batches of samples wait, so that batches are full and the device seldom idles."""
 
 
@@ -182,7 +182,7 @@ def certify_sampled(sampler: Sampler, rule: Rule, n0: int, labels: NDArray[np.in
         sampler.ask(image, n0 + before, n0 + rule.looks[looks[image]])
 
     while len(made) < images:
-        while admitted < images and sampler.waiting < AHEAD * sampler.batch_size:
+        while admitted < images and sampler.waiting < PREFETCH_BATCHES * sampler.batch_size:
             sampler.ask(admitted, 0, n0)
             admitted += 1
         sampler.run()

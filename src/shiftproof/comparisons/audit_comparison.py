@@ -93,7 +93,7 @@ class Comparison:
         """The report to open in a browser."""
         return self.folder / "report.html"
 
-    def told(self, label: str, verdict: Verdict) -> tuple[Difference, ...]:
+    def with_verdict(self, label: str, verdict: Verdict) -> tuple[Difference, ...]:
         """Return the differences of an audit from the first of which this can be said."""
         return tuple(one for one in self.differences[label] if one.verdict == verdict)
 

@@ -14,7 +14,7 @@ from shiftproof.version import __version__
 HEADLINES = ("clean_accuracy", "corruption_accuracy", "mce")
 LEVELS: dict[str, Level] = {"better": "good", "worse": "bad"}
 RULE = "good or bad where the interval of the difference excludes zero"
-AS_THEY_ARE = ("mce", "acr", "endurance.collapsed")
+AS_THEY_ARE = ("mce", "acr", "stability.collapsed")
 """Numbers that are no fractions: their differences are not points of accuracy."""
 SHOWN = 3
 
@@ -66,10 +66,10 @@ def _view(found: Comparison, label: str) -> View:
 def verdict(found: Comparison, label: str) -> Sentence:
     """Say in a sentence whether an audit is better or worse than the first."""
     first, differences = found.labels[0], found.differences[label]
-    better, worse = found.told(label, "better"), found.told(label, "worse")
+    better, worse = found.with_verdict(label, "better"), found.with_verdict(label, "worse")
     if all(one.verdict == "equal" for one in differences):
         return Sentence(f"{label} is equal to {first} in all of {len(differences)} numbers.")
-    if not better and not worse and (changed := found.told(label, "changed")):
+    if not better and not worse and (changed := found.with_verdict(label, "changed")):
         return Sentence(
             f"Nothing got better or worse from {first} to {label} beyond chance. Changed: {_most(changed)}."
         )

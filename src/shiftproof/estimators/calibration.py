@@ -27,13 +27,13 @@ from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift
 
-FEWEST_KINDS = 4
+MIN_KINDS = 4
 """A line needs shifts of this many kinds."""
 
 LARGEST_ERROR = 0.1
 """Methods whose error on shifts they have not seen is larger than this are not to be trusted."""
 
-BEYOND = 1.2
+MAX_LEVERAGE_RATIO = 1.2
 """A set may have so many times the largest leverage of the copies before a line is stretched too far."""
 
 
@@ -88,7 +88,7 @@ class Calibration:
 
     def methods(self) -> tuple[str, ...]:
         """Return the methods that can be used: those whose statistics are known of copies of enough kinds."""
-        enough = len({copy.kind for copy in self.copies}) >= FEWEST_KINDS
+        enough = len({copy.kind for copy in self.copies}) >= MIN_KINDS
         known = set.intersection(*(set(copy.statistics) for copy in self.copies)) if self.copies else set()
         alone = [name for name in (*METHODS.own, *self.others) if not METHODS[name].second_model]
         able = [method for method in alone if known.issuperset(needs(method))]
@@ -235,7 +235,7 @@ class Calibration:
         if method not in self.methods():
             raise ConfigurationError(
                 f"The method {method!r} cannot be calibrated.",
-                expected=f"shifted copies of {FEWEST_KINDS} kinds or more, each with {', '.join(needs(method))}",
+                expected=f"shifted copies of {MIN_KINDS} kinds or more, each with {', '.join(needs(method))}",
                 got=f"{len(self.copies)} copies that have {', '.join(self.methods()) or 'no statistics'}",
             )
         rows = np.array([_row(method, copy.statistics) for copy in self.copies])
@@ -249,7 +249,7 @@ class Calibration:
         if METHODS[method].read:
             return ()
         line, row = self._line(method), _row(method, now)
-        if row @ line.inverse @ row <= BEYOND * line.leverage:
+        if row @ line.inverse @ row <= MAX_LEVERAGE_RATIO * line.leverage:
             return ()
         told = " and ".join(f"{name.replace('_', ' ')} ({now[name]:.2f})" for name in needs(method))
         return (

@@ -62,7 +62,7 @@ def atc(
 
 
 def threshold_doubts(source_scores: Array, source_correct: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Return what speaks against ATC's threshold on a labelled source."""
+    """Return caveats of ATC's threshold on a labelled source."""
     if source_correct.all():
         return ("The model makes no error on the source: nothing says which scores are too low.",)
     below = source_scores < atc_threshold(source_scores, source_correct)

@@ -27,7 +27,7 @@ from shiftproof.runs import Json
 
 Key = TypeVar("Key", bound=Hashable)
 
-FEWEST = 3
+MIN_POOL = 3
 """Models that a rank correlation or a line needs."""
 
 
@@ -129,7 +129,7 @@ def _predictions(some: Sequence[PoolRecord], away: Sequence[PoolRecord]) -> tupl
     first = some[0]
     rest = [one for one in away if one.test == first.test and one.train != first.train]
     pool = [one for one in rest if one.architecture == first.architecture] or rest
-    if len(pool) < FEWEST or len({one.value for one in pool}) < 2 or len(some) < 2:
+    if len(pool) < MIN_POOL or len({one.value for one in pool}) < 2 or len(some) < 2:
         return None
     line = ErrorLine.fit([one.value for one in pool], [one.accuracy for one in pool])
     return line.predict([one.value for one in some]).tolist(), [one.accuracy for one in some]
@@ -139,7 +139,7 @@ def _taus(records: Sequence[PoolRecord], key: Callable[[PoolRecord], Hashable]) 
     return Spread.of(
         kendall_tau([one.value for one in some], [one.accuracy for one in some])
         for _, some in _groups(records, key)
-        if len(some) >= FEWEST
+        if len(some) >= MIN_POOL
     )
 
 

@@ -115,7 +115,7 @@ def summarize(values: Mapping[str, Array]) -> dict[str, float]:
 
 
 def doubts(largest: float, source: Reference) -> tuple[str, ...]:
-    """Return what speaks against any estimate on a set whose most common answer has a share: that it is too large."""
+    """Return caveats of any estimate on a set whose most common answer has a share: that it is too large."""
     if largest <= source.one_class:
         return ()
     return (

@@ -8,7 +8,7 @@ import torch
 
 
 @cache
-def ease_allocation() -> None:
+def raise_malloc_threshold() -> None:
     """Let the C library keep freed memory: it returns blocks larger than any freed before, and asks for them again.
 
     Every layer makes tensors of a few megabytes; having them mapped and cleared anew takes a quarter of the time of a

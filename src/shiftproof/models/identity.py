@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.models.blackbox import BlackBox
-from shiftproof.models.layer_options import told_of
+from shiftproof.models.layer_options import stated_options
 from shiftproof.models.sources import SCRIPT, SOURCE, is_builtin, is_users, texts_of
 from shiftproof.registry import Registry
 
@@ -169,7 +169,7 @@ class _Hasher:
             for kind in type(layer).__mro__:
                 if not is_builtin(kind.__module__):
                     self.feed(kind)
-            self._state(told_of(layer))
+            self._state(stated_options(layer))
 
     def _hooks(self, layer: nn.Module) -> None:
         """Add what is called before and after a layer, in order."""

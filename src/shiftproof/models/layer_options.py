@@ -34,7 +34,7 @@ def _made_by_torch(kind: type) -> tuple[Mapping[str, object], frozenset[str]]:
     return options, frozenset(written)
 
 
-def told_of(layer: nn.Module) -> dict[str, object]:
+def stated_options(layer: nn.Module) -> dict[str, object]:
     """Return what decides a layer's outputs besides its tensors, layers and hooks.
 
     Of what PyTorch's own classes set, that is the options not at their default: the rest follows from these, and

@@ -3,7 +3,7 @@
 from shiftproof.runs.cell import Cell
 from shiftproof.runs.choosing import EXECUTORS, choose_executor
 from shiftproof.runs.drive import OnProgress, drive, stop_at_failure
-from shiftproof.runs.executors import Crew, Executor, Inline, Processes
+from shiftproof.runs.executors import Executor, Inline, Processes, WorkerPool
 from shiftproof.runs.files import write_atomically
 from shiftproof.runs.hosting import Setup, Worker
 from shiftproof.runs.plan import Plan, Result
@@ -14,7 +14,6 @@ __all__ = [
     "EXECUTORS",
     "AnyTask",
     "Cell",
-    "Crew",
     "Executor",
     "Inline",
     "Json",
@@ -27,6 +26,7 @@ __all__ = [
     "Store",
     "Task",
     "Worker",
+    "WorkerPool",
     "choose_executor",
     "drive",
     "stop_at_failure",

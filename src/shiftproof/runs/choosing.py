@@ -37,7 +37,7 @@ def choose_executor(
     workers = int(text) if text.isdecimal() else None
     if colon and (name == "inline" or not text.isdecimal()):
         raise ConfigurationError(
-            f"This is no executor: {executor!r}.",
+            f"There is no such executor: {executor!r}.",
             expected="inline, processes, ray, or one of the last two with a number of workers, as in processes:4",
             got=executor,
         )

@@ -7,7 +7,7 @@ from contextlib import closing, nullcontext
 from typing import TypeAlias
 
 from shiftproof.errors import RunError
-from shiftproof.runs.executors import Crew, Executor, Inline
+from shiftproof.runs.executors import Executor, Inline, WorkerPool
 from shiftproof.runs.hosting import Setup
 from shiftproof.runs.plan import Plan, Result
 from shiftproof.runs.store import Store
@@ -20,7 +20,7 @@ OnProgress: TypeAlias = Callable[[int, int, Result | None], None]
 def drive(
     plan: Plan,
     store: Store,
-    setup: Setup | Crew,
+    setup: Setup | WorkerPool,
     *,
     executor: Executor | None = None,
     on_progress: OnProgress | None = None,
@@ -28,7 +28,7 @@ def drive(
 ) -> list[Result]:
     """Run the tasks of a plan that the store lacks and return the results of all of them, in the plan's order.
 
-    `setup` makes the workers, on an executor, and is not called when nothing is missing; a crew that is open already
+    `setup` makes the workers, on an executor, and is not called when nothing is missing; a pool that is open already
     serves many plans. `on_progress` hears of each new result after it is in the store. Failed tasks are kept with
     their error and run again next time; the others go on, unless the work is `essential`, such as "Training": then the
     first failure ends it, because a gap would make the rest wrong.
@@ -40,8 +40,8 @@ def drive(
         on_progress(len(done), len(identities), None)
     if missing:
         with (
-            nullcontext(setup) if isinstance(setup, Crew) else (executor or Inline()).open(setup) as crew,
-            closing(crew.run(tuple(missing))) as results,
+            nullcontext(setup) if isinstance(setup, WorkerPool) else (executor or Inline()).open(setup) as pool,
+            closing(pool.run(tuple(missing))) as results,
         ):
             for count, result in enumerate(results, len(done) + 1):
                 store.save(missing[result.task], result)

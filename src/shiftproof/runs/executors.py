@@ -1,8 +1,8 @@
 """Where tasks run: in this process, or in several. The same tasks, the same numbers.
 
-An executor opens a crew for a `setup`, which makes a worker (loads the model and the data, once per process). A crew
+An executor opens a pool for a `setup`, which makes a worker (loads the model and the data, once per process). A pool
 gets tasks and yields a result per task as they finish; a task that fails is a result too. Workers are made when the
-first tasks come and stay until the crew is closed.
+first tasks come and stay until the pool is closed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from shiftproof.runs.task import AnyTask
 DIED = "its process died twice, the second time with this task alone in it"
 
 
-class Crew(ABC):
+class WorkerPool(ABC):
     """Workers over one model and its data; a context manager that lets them go."""
 
     @abstractmethod
     def run(self, tasks: Iterable[AnyTask]) -> Generator[Result, None, None]:
         """Yield a result for every task, in any order."""
 
-    def close(self) -> None:  # noqa: B027  (not every crew holds something)
+    def close(self) -> None:  # noqa: B027  (not every pool holds something)
         """Let the workers go."""
 
     def __enter__(self) -> Self:
@@ -52,8 +52,8 @@ class Crew(ABC):
 class Executor(Protocol):
     """A way to run tasks."""
 
-    def open(self, setup: Setup) -> Crew:
-        """Return a crew whose workers `setup` makes."""
+    def open(self, setup: Setup) -> WorkerPool:
+        """Return a pool whose workers `setup` makes."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Inline:
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
 
-    def open(self, setup: Setup) -> Crew:
-        """Return a crew of one, here."""
+    def open(self, setup: Setup) -> WorkerPool:
+        """Return a pool of one, here."""
         return _Here(setup, self.timeout)
 
 
-class _Here(Crew):
+class _Here(WorkerPool):
     def __init__(self, setup: Setup, timeout: float | None) -> None:
         self._setup, self._timeout = setup, timeout
         self._worker: Worker | None = None
@@ -108,14 +108,14 @@ class Processes:
                 "The number of worker processes must be positive.", expected="1 or more", got=str(self.count)
             )
 
-    def open(self, setup: Setup) -> Crew:
-        """Return a crew of processes."""
+    def open(self, setup: Setup) -> WorkerPool:
+        """Return a pool of processes."""
         gpus = _gpus(self.device)
         count = self.count or (len(gpus) if self.device.startswith("cuda") else cores()) or 1
         return _Pool(pack(setup), count, gpus, self.timeout)
 
 
-class _Pool(Crew):
+class _Pool(WorkerPool):
     def __init__(self, packed: Packed, count: int, gpus: Sequence[str], timeout: float | None) -> None:
         self._packed, self._count, self._gpus, self._timeout = packed, count, gpus, timeout
         self._pool: ProcessPoolExecutor | None = None

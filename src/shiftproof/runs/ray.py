@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from shiftproof.errors import ConfigurationError, RunError, ShiftproofError
-from shiftproof.runs.executors import Crew, died
+from shiftproof.runs.executors import WorkerPool, died
 from shiftproof.runs.hosting import Host, Packed, Setup, pack
 from shiftproof.runs.limits import check_timeout
 from shiftproof.runs.plan import Result
@@ -22,7 +22,7 @@ from shiftproof.runs.task import AnyTask
 
 DEPTH = 2
 """Cells that a worker has at a time: one at work, and one beside it, so that it never waits for the driver."""
-STILLBORN = 3
+MAX_FAILED_STARTS = 3
 """So many workers in a row may die before they are ready; more is no accident."""
 DIED = "its worker died twice, the second time with this task alone in it"
 
@@ -48,13 +48,13 @@ class Ray:
         check_timeout(self.timeout)
         if (self.workers is not None and self.workers < 1) or self.gpus_per_worker < 0 or self.cpus_per_worker <= 0:
             raise ConfigurationError(
-                "This is no crew of workers.",
+                "This is no pool of workers.",
                 expected="1 worker or more, each with a share of a processor, and of a GPU if it needs one",
                 got=f"workers {self.workers}, GPUs {self.gpus_per_worker:g}, processors {self.cpus_per_worker:g}",
             )
 
-    def open(self, setup: Setup) -> Crew:
-        """Return a crew of actors."""
+    def open(self, setup: Setup) -> WorkerPool:
+        """Return a pool of actors."""
         ray = _import()
         return _Actors(ray, self, pack(setup, ray.cloudpickle.dumps))  # which takes a script's own functions along
 
@@ -68,11 +68,11 @@ class _Actor:
     tasks: list[AnyTask] = field(default_factory=list)
 
 
-class _Actors(Crew):
+class _Actors(WorkerPool):
     def __init__(self, ray: Any, terms: Ray, packed: Packed) -> None:
         self._ray, self._terms, self._packed = ray, terms, packed
         self._joined = self._ours = False
-        self._stillborn = 0
+        self._failed_starts = 0
         self._actors: list[_Actor] = []
         self._flying: dict[Any, tuple[_Actor, AnyTask | None]] = {}
 
@@ -114,12 +114,12 @@ class _Actors(Crew):
                 except self._ray.exceptions.RayTaskError as error:
                     raise _reason(error.cause) from error
                 except self._ray.exceptions.RayError as error:
-                    self._bury(actor, lost, error)
+                    self._drop_dead_worker(actor, lost, error)
                     break  # what else is finished is found again, without the dead one's
                 if task is None:
                     actor.ready = True
                 else:
-                    self._stillborn = 0
+                    self._failed_starts = 0
                     actor.tasks.remove(task)
                     yield result
 
@@ -143,15 +143,15 @@ class _Actors(Crew):
         actor.tasks.append(task)
         self._flying[actor.handle.measure.remote(task)] = actor, task
 
-    def _bury(self, actor: _Actor, lost: deque[AnyTask], error: Exception) -> None:
+    def _drop_dead_worker(self, actor: _Actor, lost: deque[AnyTask], error: Exception) -> None:
         """Forget a dead worker; its tasks are lost for now."""
         self._actors.remove(actor)
         self._ray.kill(actor.handle)  # should it still live: an answer can be lost without its worker
         self._flying = {reference: one for reference, one in self._flying.items() if one[0] is not actor}
         lost.extend(actor.tasks)
         if not actor.ready:
-            self._stillborn += 1
-            if self._stillborn > STILLBORN:
+            self._failed_starts += 1
+            if self._failed_starts > MAX_FAILED_STARTS:
                 raise RunError(
                     "Workers of the cluster die before they are ready.",
                     reason=str(error).splitlines()[0],
@@ -166,12 +166,12 @@ class _Actors(Crew):
             _connect(ray, terms.address)
         self._joined = True
         options = {"num_cpus": terms.cpus_per_worker, "num_gpus": terms.gpus_per_worker, "max_restarts": 0}
-        self._made = ray.remote(Seat).options(**options)
+        self._made = ray.remote(Actor).options(**options)
         self._content = ray.put(self._packed)
         self._count = terms.workers or _room(ray.cluster_resources(), terms)
 
 
-class Seat(Host):
+class Actor(Host):
     """The worker of one actor."""
 
     def ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""The worst case: search over transformation tuples for the one that a model is most vulnerable to.
+"""The worst case: search over chains of transformations for the one that a model is most vulnerable to.
 
 A *space* holds operations at levels, a *fitness* says how well a model does on transformed images, and a *searcher* is
 a function from the two to a *trace* of everything it tried.

@@ -13,7 +13,7 @@ from torch import Tensor
 from shiftproof.data import ImageSet
 from shiftproof.errors import DataError, RunError
 from shiftproof.models import BatchFitter
-from shiftproof.runs import Crew, Inline, OnProgress, Plan, Result, Row, Store, Task, drive
+from shiftproof.runs import Inline, OnProgress, Plan, Result, Row, Store, Task, WorkerPool, drive
 from shiftproof.searchers.applying import MEMORY, Applier
 from shiftproof.searchers.constraint import Constraint
 from shiftproof.searchers.fitness import Fitness
@@ -23,7 +23,7 @@ from shiftproof.shifts import ImageShift
 from shiftproof.shifts.image_shift import CACHED
 from shiftproof.shifts.levels import from_levels, to_bytes
 
-MOST = 2_000
+MAX_TASK_IMAGES = 2_000
 """Images of one cell: a kill costs no more than these."""
 
 
@@ -132,7 +132,9 @@ class Evaluator:
         if self.fitness.whole:
             yield start, stop
             return
-        fitting = CACHED // self.pixels.images[0].numel() if self.pixels.images.device.type == "cpu" else MOST
+        fitting = (
+            CACHED // self.pixels.images[0].numel() if self.pixels.images.device.type == "cpu" else MAX_TASK_IMAGES
+        )
         size = batch_size * max(1, round(fitting / batch_size))
         for first in range(start, stop, size):
             yield first, min(first + size, stop)
@@ -144,7 +146,7 @@ class Evaluator:
 
 
 class Evaluation:
-    """What searchers call: scores of tuples, measured by a crew of evaluators, kept in a store and read from it.
+    """What searchers call: scores of tuples, measured by a pool of evaluators, kept in a store and read from it.
 
     A tuple that was measured before, in this search or in a run that was killed, is not measured again. One whose
     measurement failed is noted with its error, and the others go on; where all of a batch fail, the search ends.
@@ -155,12 +157,12 @@ class Evaluation:
         evaluator: Evaluator,
         store: Store,
         fingerprints: Mapping[str, str],
-        crew: Crew | None = None,
+        pool: WorkerPool | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
         self.evaluator, self.store = evaluator, store
         self.fingerprints, self.on_progress = dict(fingerprints), on_progress
-        self.crew = crew or Inline().open(evaluator)
+        self.pool = pool or Inline().open(evaluator)
         self._ends: dict[Genes, list[int]] = {}
 
     def __call__(self, tuples: Sequence[Genes], images: int | None = None, /) -> list[Score]:
@@ -170,7 +172,7 @@ class Evaluation:
         ranges = {genes: self._ranges(genes, count) for genes in sorted(set(tuples))}  # shared first steps side by side
         tasks = {genes: [self.evaluator.task(genes, *one) for one in some] for genes, some in ranges.items()}
         plan = Plan(tuple(task for some in tasks.values() for task in some), self.fingerprints)
-        found = drive(plan, self.store, self.crew, on_progress=self._after(before))
+        found = drive(plan, self.store, self.pool, on_progress=self._after(before))
         results = {result.task: result for result in found}
         scores = {genes: self._score([results[task] for task in some], count) for genes, some in tasks.items()}
         errors = [score.error for score in scores.values() if score.error is not None]
@@ -195,7 +197,7 @@ class Evaluation:
         """Cut the first `count` images where this tuple's evaluations ended so far, and at the most a cell may hold."""
         ends = self._ends.setdefault(genes, [])
         while not ends or ends[-1] < count:
-            ends.append(min(count, (ends[-1] if ends else 0) + MOST))
+            ends.append(min(count, (ends[-1] if ends else 0) + MAX_TASK_IMAGES))
         return list(zip([0, *ends], ends, strict=False))
 
     def _score(self, results: Sequence[Result], images: int) -> Score:

@@ -32,7 +32,7 @@ METRICS: Mapping[str, str] = {
 }
 """Name -> what it measures."""
 
-SURE = 0.5
+DETECTION_SCORE = 0.5
 """From this score on, a box of a detector that scores its boxes counts as found."""
 
 
@@ -257,7 +257,7 @@ def label_maps(model: Subject, images: Tensor) -> NDArray[np.int64]:
 def detected(answer: Any) -> bool:
     """Whether a detector found anything: a truth value, a number, boxes, or boxes with scores of at least one half."""
     if isinstance(answer, Mapping):
-        return bool((np.asarray(answer["scores"]) >= SURE).any())
+        return bool((np.asarray(answer["scores"]) >= DETECTION_SCORE).any())
     if isinstance(answer, Sequence | np.ndarray | Tensor) and np.ndim(answer):
         return len(answer) > 0
     return bool(answer)

@@ -1,4 +1,4 @@
-"""`search`: the transformation tuple that a model is most vulnerable to."""
+"""`search`: the chain of transformations that a model is most vulnerable to."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ def search(
     with (
         tempfile.TemporaryDirectory() as temporary,
         Store(Path(out or temporary), identity) as store,
-        choose_executor(executor, device=device).open(evaluator) as crew,
+        choose_executor(executor, device=device).open(evaluator) as pool,
     ):
         if not isinstance(tested, Service):  # whose calls may be counted
             check_behaviour(store, tested, whole)
-        evaluation = Evaluation(evaluator, store, fingerprints, crew, _within(on_progress, budget))
+        evaluation = Evaluation(evaluator, store, fingerprints, pool, _within(on_progress, budget))
         (clean,) = evaluation([()])
         trace = run(chosen, evaluation, length=length, budget=budget, seed=seed)
         found = Search(trace, clean.objective, len(whole), measured.name, constraint, subject.name, whole.name)

@@ -15,7 +15,7 @@ from shiftproof.data import Batch
 
 Made = TypeVar("Made", bound=Batch[Tensor])
 
-AHEAD = 2
+PREFETCH_BATCHES = 2
 """So many batches wait at most."""
 
 
@@ -25,7 +25,7 @@ def ahead(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
 
 
 def _threaded(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
-    waiting: Queue[tuple[Made, torch.cuda.Event] | BaseException | None] = Queue(maxsize=AHEAD)
+    waiting: Queue[tuple[Made, torch.cuda.Event] | BaseException | None] = Queue(maxsize=PREFETCH_BATCHES)
     given_up = threading.Event()
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 

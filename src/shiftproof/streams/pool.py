@@ -9,7 +9,7 @@ from shiftproof.data import ImageSet
 from shiftproof.data.images.levels import unit
 from shiftproof.errors import DataError
 
-HELD = {"cpu": 2**30, "cuda": 2**34}
+HELD_BYTES = {"cpu": 2**30, "cuda": 2**34}
 """Sets of at most so many bytes are decoded once and held on a kind of device; larger ones are read as they come."""
 _CHUNK = 256
 
@@ -21,7 +21,7 @@ class Pool:
         self.device = device
         self.data = data
         self._held: Tensor | None = None
-        if data.nbytes <= HELD.get(device.type, 0):
+        if data.nbytes <= HELD_BYTES.get(device.type, 0):
             self.data = data.in_memory()
             parts = [_stored(batch.inputs, data.source.value_bytes).to(device) for batch in self.data.batches(_CHUNK)]
             self._held = torch.cat(parts) if parts else None

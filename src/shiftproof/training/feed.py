@@ -25,7 +25,7 @@ from shiftproof.training.recipes import Recipe
 from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.team import Team
 
-HELD = 2**32
+HELD_BYTES = 2**32
 """Images are held on the device, as bytes, where all of them take no more than this; otherwise they stream."""
 
 BLOCK = 2**25
@@ -68,7 +68,7 @@ class Feed:
         self.framing = as_image_shift(settings.framing) if settings.framing else None
         self.augment = None if recipe.augment is None else as_image_shift(recipe.augment)
         self.data = data
-        self.supply = _Held(data, device) if data.nbytes <= HELD else _Read(data, device, decoders)
+        self.supply = _Held(data, device) if data.nbytes <= HELD_BYTES else _Read(data, device, decoders)
         check_layout(torch.empty(0, *data.shape))
 
     @property
@@ -120,7 +120,7 @@ class Feed:
     def _transformed(
         self, views: Tensor, keys: Tensor, step: int, epoch: int, found: Sequence[tuple[int, ...]]
     ) -> Tensor:
-        """Send each part of each step of a block through the tuple of operations that is its own, if any."""
+        """Send each part of each step of a block through the chain of operations that is its own, if any."""
         tuples = self.recipe.tuples
         if tuples is None:
             return views

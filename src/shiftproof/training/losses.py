@@ -17,7 +17,7 @@ from torch import Tensor
 Direction: TypeAlias = Literal["to_mean", "from_mean"]
 """`to_mean` is KL(p_i || p_bar), the half of a Jensen-Shannon divergence; `from_mean` is KL(p_bar || p_i)."""
 
-SURE = 1e-7
+PROBABILITY_FLOOR = 1e-7
 """Probabilities are held this far from 0 and 1 where their Gaussian quantile is taken."""
 
 
@@ -83,7 +83,7 @@ def macer(logits: Tensor, labels: Tensor, *, sigma: float, lam: float, gamma: fl
     place = labels[:, None]
     own = chances.gather(1, place)[:, 0]
     other = chances.scatter(1, place, -1.0).amax(1)
-    quantiles = torch.special.ndtri(torch.stack([own, other]).clamp(SURE, 1.0 - SURE))
+    quantiles = torch.special.ndtri(torch.stack([own, other]).clamp(PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR))
     short = (gamma - (quantiles[0] - quantiles[1])).clamp_min(0.0)
     return classified + torch.where(own > other, lam * sigma / 2 * short, torch.zeros_like(short))
 

@@ -123,7 +123,7 @@ def _recipes() -> dict[str, Recipe]:
             noise="all",
             defaults={"lr": 0.01, "batch_size": 64},
         ),
-        Recipe("rda", "a random tuple of operations per batch", volpi, tuples=Tuples()),
+        Recipe("rda", "a random chain of operations per batch", volpi, tuples=Tuples()),
         Recipe(
             "rsda",
             "tuples the network is weak to, by random search",

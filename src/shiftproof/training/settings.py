@@ -33,6 +33,6 @@ class TrainingSettings(Options):
         """Refuse a run that is all warm-up."""
         self.require(self.warmup < self.epochs, "a warmup of 0 epochs or more, fewer than all")
 
-    def told(self) -> dict[str, str]:
+    def to_texts(self) -> dict[str, str]:
         """Return what decides the weights, as texts: a run directory is about these."""
         return {name: str(value) for name, value in self.to_dict().items()}

@@ -16,7 +16,7 @@ from shiftproof.models.class_names import with_class_names
 from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.runs import Json
 from shiftproof.shifts.catalogue import OTHERS
-from shiftproof.training.feed import HELD, Feed, labels_of
+from shiftproof.training.feed import HELD_BYTES, Feed, labels_of
 from shiftproof.training.loop import Loop, evaluating
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
@@ -103,7 +103,7 @@ def train(
         "recipe": chosen.name,
         "options": {name: str(value) for name, value in chosen.options().items()},
         "sigma": noise,
-        "settings": loop_settings.told(),
+        "settings": loop_settings.to_texts(),
         "data": loaded.name,
         "classes": list(loaded.classes),
         "last": dict(log[-1]),
@@ -126,7 +126,7 @@ def _loaded(data: DataLike, images: int | None, seed: int) -> ImageSet:
     loaded = load_images(data).take(images, seed=seed)
     if len(loaded) == 0:
         raise DataError("There are no images to train on.", got=loaded.name)
-    loaded = loaded.in_memory() if loaded.nbytes <= HELD else loaded
+    loaded = loaded.in_memory() if loaded.nbytes <= HELD_BYTES else loaded
     labels_of(loaded)
     return loaded
 
@@ -160,7 +160,7 @@ def _subject(
         "content": digest([recipe.objective, recipe.augment, recipe.noise, recipe.tuples]),
         "sigma": str(sigma),
         "device": device.type,
-        **settings.told(),
+        **settings.to_texts(),
         "data": data.fingerprint,
         "validation": "none" if validation is None else validation.fingerprint,
         "model": start,

@@ -1,4 +1,4 @@
-"""Training on transformation tuples, uniform ones or those a network is found weak to (Volpi & Murino 2019)."""
+"""Training on chains of transformations, uniform ones or those a network is found weak to (Volpi & Murino 2019)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, fingerprint, load_model
 from shiftproof.runs import Store
 from shiftproof.streams import Ccc, StreamCalibration, calibrate
-from shiftproof.streams.ccc.schedule import Course, MissingPairError, straight
+from shiftproof.streams.ccc.schedule import MissingPairError, Schedule, straight
 from shiftproof.streams.ccc.stream_calibration import FILE, shift_at
 
 OPTIONS: dict[str, Any] = {"images": 40, "speed": 2, "target": 0.5, "calibration_images": 60, "steady": None}
@@ -125,8 +125,8 @@ def test_a_target_nobody_reaches_gets_the_nearest_path_and_says_so(model, data, 
 
 def test_rough_pairs_are_avoided_where_there_is_another_way(model, data, tmp_path):
     strict = calibrate(model, data, out=tmp_path, shifts=NAMES, **{**OPTIONS, "steady": 0.0})
-    assert strict.rough
-    assert set(strict.rough) <= set(strict.paths)
+    assert strict.off_target
+    assert set(strict.off_target) <= set(strict.paths)
     assert any("avoided" in note for note in strict.notes)
     Ccc(data, calibration=strict, length=40, speed=2)
 
@@ -168,7 +168,7 @@ def test_impossible_options_are_refused(model, data, tmp_path, options):
         calibrate(model, data, out=tmp_path, **{**OPTIONS, **options})
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"noises": ["fog"], "paths": {"fog": []}, "rough": {}}'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"noises": ["fog"], "paths": {"fog": []}, "off_target": {}}'])
 def test_a_file_that_is_no_calibration_is_refused(tmp_path, content):
     path = tmp_path / "calibration.json"
     path.write_text(content)
@@ -190,33 +190,33 @@ def test_a_stream_longer_than_its_calibration_is_refused(model, data, tmp_path):
 
 def test_a_course_goes_from_pair_to_pair_without_a_break():
     paths = {(one, other): straight(0.5) for one in "abcd" for other in "abcd" if one != other}
-    course = Course("abcd", paths, seed=1)
-    legs = course.legs(100)
-    assert len(legs) == 20
-    assert all(before[1] == after[0] for before, after in pairwise(legs))
-    assert all(one != other for one, other in legs)
-    assert {noise for leg in legs for noise in leg} == set("abcd")
-    late = Course("abcd", paths, seed=1)
-    assert late.at(57) == course.at(57)
-    assert course.at(5)[1] == (0.5, 0.0)
+    schedule = Schedule("abcd", paths, seed=1)
+    segments = schedule.segments(100)
+    assert len(segments) == 20
+    assert all(before[1] == after[0] for before, after in pairwise(segments))
+    assert all(one != other for one, other in segments)
+    assert {noise for leg in segments for noise in leg} == set("abcd")
+    late = Schedule("abcd", paths, seed=1)
+    assert late.at(57) == schedule.at(57)
+    assert schedule.at(5)[1] == (0.5, 0.0)
 
 
 def test_a_course_avoids_rough_pairs_and_takes_the_least_rough_where_it_must():
     paths = {(one, other): straight(0.5) for one in "abc" for other in "abc" if one != other}
-    rough = {("a", "b"): 0.1, ("b", "c"): 0.1, ("c", "a"): 0.1}
-    assert set(Course("abc", paths, 1, rough).legs(200)) == {("a", "c"), ("c", "b"), ("b", "a")}
+    off_target = {("a", "b"): 0.1, ("b", "c"): 0.1, ("c", "a"): 0.1}
+    assert set(Schedule("abc", paths, 1, off_target).segments(200)) == {("a", "c"), ("c", "b"), ("b", "a")}
     dead_end = {("a", "b"): 0.1, ("a", "c"): 0.2}
-    assert set(Course("abc", paths, 1, dead_end).legs(200)) <= {("b", "c"), ("c", "b"), ("a", "c"), ("a", "b")}
-    assert "a" not in {noise for leg in Course("abc", paths, 1, dead_end).legs(200)[1:] for noise in leg}
-    rough |= {("a", "c"): 0.05}
-    assert ("a", "c") in Course("abc", paths, 1, rough).legs(200)
-    assert ("a", "b") not in Course("abc", paths, 1, rough).legs(200)
+    assert set(Schedule("abc", paths, 1, dead_end).segments(200)) <= {("b", "c"), ("c", "b"), ("a", "c"), ("a", "b")}
+    assert "a" not in {noise for leg in Schedule("abc", paths, 1, dead_end).segments(200)[1:] for noise in leg}
+    off_target |= {("a", "c"): 0.05}
+    assert ("a", "c") in Schedule("abc", paths, 1, off_target).segments(200)
+    assert ("a", "b") not in Schedule("abc", paths, 1, off_target).segments(200)
 
 
 def test_a_missing_pair_is_named():
-    course = Course("ab", {("a", "b"): straight(0.5)}, seed=0)
+    schedule = Schedule("ab", {("a", "b"): straight(0.5)}, seed=0)
     with pytest.raises(MissingPairError) as caught:
-        course.legs(100)
+        schedule.segments(100)
     assert caught.value.pair == ("b", "a")
 
 

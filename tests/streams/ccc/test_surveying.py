@@ -67,10 +67,10 @@ def test_it_looks_closely_along_the_path_and_hardly_elsewhere(survey):
 
 def test_more_precision_takes_more_images(survey, tmp_path):
     find_routes(survey, [PAIR], 0.4, **{**OPTIONS, "precision": 0.02})
-    rough = sum(count.images for count in survey.measured.values())
+    off_target = sum(count.images for count in survey.measured.values())
     survey.looks.clear()
     route = find_routes(survey, [PAIR], 0.4, **{**OPTIONS, "precision": 0.008})[PAIR]
-    assert sum(count.images for count in survey.measured.values()) > 1.5 * rough
+    assert sum(count.images for count in survey.measured.values()) > 1.5 * off_target
     assert max(route.error) <= 0.008
 
 

@@ -18,7 +18,7 @@ _OWN = {
     "spectrum": "shiftproof.audits.sections.spectrum:FrequencySensitivity",
     "certified": "shiftproof.audits.sections.certified:Certified",
     "adaptation": "shiftproof.audits.sections.adaptation:Adaptation",
-    "endurance": "shiftproof.audits.sections.stability:Stability",
+    "stability": "shiftproof.audits.sections.stability:Stability",
     "label_free": "shiftproof.audits.sections.label_free:LabelFree",
 }
 

@@ -1,4 +1,4 @@
-"""Can it be helped while serving: accuracy of adaptation methods under corruption, and what they cost."""
+"""Test-time adaptation: accuracy of adaptation methods under corruption, and what they cost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GRID_PRIORS = (0, 4, 16, 64, 256)
 GRID_SHIFTS = {"quick": 2, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
 HELPS = 0.02
-LEVEL_RULE = "points won on average, without labels: good over 2, bad under 0"
+LEVEL_RULE = "points gained on average, without labels: good over 2, bad under 0"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Adaptation(Section):
     """Accuracy gained by adapting to the shifted images themselves, without labels."""
 
     name = "adaptation"
-    title = "Can it be helped while serving"
+    title = "Test-time adaptation"
     question = "How much accuracy do methods win back by adapting to the incoming images, without labels?"
     numbers = (
         Number("best_adaptation_gain", "accuracy the best method adds, the mean over corruptions", None),
@@ -149,7 +149,7 @@ class Adaptation(Section):
         return gains
 
     def view(self, results: Sequence[Result]) -> View:
-        """Tell which method wins back most, and what it costs."""
+        """Tell which method improves accuracy most, and what it costs."""
         found = [(task, row) for task, row in rows(results, AdaptedStream) if row.get("applies", True)]
         refused = {
             task.method.name: str(row["reason"])
@@ -179,9 +179,9 @@ class Adaptation(Section):
         reach = f" ({_reach(per_image, told)})" if _reach(per_image, told) else ""
         won = f"{100 * max(gains[told], 0):.1f} points{reach} on average at the strongest severity"
         said = (
-            f"Adapting while serving ({told}) wins back {won}."
+            f"Adapting while serving ({told}) improves accuracy by {won}."
             if helps
-            else f"No adaptation wins back more than {won}."
+            else f"No adaptation improves accuracy by more than {won}."
         )
         tile = Tile(
             "Best gain by adaptation",
@@ -257,8 +257,8 @@ def _counts(found: Sequence[tuple[AdaptedStream, Row]]) -> dict[str, Counts]:
 def _action(chosen: str, gain: float, preset: str | None, batch: int) -> Action:
     return Action(
         f"Let it adapt while it serves ({chosen})",
-        f"It wins back {100 * gain:.1f} points on average at the strongest severity, without labels. Of the methods "
-        "that do not learn without end it is the cheapest within noise of the best.",
+        f"It improves accuracy by {100 * gain:.1f} points on average at the strongest severity, without labels. Of the "
+        "methods that do not learn without end it is the cheapest within noise of the best.",
         f"{adapting_code(chosen, preset)}\nlogits = adapted(images)  # in batches of {batch}, as they come",
         gain=100 * gain,
         on="on average at the strongest severity",
@@ -335,7 +335,7 @@ def _cost_table(
         "What it costs",
         (
             Column("method"),
-            Column("points won", "number"),
+            Column("points gained", "number"),
             Column("time per batch, times a plain forward", "number"),
             *(Column(title, "number") for title in Counts._fields),
         ),

@@ -36,7 +36,7 @@ class Unit:
     shift         an image under a shift; one severity stands for all
     adapter       no image: a fresh adapter of a method
     adapt         an image through a method of adaptation, in batches
-    tuple         an image under a tuple of operations, and its similarity to the original
+    tuple         an image under a chain of operations, and its similarity to the original
     view          a view of an image from a neighbourhood
     noise         Gaussian noise for an image
     """

@@ -128,7 +128,7 @@ class Certified(Section):
     """Certified accuracy and radii by randomized smoothing."""
 
     name = "certified"
-    title = "What is guaranteed"
+    title = "Certified robustness"
     question = "Served with noise and a vote, how far must an image be changed before the answer can change?"
     numbers = (
         Number("acr", "average certified radius of the smoothed model on clean images", "higher", "L2"),

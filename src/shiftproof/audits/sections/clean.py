@@ -17,7 +17,7 @@ from shiftproof.reports.view import Action, Column, Level, Sentence, Table, Tile
 from shiftproof.runs import Result, Row
 from shiftproof.subjects import Subject
 
-OVERCONFIDENT, DELUDED = 0.05, 0.15
+OVERCONFIDENT, SEVERELY_OVERCONFIDENT = 0.05, 0.15
 """How far mean confidence may be above accuracy before it is told, and before it is bad."""
 INTERVALS = "{:,} {}. Intervals are Clopper and Pearson's, at 95%."
 CALIBRATE = """\
@@ -63,7 +63,7 @@ class Clean(Section):
     """Accuracy on the images as they are."""
 
     name = "clean"
-    title = "Before anything changes"
+    title = "Clean accuracy and calibration"
     question = "How accurate is the model on inputs as they are, and does it know?"
     takes = ("images", "texts")
     numbers = (
@@ -102,7 +102,7 @@ class Clean(Section):
             notes.append(f"On average it is {sure}.")
             if gap >= OVERCONFIDENT:
                 said = f"{right}, and on average {sure}."
-                level = "bad" if gap >= DELUDED or rated == "bad" else "watch"
+                level = "bad" if gap >= SEVERELY_OVERCONFIDENT or rated == "bad" else "watch"
         action = Action(
             "Calibrate its confidence",
             f"On clean {self.noun.many} it is surer by {abs(100 * gap):.1f} points than it is right. A temperature "

@@ -37,9 +37,9 @@ from shiftproof.subjects import Subject
 EXAMPLES = 4
 EXAMPLE_SIDE = 64
 """Pixels, at most, of the examples of single cells, of which there are many."""
-NAMED = 2
+NAMED_CORRUPTIONS = 2
 GOOD, WATCH = 0.10, 0.25
-HARMLESS = 0.05
+HARMLESS_LOSS = 0.05
 RECIPES = {"noise": "gaussian"}
 """Category -> the recipe of training against it, where it is not the general one."""
 RECIPE = "augmix+jsd"
@@ -108,7 +108,7 @@ class Corruptions(Section):
     """Accuracy under common corruptions."""
 
     name = "corruptions"
-    title = "Where it breaks"
+    title = "Corruption robustness"
     question = "Which changes of the input cost accuracy, and how much?"
     takes = ("images", "texts")
     numbers = (
@@ -221,13 +221,15 @@ def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float,
     _, name, severity, cell = worst
     lowest = interval(cell, among=sum(map(len, grid.values())))
     over = f", {percent(overall)} on average over {len(grid)} corruptions" if len(grid) > 1 else ""
-    if clean.value - cell.value < HARMLESS:
+    if clean.value - cell.value < HARMLESS_LOSS:
         drop = 100 * (clean.value - cell.value)
         costs = f"costs more than {drop:.1f} points ({title(name)})" if drop > 0 else "costs any accuracy"
         at = f"from {percent(clean.value)} clean to {percent(cell.value)} ({lowest}) at most"
         return (Sentence(f"No corruption {costs}: {at}{over}.", level),)
-    harmful = [other for other in ranked if clean.value - mean_accuracy(grid[other].values()) >= HARMLESS] or ranked[:1]
-    first = listed([title(other) for other in harmful[:NAMED]])
+    harmful = [
+        other for other in ranked if clean.value - mean_accuracy(grid[other].values()) >= HARMLESS_LOSS
+    ] or ranked[:1]
+    first = listed([title(other) for other in harmful[:NAMED_CORRUPTIONS]])
     return (
         Sentence(
             f"Breaks first under {first}: from {percent(clean.value)} clean to {percent(cell.value)} "
@@ -254,7 +256,7 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, S
     for name, value in means.items():
         losses[facts(name)["category"]] += max(0.0, clean.value - value) / len(means)
     worst = max(losses, key=lambda category: losses[category])
-    if losses[worst] < HARMLESS / 2:
+    if losses[worst] < HARMLESS_LOSS / 2:
         return ()
     names = [title(name) for name in means if facts(name)["category"] == worst]
     several = len(losses) > 1

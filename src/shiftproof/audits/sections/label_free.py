@@ -1,4 +1,4 @@
-"""Would you know: how well accuracy under shift can be told without labels."""
+"""Label-free accuracy estimation: how well accuracy under shift can be told without labels."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class LabelFree(Section):
     """Estimates without labels against the truth."""
 
     name = "label_free"
-    title = "Would you know"
+    title = "Label-free accuracy estimation"
     question = "How well can accuracy under shift be told from unlabelled inputs alone?"
     takes = ("images", "texts")
     numbers = (

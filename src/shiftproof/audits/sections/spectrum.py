@@ -135,7 +135,7 @@ class FrequencySensitivity(Section):
     """Sensitivity by frequency."""
 
     name = "spectrum"
-    title = "Which frequencies"
+    title = "Sensitivity by frequency"
     question = "Is the model weak to slow changes across the image, or to fine ones?"
     numbers = (
         Number("worst_wave_accuracy", "accuracy under the worst single wave"),

@@ -40,7 +40,7 @@ STEPS = 100
 class LongStream(Measurement):
     """A stream of changing corruptions through a fresh adapter."""
 
-    kind = "endurance"
+    kind = "stability"
     method: Method
     images: int
     speed: int
@@ -95,12 +95,12 @@ class LongStream(Measurement):
 class Stability(Section):
     """Rolling accuracy of every method against the source model's, over corruptions that change without end."""
 
-    name = "endurance"
-    title = "How long the help lasts"
+    name = "stability"
+    title = "Long-stream stability"
     question = "Over a long stream of changing corruptions, which methods stay above the model as it is?"
     numbers = (
-        Number("endurance.collapsed", "methods that fall below the unadapted model for good", "lower", "count"),
-        Number("endurance.*", "accuracy a method adds along the stream", None),
+        Number("stability.collapsed", "methods that fall below the unadapted model for good", "lower", "count"),
+        Number("stability.*", "accuracy a method adds along the stream", None),
     )
 
     def plan(self, scope: Scope) -> Iterator[LongStream]:
@@ -115,8 +115,8 @@ class Stability(Section):
 
     def needs(self, number: str, task: Measurement) -> bool:
         """Say that a method's own number needs its task and the source model's."""
-        own = isinstance(task, LongStream) and task.method.name in ("source", number.removeprefix("endurance."))
-        return number == "endurance.collapsed" or own
+        own = isinstance(task, LongStream) and task.method.name in ("source", number.removeprefix("stability."))
+        return number == "stability.collapsed" or own
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell who falls below the source model and when, and who stays above."""
@@ -135,8 +135,8 @@ class Stability(Section):
         gains = {name: trace.area(source) for name, trace in others.items()}
         gained = {name: _gained(trace, source) for name, trace in others.items()}
         falls = {name: trace.collapse(source, window) for name, trace in others.items()}
-        numbers = {f"endurance.{name}": gain for name, gain in gains.items()}
-        numbers["endurance.collapsed"] = float(sum(place is not None for place in falls.values()))
+        numbers = {f"stability.{name}": gain for name, gain in gains.items()}
+        numbers["stability.collapsed"] = float(sum(place is not None for place in falls.values()))
         return View(
             self.name,
             self.title,

@@ -166,7 +166,7 @@ class WorstCase(Section):
     """Accuracy under the worst of many tuples of operations."""
 
     name = "worst_case"
-    title = "The worst case"
+    title = "Worst-case transformations"
     question = "Which chain of small edits, that leaves images recognisable, hurts the model most?"
     numbers = (
         Number("worst_case_accuracy", "accuracy under the worst tuple found that keeps the content"),

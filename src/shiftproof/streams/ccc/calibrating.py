@@ -20,7 +20,7 @@ from shiftproof.models.identity import digest
 from shiftproof.runs import Executor, OnProgress, Plan, Store, choose_executor
 from shiftproof.shifts import corruption
 from shiftproof.streams.ccc.probing import WHOLE, Condition, Probe
-from shiftproof.streams.ccc.schedule import LENGTH, LEVELS, SEED, SPEED, Course, MissingPairError, Pair
+from shiftproof.streams.ccc.schedule import LENGTH, LEVELS, SEED, SPEED, MissingPairError, Pair, Schedule
 from shiftproof.streams.ccc.stream_calibration import FILE, StreamCalibration, Variant
 from shiftproof.streams.ccc.surveying import Route, Survey, find_routes
 from shiftproof.streams.ccc.targets import Target, accuracy_at, read_target
@@ -102,9 +102,9 @@ def calibrate(
     subject = {"version": __version__, **identity, "calibration": digest([images, probe.area])}
     together = 2 if 2 * speed <= WINDOW else 1
     where = choose_executor(executor, device=tested.device)
-    with Store(FilePath(out), subject) as store, where.open(probe) as crew:
+    with Store(FilePath(out), subject) as store, where.open(probe) as pool:
         tested.check_answers(store)
-        survey = Survey(crew, Plan((), subject), store, on_progress, images)
+        survey = Survey(pool, Plan((), subject), store, on_progress, images)
         survey.measure([WHOLE], CLEAN_LOOKS)
         right, seen = survey.counted(WHOLE)
         clean, classes = right / seen, survey.classes
@@ -112,13 +112,13 @@ def calibrate(
         noises, left_out = _who_reaches(survey, corruptions(shifts), goal)
         limit = inf if steady is None else steady
         routes: dict[Pair, Route] = {}
-        rough: dict[Pair, float] = {}
-        while missing := _missing(noises, routes, rough, seed, -(-length // speed)):
+        off_target: dict[Pair, float] = {}
+        while missing := _missing(noises, routes, off_target, seed, -(-length // speed)):
             routes |= find_routes(
                 survey, missing, goal, variant=variant, together=together, precision=precision, limit=limit
             )
             strays = {pair: routes[pair].straying(goal, together) for pair in missing}
-            rough |= {pair: stray for pair, stray in strays.items() if stray > limit}
+            off_target |= {pair: stray for pair, stray in strays.items() if stray > limit}
         made = StreamCalibration(
             **identity,
             target=goal,
@@ -134,7 +134,7 @@ def calibrate(
             paths={pair: route.path for pair, route in routes.items()},
             expected={pair: route.accuracy for pair, route in routes.items()},
             errors={pair: max(route.error) for pair, route in routes.items()},
-            rough=rough,
+            off_target=off_target,
             name=tested.name if isinstance(getattr(model, "given", model), str | FilePath) else "",
             length=length,
             speed=speed,
@@ -157,13 +157,13 @@ def _who_reaches(survey: Survey, names: Sequence[str], target: float) -> tuple[t
 
 
 def _missing(
-    noises: Sequence[str], routes: Mapping[Pair, Route], rough: Mapping[Pair, float], seed: int, steps: int
+    noises: Sequence[str], routes: Mapping[Pair, Route], off_target: Mapping[Pair, float], seed: int, steps: int
 ) -> list[Pair]:
     """Return pairs without a path that a run of so many steps needs next; none when it is covered."""
-    course = Course(noises, {pair: route.path for pair, route in routes.items()}, seed, rough)
+    schedule = Schedule(noises, {pair: route.path for pair, route in routes.items()}, seed, off_target)
     try:
-        course.legs(steps)
+        schedule.segments(steps)
     except MissingPairError as error:
-        least = -(-(steps - course.reached()) // (2 * LEVELS - 1))  # no path is longer
-        return course.wanted(least) or [error.pair]
+        least = -(-(steps - schedule.reached()) // (2 * LEVELS - 1))  # no path is longer
+        return schedule.wanted(least) or [error.pair]
     return []

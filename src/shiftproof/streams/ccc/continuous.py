@@ -15,7 +15,7 @@ from shiftproof.runs import Json
 from shiftproof.shifts import Shift
 from shiftproof.shifts.augment.framing import FlipCrop
 from shiftproof.streams.ccc.balancing import balanced_order
-from shiftproof.streams.ccc.schedule import LENGTH, SEED, SPEED, Course, MissingPairError, pair_shift, straight
+from shiftproof.streams.ccc.schedule import LENGTH, SEED, SPEED, MissingPairError, Schedule, pair_shift, straight
 from shiftproof.streams.ccc.stream_calibration import JOINT, StreamCalibration
 from shiftproof.streams.orders import Staged, corruptions
 
@@ -61,20 +61,20 @@ class Ccc(Staged):
         if calibration is None:
             names = corruptions(shifts)
             paths = {(one, other): straight(severity) for one in names for other in names if one != other}
-            self.course = Course(names, paths, seed)
+            self.schedule = Schedule(names, paths, seed)
             area = default_crop(data) if crop is None else crop
         else:
             if shifts is not None or crop is not None:
                 raise ConfigurationError(
                     "Shifts and crops are the calibration's.", fix="leave them out, or calibrate with others"
                 )
-            self.course = Course(calibration.noises, calibration.paths, seed, calibration.rough)
+            self.schedule = Schedule(calibration.noises, calibration.paths, seed, calibration.off_target)
             area = calibration.crop
         steps = -(-length // speed) if speed > 0 else 0
         try:
-            self.course.legs(max(1, steps))
+            self.schedule.segments(max(1, steps))
         except MissingPairError as error:
-            reached = self.course.reached() * speed
+            reached = self.schedule.reached() * speed
             raise ConfigurationError(
                 "The calibration does not reach as far as the stream.",
                 expected=f"paths for {length:,} images",
@@ -91,7 +91,7 @@ class Ccc(Staged):
 
     def stage(self, number: int) -> Shift:
         """Return the pair of corruptions of a step."""
-        return pair_shift(*self.course.at(number))
+        return pair_shift(*self.schedule.at(number))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -106,9 +106,12 @@ class Ccc(Staged):
         return said
 
     def describe(self) -> dict[str, Json]:
-        """Return the speed and the steps of the course."""
-        legs = self.course.legs(-(-self.length // self.speed))
-        return {"speed": self.speed, "course": [[*pair, [list(at) for at in self.course.paths[pair]]] for pair in legs]}
+        """Return the speed and the steps of the schedule."""
+        segments = self.schedule.segments(-(-self.length // self.speed))
+        return {
+            "speed": self.speed,
+            "schedule": [[*pair, [list(at) for at in self.schedule.paths[pair]]] for pair in segments],
+        }
 
 
 def _first(*values: int | None) -> int:

@@ -18,7 +18,7 @@ from shiftproof.shifts import Shift
 from shiftproof.shifts.augment.framing import FlipCrop
 from shiftproof.streams.ccc.balancing import balanced_order
 from shiftproof.streams.ccc.continuous import default_crop
-from shiftproof.streams.pool import HELD, Pool
+from shiftproof.streams.pool import HELD_BYTES, Pool
 from shiftproof.streams.stream import images_at_a_time
 from shiftproof.subjects import Subject
 
@@ -86,7 +86,7 @@ class Probe:
         """The images that shifts are measured on."""
         device = torch.device(self.subject.device)
         each = prod(self.whole.shape) * self.whole.source.value_bytes
-        return Pool(self.whole.take(max(1, HELD.get(device.type, 0) // each), seed=self.subject.seed), device)
+        return Pool(self.whole.take(max(1, HELD_BYTES.get(device.type, 0) // each), seed=self.subject.seed), device)
 
     @cached_property
     def fit(self) -> BatchFitter:

@@ -1,4 +1,4 @@
-"""The course of a CCC run: which pair of corruptions, at which severities, each step is under (Press et al. 2023)."""
+"""The schedule of a CCC run: which pair of corruptions, at which severities, each step is under (Press et al. 2023)."""
 
 from __future__ import annotations
 
@@ -17,34 +17,39 @@ LEVELS = 21
 """Severities 0, 0.25, ..., 5."""
 
 LENGTH, SPEED, SEED = 100_000, 1000, 43
-"""Images of a CCC run, images a step, and the seed of its course, where neither the caller nor a calibration says."""
+"""Images of a CCC run, images a step, and the seed of its schedule, where neither the caller nor a calibration says."""
 
 Pair: TypeAlias = tuple[str, str]
 
 
 class MissingPairError(LookupError):
-    """The course goes over a pair of corruptions that has no path."""
+    """The schedule goes over a pair of corruptions that has no path."""
 
     def __init__(self, pair: Pair) -> None:
         super().__init__(" > ".join(pair))
         self.pair = pair
 
 
-class Course:
+class Schedule:
     """From one corruption to the next, and from that to another: which one depends on (seed, leg) and the one before.
 
-    Leg m fades from one corruption to the next along the path of that pair, a list of levels (first, second). `rough`
+    Segment m fades from one corruption to the next along the path of that pair, a list of levels (first, second).
+    `off_target`
     says how far a path strays from its target, for pairs to be avoided: where there is another way on, it is taken.
     """
 
     def __init__(
-        self, noises: Sequence[str], paths: Mapping[Pair, Path], seed: int, rough: Mapping[Pair, float] | None = None
+        self,
+        noises: Sequence[str],
+        paths: Mapping[Pair, Path],
+        seed: int,
+        off_target: Mapping[Pair, float] | None = None,
     ) -> None:
         if len(noises) < 2:
             raise ConfigurationError(
-                "A course of changing corruptions needs two of them.", got=", ".join(noises) or "none"
+                "A schedule of changing corruptions needs two of them.", got=", ".join(noises) or "none"
             )
-        self.noises, self.paths, self.seed, self.rough = tuple(noises), paths, seed, rough or {}
+        self.noises, self.paths, self.seed, self.off_target = tuple(noises), paths, seed, off_target or {}
         first = int(Keyed(seed, [0]).fork("start").integers(0, len(self.noises)))
         self._legs: list[str] = [self.noises[first]]
         self._starts = [0]
@@ -55,8 +60,8 @@ class Course:
         order = Keyed(self.seed, [leg]).fork("course").permutation(len(others))[0].tolist()
         return [(noise, others[place]) for place in order]
 
-    def legs(self, steps: int) -> list[Pair]:
-        """Return the pairs of the legs that so many steps go over; one without a path is a `MissingPairError`."""
+    def segments(self, steps: int) -> list[Pair]:
+        """Return the pairs of the segments that so many steps go over; one without a path is a `MissingPairError`."""
         self._extend(steps)
         count = bisect_right(self._starts, steps - 1)
         return list(zip(self._legs[:count], self._legs[1 : count + 1], strict=True))
@@ -73,11 +78,11 @@ class Course:
         """Return how many steps from the start there are paths for."""
         return self._starts[-1]
 
-    def wanted(self, legs: int) -> list[Pair]:
-        """Return the pairs without a path that so many more legs would need, if every one proves smooth."""
+    def wanted(self, segments: int) -> list[Pair]:
+        """Return the pairs without a path that so many more segments would need, if every one proves smooth."""
         noise, found = self._legs[-1], []
-        for leg in range(len(self._legs) - 1, len(self._legs) - 1 + legs):
-            pair = next((pair for pair in self.choices(leg, noise) if pair not in self.rough), None)
+        for leg in range(len(self._legs) - 1, len(self._legs) - 1 + segments):
+            pair = next((pair for pair in self.choices(leg, noise) if pair not in self.off_target), None)
             if pair is None:
                 break
             found.append(pair)
@@ -91,20 +96,20 @@ class Course:
             self._starts.append(self._starts[-1] + len(self.paths[pair]))
 
     def _next(self) -> Pair:
-        """Return the first smooth way on from which there is another; else a smooth one; else the least rough."""
+        """Return the first smooth way on from which there is another; else a smooth one; else the least off_target."""
         leg, noise = len(self._legs) - 1, self._legs[-1]
         dead_end = None
         for pair in self._smooth(leg, noise):
             if next(self._smooth(leg + 1, pair[1]), None) is not None:
                 return pair
             dead_end = dead_end or pair
-        return dead_end or min(self.choices(leg, noise), key=lambda pair: self.rough[pair])
+        return dead_end or min(self.choices(leg, noise), key=lambda pair: self.off_target[pair])
 
     def _smooth(self, leg: int, noise: str) -> Iterator[Pair]:
         for pair in self.choices(leg, noise):
             if pair not in self.paths:
                 raise MissingPairError(pair)
-            if pair not in self.rough:
+            if pair not in self.off_target:
                 yield pair
 
 
@@ -117,7 +122,7 @@ def straight(severity: float) -> Path:
     top = round(severity / STEP)
     if not 1 <= top < LEVELS:
         raise ConfigurationError(
-            "A course has severities in steps of 0.25.", expected="more than 0, at most 5", got=f"{severity:g}"
+            "A schedule has severities in steps of 0.25.", expected="more than 0, at most 5", got=f"{severity:g}"
         )
     return tuple((top - (step // 2), (step + 1) // 2) for step in range(2 * top + 1))
 

@@ -23,7 +23,7 @@ Variant: TypeAlias = Literal["steady", "exact", "release"]
 """How paths are chosen: by `measures.steadiness`, or by one of the two searches of `measures.paths`."""
 FILE = "calibration.json"
 JOINT = " > "
-BY_PAIR = ("paths", "expected", "errors", "rough")
+BY_PAIR = ("paths", "expected", "errors", "off_target")
 PLAIN: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("model", "data"), str),
     **dict.fromkeys(("target", "clean", "crop"), float),
@@ -43,8 +43,8 @@ class StreamCalibration:
     `model` and `data` are fingerprints; `clean` is the model's accuracy on the images as they are, of `classes`
     classes. `measured` holds counts by the label of a shift, on `images` images at most, `expected` the fitted accuracy
     along each path and `errors` its largest standard error, `left_out` the accuracy at severity 5 of corruptions too
-    weak to reach the target, `rough` how far the paths of pairs to be avoided stray from it. `seed` chose the images,
-    `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream. `length`, `speed`
+    weak to reach the target, `off_target` how far the paths of pairs to be avoided stray from it. `seed` chose the
+    images, `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream. `length`, `speed`
     and `stream_seed` are those of the run it was made for, and a stream's own unless it is told others; `name` is what
     the model was called.
     """
@@ -64,7 +64,7 @@ class StreamCalibration:
     paths: Mapping[Pair, Path] = field(default_factory=dict)
     expected: Mapping[Pair, tuple[float, ...]] = field(default_factory=dict)
     errors: Mapping[Pair, float] = field(default_factory=dict)
-    rough: Mapping[Pair, float] = field(default_factory=dict)
+    off_target: Mapping[Pair, float] = field(default_factory=dict)
     name: str = ""
     length: int | None = None
     speed: int | None = None
@@ -85,8 +85,8 @@ class StreamCalibration:
 
     @property
     def used(self) -> list[Pair]:
-        """The pairs a course goes over: the smooth ones, or all where none is."""
-        return [pair for pair in self.paths if pair not in self.rough] or list(self.paths)
+        """The pairs a schedule goes over: the smooth ones, or all where none is."""
+        return [pair for pair in self.paths if pair not in self.off_target] or list(self.paths)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -95,10 +95,10 @@ class StreamCalibration:
         if self.left_out:
             weak = ", ".join(f"{name} ({100 * value:.0f}%)" for name, value in self.left_out.items())
             said.append(f"Too weak for a target of {100 * self.target:.3g}% even at severity 5, and left out: {weak}.")
-        if self.rough:
+        if self.off_target:
             said.append(
-                f"{len(self.rough)} of {len(self.paths)} pairs have no path that stays near the target, such as "
-                f"{JOINT.join(next(iter(self.rough)))}, and are avoided where there is another way on."
+                f"{len(self.off_target)} of {len(self.paths)} pairs have no path that stays near the target, such as "
+                f"{JOINT.join(next(iter(self.off_target)))}, and are avoided where there is another way on."
             )
         missed = {pair: self.accuracy(pair) for pair in self.used}
         missed = {pair: value for pair, value in missed.items() if abs(value - self.target) > NEAR}

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from shiftproof.errors import RunError
-from shiftproof.runs import Crew, OnProgress, Plan, Store, drive
+from shiftproof.runs import OnProgress, Plan, Store, WorkerPool, drive
 from shiftproof.streams.ccc.paths import FORBIDDEN, Path, Place, find_path
 from shiftproof.streams.ccc.probing import CLEAN, Condition, ConditionCount
 from shiftproof.streams.ccc.schedule import LEVELS, Pair
@@ -22,7 +22,7 @@ FIRST = 250
 """Images for a first look at a place; each closer look doubles them."""
 COARSE = (0, 5, 10, 15, 20)
 """Levels of the coarse grid: severities 0, 1.25, 2.5, 3.75 and 5."""
-BEYOND = 0.05
+PAST_TARGET = 0.05
 """The coarse grid ends where a corruption alone is this far under the target: chance does not make it end sooner."""
 FINE = 1000
 """Searches over whole numbers see accuracies in thousandths."""
@@ -48,7 +48,7 @@ class Route:
 class Survey:
     """Counts by shift, measured as they are asked for, on `images` images at most."""
 
-    crew: Crew
+    pool: WorkerPool
     plan: Plan
     store: Store
     on_progress: OnProgress | None
@@ -74,7 +74,7 @@ class Survey:
             for start, stop in list(zip([0, *edges], edges, strict=False))[len(self._right[condition.label]) :]
         )
         plan = replace(self.plan, tasks=tasks)
-        for result in drive(plan, self.store, self.crew, on_progress=self.on_progress, essential="Measuring a shift"):
+        for result in drive(plan, self.store, self.pool, on_progress=self.on_progress, essential="Measuring a shift"):
             if result.row is not None and isinstance(result.task, ConditionCount):
                 self._right[result.task.condition.label].append(cast(int, result.row["right"]))
                 self.classes = cast(int, result.row["classes"])
@@ -181,7 +181,7 @@ def _coarse_places(survey: Survey, pair: Pair, target: float) -> list[Place]:
 
     def reach(along: Callable[[int], Place]) -> list[int]:
         seen = {level: survey.counted(_condition(pair, along(level)), 1) for level in COARSE[1:]}
-        past = [level for level, (right, images) in seen.items() if right / images < target - BEYOND]
+        past = [level for level, (right, images) in seen.items() if right / images < target - PAST_TARGET]
         return [level for level in COARSE[1:] if level <= min(past, default=COARSE[-1])]
 
     return [(i, j) for i in reach(lambda level: (level, 0)) for j in reach(lambda level: (0, level))]
