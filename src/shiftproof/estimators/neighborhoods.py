@@ -20,6 +20,7 @@ from shiftproof.errors import ConfigurationError, ShiftproofError
 from shiftproof.keyed import Keyed
 from shiftproof.registry import unknown
 from shiftproof.shifts import ImageChain, ImageShift, Shape, Shift, as_image_shift, parse
+from shiftproof.shifts.augment.policies import RandAugment
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations.operation import apply_
 
@@ -83,7 +84,7 @@ def view_keys(keys: Tensor, n: int) -> Tensor:
 
 
 def _rand_augment(side: int) -> Shift:
-    return parse(f"rand_augment[n={1 if side <= SMALL_SIDE else 3},magnitude=15,spread=uniform]")
+    return RandAugment(n=1 if side <= SMALL_SIDE else 3, magnitude=15, spread="uniform")
 
 
 def _affine(side: int) -> Shift:

@@ -44,9 +44,9 @@ class StreamCalibration:
     classes. `measured` holds counts by the label of a shift, on `images` images at most, `expected` the fitted accuracy
     along each path and `errors` its largest standard error, `left_out` the accuracy at severity 5 of corruptions too
     weak to reach the target, `off_target` how far the paths of pairs to be avoided stray from it. `seed` chose the
-    images, `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream. `length`, `speed`
-    and `stream_seed` are those of the run it was made for, and a stream's own unless it is told others; `name` is what
-    the model was called.
+    images, `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream. `length`,
+    `speed` and `stream_seed` are those of the run it was made for, and a stream's own unless it is told others; `name`
+    is what the model was called.
     """
 
     model: str

@@ -1,0 +1,97 @@
+"""What passes between rooms is typed: no text form is read back, and every cast has its reason."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import shiftproof
+
+ROOT = Path(shiftproof.__file__).parent
+
+READERS = {
+    "adapters.views": "the option augment of a method, as the user writes it",
+    "audits.audit_settings": "shifts of an audit, as the user wrote them; a run directory keeps the same texts",
+    "certificates.certifying": "the shift to certify under",
+    "comparisons.methods": "the shifts to adapt to",
+    "estimators.estimating": "the shifts to calibrate on",
+    "estimators.neighborhoods": "a neighbourhood by its text form, and the table of those that have a name",
+    "exports.suites": "the shifts of a copy",
+    "exports.writing": "the shifts of a copy of texts",
+    "searchers.space": "operations with levels, in the user's list or JSON file",
+    "shifts.corrupting": "the shift of `corrupt` and of a transform",
+    "training.feed": "augment of a recipe and framing of the settings, as the user writes them",
+}
+"""Modules that read the text form of a shift: doors at which a text of the user's comes in."""
+
+CASTS = {
+    "rows that a store gives back as JSON": {
+        "audits.forecast", "audits.sections.adaptation", "audits.sections.certified", "audits.sections.chance",
+        "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.label_free",
+        "audits.sections.label_free_figures", "audits.sections.mixups", "audits.sections.shift_statistics",
+        "audits.sections.spectrum_figures", "audits.sections.stability", "audits.sections.worst_case",
+        "audits.sections.worst_case_figures", "certificates.certifying", "certificates.spectral_analysis",
+        "comparisons.methods", "estimators.resuming", "exports.copies", "exports.writing", "runs.store",
+        "searchers.evaluator", "streams.ccc.probing", "streams.ccc.surveying", "streams.trace", "training.running",
+    },
+    "what came through a pipe from a worker of ours": {"runs.hosting"},
+    "a thing that `is_one` has looked at": {"registry"},
+    "tensors that torch's stubs call modules": {"models.networks.text_cnn"},
+}  # fmt: skip
+"""Why there are casts, and in which modules."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Yield every module of the package by its name below it."""
+    for file in ROOT.rglob("*.py"):
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        yield name, ast.parse(file.read_text("utf-8"))
+
+
+def calls(tree: ast.Module, *names: str) -> Iterator[ast.Call]:
+    """Yield the calls of functions by name, as `parse(...)` or `shifts.parse(...)`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+            owner = function.value if isinstance(function, ast.Attribute) else None
+            ours = owner is None or (isinstance(owner, ast.Name) and owner.id in ("shifts", "catalogue"))
+            if called in names and ours:
+                yield node
+
+
+def imports_parse_of_shifts(tree: ast.Module) -> bool:
+    """Whether a module imports the reader of text forms by its name."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return any(
+        (node.module or "").startswith("shiftproof.shifts") and "parse" in [each.name for each in node.names]
+        for node in found
+    )
+
+
+def test_text_forms_are_read_where_a_user_writes_them_and_nowhere_else() -> None:
+    readers = set()
+    for name, tree in modules():
+        if name.startswith("shifts.") and name != "shifts.corrupting":
+            continue
+        read = [*calls(tree, "as_shift", "as_image_shift")]
+        parsed = [call for call in calls(tree, "parse") if isinstance(call.func, ast.Attribute)]
+        if read or parsed or imports_parse_of_shifts(tree):
+            readers.add(name)
+    assert readers == READERS.keys()
+
+
+def test_no_label_is_read_back() -> None:
+    for name, tree in modules():
+        for call in calls(tree, "parse", "as_shift", "as_image_shift"):
+            for given in ast.walk(ast.Module([ast.Expr(each) for each in call.args], [])):
+                assert not (isinstance(given, ast.Attribute) and given.attr == "label"), (name, call.lineno)
+                assert not isinstance(given, ast.JoinedStr), (name, call.lineno)
+
+
+def test_every_cast_has_its_reason() -> None:
+    listed = Counter(name for some in CASTS.values() for name in some)
+    assert not [name for name, times in listed.items() if times > 1]
+    assert {name for name, tree in modules() if any(calls(tree, "cast"))} == set(listed)
