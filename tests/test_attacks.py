@@ -33,7 +33,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     ),
     "F4": (
         "audits/test_metamorphic.py::test_no_mutation_gives_an_old_number",
-        "data/test_folders.py::test_the_middle_of_a_file_counts",
+        "data/images/test_folders.py::test_the_middle_of_a_file_counts",
     ),
     "F5": ("audits/test_gate.py::test_nothing_passes", "audits/test_gate.py::test_commands_say_so_and_end_with_1"),
     "F6": (
@@ -41,8 +41,8 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "test_attacks.py::test_f6_labels_are_not_renumbered_in_silence",
     ),
     "F7": (
-        "shifts/test_writing.py::test_a_damaged_copy_is_repaired",
-        "shifts/test_writing.py::test_a_damaged_array_is_written_again",
+        "exports/test_writing.py::test_a_damaged_copy_is_repaired",
+        "exports/test_writing.py::test_a_damaged_array_is_written_again",
     ),
     "F8": ("runs/test_store.py::test_a_lock_that_is_a_link_is_refused",),
     "F9": (
@@ -57,7 +57,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         "audits/test_gate.py::test_gate_and_report_work",
         "test_attacks.py::test_f12_weights_that_cannot_be_read_are_told",
     ),
-    "F13": ("data/test_folders.py::test_circles_between_classes_count_each_image_once",),
+    "F13": ("data/images/test_folders.py::test_circles_between_classes_count_each_image_once",),
 }
 
 

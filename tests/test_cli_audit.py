@@ -59,11 +59,15 @@ def test_options_have_the_same_names_in_the_library_and_in_a_config():
     assert {option.name for option in options if option.owner == "verb"} == (
         set(inspect.signature(shiftproof.audit).parameters) - NOT_OPTIONS
     )
-    assert {option.name for option in options if option.owner == "model"} == {"weights", "mean", "std"}
-    assert {option.name for option in options if option.owner == "data"} == (
-        set(inspect.signature(shiftproof.load_data).parameters) - {"source"}
+    assert {option.name for option in options if option.owner == "model"} == (
+        set(inspect.signature(shiftproof.load_model).parameters) - {"spec", "device"}
     )
-    assert {option.name for option in options if option.owner == "executor"} == {"address", "gpus_per_worker"}
+    assert {option.name for option in options if option.owner == "data"} == (
+        set(inspect.signature(shiftproof.load_data).parameters) - {"source", "classes"}  # the model's say the same
+    )
+    assert {option.name for option in options if option.owner == "executor"} == {
+        *("address", "gpus_per_worker", "timeout")
+    }
 
 
 def test_a_config_is_keyword_arguments_of_the_library(run, tmp_path):

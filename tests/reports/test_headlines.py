@@ -4,11 +4,11 @@ import ast
 import shlex
 
 import pytest
-from typer.main import get_command
 
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.point_labels import Box, _boxes, place
-from shiftproof.cli import app
+from shiftproof.cli.commands import COMMANDS
+from shiftproof.cli.derive import build
 from shiftproof.reports import headlines
 from shiftproof.reports.view import Action, Sentence, View
 from shiftproof.training import RECIPES
@@ -65,8 +65,7 @@ def test_commands_and_code_of_actions_can_be_run():
     for action in everything:
         if action.code.startswith("shiftproof "):
             _, name, *arguments = shlex.split(action.code)
-            command = get_command(app).commands[name]  # type: ignore[attr-defined]
-            context = command.make_context(name, arguments)
+            context = build(name, COMMANDS[name]).make_context(name, arguments)
             assert context.params["recipe"] in RECIPES
         else:
             ast.parse(action.code)

@@ -96,8 +96,9 @@ def search(
     check_length(length)
     check_budget(budget)
     subject = Subject.of(_as_model(model), data, images=images, seed=seed, device=device, batch_size=batch_size)
-    device, tested = subject.device, _served(subject.model)
+    device, tested = subject.device, _served(subject.loaded_model)
     by_name = targets is None and fitness == "accuracy" and not isinstance(tested, Service)
+    tested = subject.model if by_name else tested  # whose answers need not be logits, and may be counted
     whole = as_images(subject.data if by_name else subject.unmatched_data).in_memory()
     truth = whole.labels if targets is None else _targets(targets, subject)
     size_of_batch = batch_size or BATCH_SIZES.get(device.partition(":")[0], 64)
