@@ -59,7 +59,7 @@ def test_slices_of_one_cell_add_up():
 
 def test_an_overconfident_model_is_told_so():
     view = section("clean").view(results(60, {}))
-    assert any("30.0 points more than it is right" in sentence.text for sentence in view.verdict)
+    assert any("overconfident by 30.0 points" in sentence.text for sentence in view.verdict)
     assert view.numbers["clean_accuracy"] == pytest.approx(0.6)
 
 

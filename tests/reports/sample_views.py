@@ -117,7 +117,7 @@ def _clean(class_name: str) -> View:
         "clean",
         "Before any shift",
         "How good is the model on the images it was made for?",
-        (Sentence("On unchanged images it is right 91.5% of the time (89.6 to 93.1%).", "good"),),
+        (Sentence("Accuracy on clean images is 91.5% (89.6 to 93.1%).", "good"),),
         (Tile("Clean accuracy", "91.5%", "89.6 to 93.1%", "good", "at least 90%"),),
         (
             Figure(

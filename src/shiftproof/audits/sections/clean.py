@@ -90,23 +90,23 @@ class Clean(Section):
         standing = Standing.of(found)
         rated: Level = "plain" if standing is None else standing.level
         rule = "" if standing is None else standing.rule
-        right = f"On clean {self.noun.many} it is right {percent(overall.value)} of the time ({interval(overall)})"
+        right = f"Accuracy on clean {self.noun.many} is {percent(overall.value)} ({interval(overall)})"
         level: Level = "bad" if rated == "bad" else "plain"
         said, numbers = f"{right}.", {"clean_accuracy": overall.value}
         notes = [INTERVALS.format(overall.images, self.noun.many)]
         confidence, gap = mean_confidence(found), 0.0
         if confidence is not None:
             gap = numbers["clean_confidence_gap"] = confidence - overall.value
-            points = f"{abs(100 * gap):.1f} points {'more' if gap > 0 else 'less'} than it is right"
-            sure = f"{percent(confidence)} sure of itself, {points}"
-            notes.append(f"On average it is {sure}.")
+            side = "overconfident" if gap > 0 else "underconfident"
+            stated = f"mean confidence {percent(confidence)} ({side} by {abs(100 * gap):.1f} points)"
+            notes.append(f"{stated.capitalize()}.")
             if gap >= OVERCONFIDENT:
-                said = f"{right}, and on average {sure}."
+                said = f"{right}, {stated}."
                 level = "bad" if gap >= SEVERELY_OVERCONFIDENT or rated == "bad" else "watch"
         action = Action(
             "Calibrate its confidence",
-            f"On clean {self.noun.many} it is surer by {abs(100 * gap):.1f} points than it is right. A temperature "
-            "mends that, and its answers stay the same.",
+            f"On clean {self.noun.many} it is overconfident by {abs(100 * gap):.1f} points. A temperature corrects "
+            "that, and its predictions stay the same.",
             CALIBRATE,
         )
         return View(

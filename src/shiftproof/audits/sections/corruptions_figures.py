@@ -103,18 +103,16 @@ def galleries(found: Sequence[tuple[Shift, Row]], ranked: Sequence[str]) -> Iter
 
 
 def _picture(entry: Mapping[str, Json]) -> Picture:
-    right, sure = entry["label"] == entry["predicted"], percent(float(str(entry["confidence"])))
-    taken = (
-        f"{entry['label']}, {sure} sure" if right else f"{entry['label']}, taken for {entry['predicted']}, {sure} sure"
-    )
-    return Picture(str(entry["png"]), taken, right)
+    right, confidence = entry["label"] == entry["predicted"], percent(float(str(entry["confidence"])))
+    predicted = "" if right else f" predicted as {entry['predicted']}"
+    return Picture(str(entry["png"]), f"{entry['label']}{predicted}, confidence {confidence}", right)
 
 
 def _texts(shift: Shift, row: Row) -> Table:
     """Show texts after a shift with what the model says of them."""
     return Table(
         f"What the model reads under {title(named(shift))}{at_severity(cell_of(shift)[1])}",
-        (Column("text"), Column("label"), Column("taken for"), Column("sure", "percent")),
+        (Column("text"), Column("label"), Column("predicted"), Column("confidence", "percent")),
         tuple(
             (str(one["text"]), str(one["label"]), str(one["predicted"]), float(str(one["confidence"])))
             for one in cast(Sequence[Mapping[str, Json]], row["texts"])
