@@ -1,0 +1,31 @@
+"""Image sets from a CSV or TSV file whose rows name images in its folder."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from shiftproof.data.columns import IMAGE_COLUMNS
+from shiftproof.data.images.decoding import is_image_name
+from shiftproof.data.images.folders import load_folder
+from shiftproof.data.images.imageset import ImageSet
+
+TABLES = (".csv", ".tsv")
+
+
+def is_image_table(path: Path) -> bool:
+    """Whether the first row of a CSV or TSV names an image in a column that has a name for that."""
+    if path.suffix.lower() not in TABLES or not path.is_file():
+        return False
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            row = next(csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), {})
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False
+    return any(str(name).strip().lower() in IMAGE_COLUMNS and is_image_name(value) for name, value in row.items())
+
+
+def load_image_table(path: Path, **options: Any) -> ImageSet:
+    """Return the images that a table names, from its folder, with their labels."""
+    return load_folder(path.parent, labels=path, **options).named(path.stem)
