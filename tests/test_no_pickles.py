@@ -37,7 +37,7 @@ SAFE_WITH = {
 """Calls that must say, in so many words, that nothing is to be run."""
 
 ONLY_IN = {
-    "pickle.Unpickler": "data/cifar.py",  # as the base of a reader that calls nothing
+    "pickle.Unpickler": "data/images/cifar.py",  # as the base of a reader that calls nothing
     "torch.jit.load": "models/archives.py",  # programs, which a user names to have them run
     "torch.export.load": "models/archives.py",
     ".exec_module": "models/python_file.py",
