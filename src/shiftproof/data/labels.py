@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -169,7 +170,7 @@ def number_labels(
 
     Texts are class names, whole numbers are numbers of classes, which `names` names where the data has names for them.
     """
-    missing = [row for row, label in enumerate(labels) if label is None]
+    missing = [row for row, label in enumerate(labels) if label is None or _is_nan(label)]
     if len(missing) == len(labels):
         return None, Naming({}, (), numbering="index")
     if missing:
@@ -193,6 +194,11 @@ def number_labels(
     own = names if names and classes in ("auto", "sorted") else None
     numbering: Numbering = "own" if own else "index" if classes in ("auto", "sorted") else "given"
     return numbers, Naming({}, name_classes(numbers, own or classes), numbering=numbering)
+
+
+def _is_nan(label: object) -> bool:
+    """Whether a label is what tables have where nothing was written."""
+    return isinstance(label, float) and math.isnan(label)
 
 
 def read_table(path: str | Path, image_column: str | None = None, label_column: str | None = None) -> dict[str, str]:

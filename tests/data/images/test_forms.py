@@ -242,6 +242,7 @@ def test_two_samples_are_a_list() -> None:
         ([-1] * COUNT, "negative"),
         ([0] * (COUNT - 1), "do not fit"),
         ([None, *LABELS[1:]], "have no label"),
+        ([float("nan"), *NAMES[1:]], "have no label"),
         (["3.0", *NAMES[1:]], "neither all class names"),
     ],
 )
@@ -270,6 +271,22 @@ def test_a_table_of_images_names_its_columns(files: list[Path]) -> None:
     assert load_data(path, label_column="kind").classes == ("b", "cat")
     with pytest.raises(ConfigurationError, match="split= does not go with a table of images"):
         load_data(path, split="train")
+
+
+def test_a_table_with_texts_is_one_of_texts(files: list[Path]) -> None:
+    path = files[0].parents[1] / "both.csv"
+    path.write_text("file,text,label\nphotos/00.png,a cat,cat\nphotos/01.png,a dog,dog\n")
+    assert load_data(path).kind == "texts"
+    assert load_data(path, image_column="file").kind == "images"
+
+
+def test_a_data_set_that_fails_is_named() -> None:
+    def fails(image: Any) -> Any:
+        raise FileNotFoundError("no such photo")
+
+    with pytest.raises(DataError, match="failed at item 0") as caught:
+        load_data(Photos(fails))
+    assert "no such photo" in caught.value.facts["got"]
 
 
 def test_tar_files(files: list[Path], tmp_path: Path) -> None:

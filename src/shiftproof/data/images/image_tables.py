@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from shiftproof.data.images.imageset import ImageSet
 TABLES = (".csv", ".tsv")
 
 
-def is_image_table(path: Path) -> bool:
-    """Whether the first row of a CSV or TSV names an image in a column that has a name for that."""
+def is_image_table(path: Path, *, without: Sequence[str] = ()) -> bool:
+    """Whether the first row of a CSV or TSV names an image in a column that has a name for that.
+
+    A table with one of the columns `without` is none.
+    """
     if path.suffix.lower() not in TABLES or not path.is_file():
         return False
     try:
@@ -23,7 +27,8 @@ def is_image_table(path: Path) -> bool:
             row = next(csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), {})
     except (OSError, UnicodeDecodeError, csv.Error):
         return False
-    return any(str(name).strip().lower() in IMAGE_COLUMNS and is_image_name(value) for name, value in row.items())
+    named = {str(name).strip().lower(): value for name, value in row.items()}
+    return not named.keys() & set(without) and any(is_image_name(named.get(name)) for name in IMAGE_COLUMNS)
 
 
 def load_image_table(path: Path, **options: Any) -> ImageSet:

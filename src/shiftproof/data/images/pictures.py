@@ -96,12 +96,9 @@ class PictureSource(DecodedSource):
         picture, label = self._samples[row]
         try:
             image = pixels(picture, self._color, self._size)
-        except ShiftproofError:
-            if not isinstance(picture, str | Path | bytes | Mapping):
-                raise  # the same is wrong with all of them
-            self.bad.append(BadFile(f"row {row}", "it cannot be decoded"))
-            return
         except Exception as error:  # the decoders of damaged files fail in any way there is
+            if isinstance(error, ShiftproofError) and not isinstance(picture, str | Path | bytes | Mapping):
+                raise  # the same is wrong with all of them
             self.bad.append(BadFile(f"row {row}", describe(error)))
             return
         height, width, channels = image.shape

@@ -13,6 +13,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 from shiftproof.data.columns import find_columns
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.pictures import Sample, from_samples, pixels
+from shiftproof.data.images.source import describe
 from shiftproof.errors import DataError
 
 Columns: TypeAlias = tuple[str | None, str | None]
@@ -39,7 +40,13 @@ class Items:
         return len(self._rows)
 
     def __getitem__(self, row: int) -> Sample:
-        return _sample(self._dataset[self._rows[row]], self._columns)
+        try:
+            item = self._dataset[self._rows[row]]
+        except Exception as error:  # whatever a user's data set raises is told in one paragraph
+            raise DataError(
+                f"The data set failed at item {self._rows[row]}.", got=f"{type(error).__name__}: {describe(error)}"
+            ) from error
+        return _sample(item, self._columns)
 
 
 def from_torch(

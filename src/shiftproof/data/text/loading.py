@@ -102,7 +102,11 @@ def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | 
     if not isinstance(source, str | Path):
         return False
     path = expand(source)
-    return path.suffix in TABLES and is_file(path) and (text_column is not None or not is_image_table(path))
+    return (
+        path.suffix in TABLES
+        and is_file(path)
+        and (text_column is not None or not is_image_table(path, without=TEXT_COLUMNS))
+    )
 
 
 def is_text_folder(path: Path) -> bool:
