@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--out", type=Path, default=Path("audits"))
     options = parser.parse_args()
-    print(f"{'model':<40} clean   corrupted   mCE")
+    print(f"{'model':<40} clean   corrupted")
     for name in options.names:
         try:
             result = shiftproof.audit(
@@ -38,7 +38,7 @@ def main() -> None:
             sys.exit(str(error))
         found = result.numbers
         clean, corrupted = 100 * found["clean_accuracy"], 100 * found["corruption_accuracy"]
-        print(f"{name:<40} {clean:5.1f}%  {corrupted:8.1f}%  {found['mce']:5.1f}", flush=True)
+        print(f"{name:<40} {clean:5.1f}%  {corrupted:8.1f}%", flush=True)
 
 
 if __name__ == "__main__":

@@ -555,12 +555,13 @@ OPTIONS: dict[str, Row] = {
     "configuration with a word for a number": Row(
         lambda: put("a.toml", 'seed = "lucky"'), audit("--config", "a.toml"), ["--seed", "integer"], 2
     ),
-    "requirement without a number": Row(nothing, audit("--require", "clean <"), ["'clean <'", "expected"]),
-    "requirement that is no number": Row(nothing, audit("--require", "clean < nan"), ["nan", "expected"]),
-    "requirement with hidden characters": Row(nothing, audit("--require", HIDDEN), [r"\x1b", "expected"]),
-    "requirement of no name": Row(nothing, audit("--require", "cleen > 0.5"), ["cleen", "did you mean"]),
+    "requirement without a number": Row(nothing, audit("--require", "clean <"), ["'clean <'", "expected"], 2),
+    "requirement that is no number": Row(nothing, audit("--require", "clean < nan"), ["nan", "expected"], 2),
+    "requirement with hidden characters": Row(nothing, audit("--require", HIDDEN), [r"\x1b", "expected"], 2),
+    "requirement of no name": Row(nothing, audit("--require", "cleen > 0.5"), ["cleen", "did you mean"], 2),
+    "requirement in percent": Row(nothing, audit("--require", "clean_accuracy > 80"), ["fraction", "> 80%"], 2),
     "requirement of a section that does not run": Row(
-        nothing, audit("--require", "mce < 70"), ["corruptions", "--sections"]
+        nothing, audit("--require", "mce < 70"), ["corruptions", "--sections"], 2
     ),
     "shift of no name": Row(photos, (*CORRUPT[:-1], "fogg@3"), ["fogg", "did you mean"]),
     "shift without a severity": Row(photos, (*CORRUPT[:-1], "fog"), ["'fog'", "no severity", "fog@3"]),

@@ -27,6 +27,9 @@ class ShiftproofError(Exception):
       got       3 for 4 images
     """
 
+    status = 1
+    """What a command that ends with it exits with."""
+
     def __init__(self, headline: str, **facts: str) -> None:
         super().__init__(headline)
         self.headline = headline
@@ -59,6 +62,12 @@ class DataError(ShiftproofError):
 
 class ConfigurationError(ShiftproofError):
     """An option or a name is not one that exists, or options contradict each other."""
+
+
+class UsageError(ConfigurationError):
+    """A command was not understood: the exit status is that of a wrong option."""
+
+    status = 2
 
 
 class RunError(ShiftproofError):

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 import shiftproof
@@ -15,6 +17,7 @@ from shiftproof.adapters.priors import choose_prior
 from shiftproof.certificates import certify
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import load_data
+from shiftproof.models import logits
 from shiftproof.streams import Concatenated
 
 
@@ -89,3 +92,46 @@ def test_a_stream_is_the_same(folders: tuple[Path, Path]) -> None:
     for one, other in zip(*streams, strict=True):
         assert one.keys.tolist() == other.keys.tolist()
         assert one.inputs.equal(other.inputs)
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.permutations(range(60)), st.randoms(use_true_random=False))
+def test_any_order_and_any_names_of_files_give_the_same_numbers(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], random: Any
+) -> None:
+    """As a list in any order, and as files under any names in the folders of their classes."""
+    data = load_data("demo").subset(range(60))
+    (batch,) = data.batches(60)
+    assert batch.labels is not None
+    pictures = [Image.fromarray((image * 255).round().byte().permute(1, 2, 0).numpy()) for image in batch.inputs]
+    names = [data.classes[label] for label in batch.labels.tolist()]
+    root = tmp_path_factory.mktemp("named")
+    for row, (picture, name) in enumerate(zip(pictures, names, strict=True)):
+        (root / "photos" / name).mkdir(parents=True, exist_ok=True)
+        picture.save(root / "photos" / name / f"{random.randrange(10**9)} {row}.png")
+    forms = {
+        "list": list(zip(pictures, names, strict=True)),
+        "permuted": [(pictures[row], names[row]) for row in order],
+        "files": root / "photos",
+    }
+    found = {
+        form: dict(
+            shiftproof.audit(
+                "demo", source, out=root / form, shifts=["contrast"], severities=[5], sections=["clean", "corruptions"]
+            ).numbers
+        )
+        for form, source in forms.items()
+    }
+    assert found["permuted"] == found["list"]
+    for number, value in found["list"].items():  # of other bytes the order is another, and sums end in other bits
+        assert found["files"][number] == pytest.approx(value, abs=1e-6), number
+
+
+def test_any_batch_size_gives_the_same_predictions() -> None:
+    model = shiftproof.load_model("demo")
+    data = load_data("demo")
+    answers = [
+        torch.cat([logits(model, batch.inputs).argmax(1) for batch in data.batches(size)]) for size in (1, 7, 64, 1000)
+    ]
+    for one in answers[1:]:
+        assert float((one == answers[0]).float().mean()) >= 0.999

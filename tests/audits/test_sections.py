@@ -9,7 +9,7 @@ from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corruptions import CorruptedSlice
 from shiftproof.measures import mce
 from shiftproof.runs import Result
-from shiftproof.shifts import parse
+from shiftproof.shifts import names, parse
 
 
 def row(right, images=100):
@@ -32,7 +32,32 @@ def test_a_fragile_model_is_told_what_breaks_it_and_by_how_much():
     assert view.verdict[0].level == "watch"
     assert view.numbers["accuracy.fog"] == pytest.approx(0.5)
     assert view.numbers["corruption_accuracy"] == pytest.approx((0.5 + 0.87) / 2)
-    assert view.numbers["mce"] == pytest.approx(mce({"fog": [0.2, 0.8], "contrast": [0.12, 0.14]}))
+    assert "mce" not in view.numbers  # of two corruptions there is none
+
+
+def imagenet_c(**changed):
+    """Return the results of the fifteen corruptions at five severities on ImageNet, and of one that is not of them."""
+    cells = {f"{name}@{severity}": 90 - 10 * severity for name in names("common") for severity in range(1, 6)}
+    found = results(90, cells | {"saturate@1": 3})
+    rows = [{**(one.row or {}), "imagenet": True} | changed for one in found[1:]]
+    return [found[0], *(Result(one.task, row, None, 1.0) for one, row in zip(found[1:], rows, strict=True))]
+
+
+def test_mce_is_printed_when_it_is_mce():
+    view = section("corruptions").view(imagenet_c())
+    assert view.numbers["mce"] == pytest.approx(mce({name: [0.2, 0.3, 0.4, 0.5, 0.6] for name in names("common")}))
+    assert "mCE" in view.tiles[0].interval
+
+
+@pytest.mark.parametrize("drop", ["fog@3", "fog"])
+def test_mce_of_less_than_imagenet_c_is_not_printed(drop):
+    for found in (
+        imagenet_c(imagenet=False),
+        [one for one in imagenet_c() if not getattr(getattr(one.task, "shift", None), "label", "").startswith(drop)],
+    ):
+        view = section("corruptions").view(found)
+        assert "mce" not in view.numbers
+        assert "mCE" not in view.tiles[0].interval
 
 
 def test_a_robust_model_is_not_called_broken():

@@ -18,8 +18,7 @@ from PIL import Image
 from shiftproof import shifts
 from shiftproof.data import DataSpec, load_data
 from shiftproof.data.contents import content_keys
-from shiftproof.data.images.decoding import Decoder
-from shiftproof.data.images.folders import IMAGE_SUFFIXES
+from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Decoder
 from shiftproof.errors import ConfigurationError, DataError, RunError, ShiftproofError
 from shiftproof.exports.copies import slices
 from shiftproof.exports.file_copies import encode

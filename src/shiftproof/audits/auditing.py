@@ -17,7 +17,7 @@ from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, conclude, noted, u
 from shiftproof.audits.costs import PLANNED, note_memory
 from shiftproof.audits.forecast import Forecast, Prices, estimate
 from shiftproof.audits.requirements import junit as junit_xml
-from shiftproof.audits.requirements import parse, parse_all
+from shiftproof.audits.requirements import parse_all, parse_known
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.data import DataLike, as_texts
@@ -78,7 +78,7 @@ def audit(
             it is: fog@3, rotate=15, 'fog@3 + jpeg_compression@2'. Default: common; everyday for texts.
         severities: Severities in (0, 5]. Default: 1 to 5.
         methods: Methods of test-time adaptation. Default: by budget.
-        require: What must hold, such as 'mce < 70' or 'worst_case > 40%'.
+        require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
         junit: Also write whether what is required holds, as JUnit XML.
         amp: Let the model compute in bfloat16 where PyTorch deems it safe.
         images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
@@ -166,10 +166,10 @@ def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | No
 
     Args:
         run: A folder that `audit` wrote.
-        require: What must hold, such as 'mce < 70' or 'worst_case > 40%'.
+        require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
         junit: Also write whether what is required holds, as JUnit XML.
     """
-    requirements = tuple(map(parse, require))
+    requirements = parse_known(require)
     writable = is_writable(Path(run))
     with Store(Path(run)) as store, understood(run):
         result = conclude(store, requirements, write=writable)

@@ -24,6 +24,8 @@ class Number:
     says: str
     better: Literal["higher", "lower"] | None = "higher"
     unit: str = "fraction"
+    given: str = ""
+    """When the number is there, where it is not always."""
 
 
 def find(name: str, sections: Iterable[Section]) -> tuple[Section, Number] | None:

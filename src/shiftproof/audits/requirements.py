@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as Xml
 
-from shiftproof.audits.numbers import find
+from shiftproof.audits.numbers import Number, find
 from shiftproof.audits.sections import SECTIONS, section
-from shiftproof.errors import ConfigurationError
+from shiftproof.errors import UsageError
 from shiftproof.registry import unknown
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True)
 class Requirement:
-    """A number of an audit, how it compares, and with what: `mce < 70`."""
+    """A number of an audit, how it compares, and with what: `clean_accuracy > 0.8`."""
 
     name: str
     comparison: str
@@ -74,9 +74,9 @@ def parse(text: str) -> Requirement:
     """
     found = _FORM.fullmatch(text)
     if found is None or not math.isfinite(float(found[3])):
-        raise ConfigurationError(
+        raise UsageError(
             f"This is not a requirement: {text!r}.",
-            expected="a name, one of < <= > >=, and a number, such as 'mce < 70' or 'worst_case > 0.4'",
+            expected="a name, one of < <= > >=, and a number, such as 'corruptions > 60%' or 'worst_case > 0.4'",
         )
     name, comparison, number, percent = found.groups()
     return Requirement(name, comparison, float(number) / (100 if percent else 1))
@@ -88,20 +88,42 @@ def parse_all(texts: Sequence[str], sections: Sequence[str]) -> tuple[Requiremen
     Sections of other packages that do not say what their numbers are may give any name.
     """
     requirements = tuple(map(parse, texts))
-    known = [section(name) for name in SECTIONS.own]
-    secretive = any(not section(name).numbers for name in sections)
     for one in requirements:
-        found = find(one.name, [*known, *(section(name) for name in sections if name not in SECTIONS.own)])
-        if found is None and not secretive:
-            names = [number.name for each in known for number in each.numbers]
-            raise unknown("number", one.name, [*names, *SECTIONS.own])
+        found = _known(one, sections)
         if found is not None and found[0].name not in sections:
-            raise ConfigurationError(
+            raise UsageError(
                 f"The requirement {str(one)!r} cannot be met.",
                 reason=f"{one.name} comes from the section {found[0].name}, which is not among those to run",
                 fix=f"add {found[0].name} to --sections, or leave the requirement out",
             )
     return requirements
+
+
+def parse_known(texts: Sequence[str]) -> tuple[Requirement, ...]:
+    """Read requirements on an audit that was made before, and refuse a name that no section can give."""
+    requirements = tuple(map(parse, texts))
+    for one in requirements:
+        _known(one, list(SECTIONS))
+    return requirements
+
+
+def _known(requirement: Requirement, sections: Sequence[str]) -> tuple[Section, Number] | None:
+    """Return the number that a requirement is on; None where a section that does not say its numbers may give it."""
+    known = [section(name) for name in SECTIONS.own]
+    name = requirement.name
+    found = find(name, [*known, *(section(other) for other in sections if other not in SECTIONS.own)])
+    if found is None and all(section(other).numbers for other in sections):
+        names = [number.name for each in known for number in each.numbers]
+        error = unknown("number", name, [*names, *SECTIONS.own])
+        raise UsageError(error.headline, **error.facts)
+    if found is not None and found[1].unit == "fraction" and 1 < requirement.limit <= 100:
+        raise UsageError(
+            f"The requirement {str(requirement)!r} compares a fraction with {requirement.limit:g}.",
+            expected=f"a number from 0 to 1, or a percentage: {name} is a fraction",
+            got=f"{requirement.limit:g}",
+            fix=f"{name} {requirement.comparison} {requirement.limit:g}%",
+        )
+    return found
 
 
 def check(requirements: Sequence[Requirement], audit: Audit) -> tuple[Check, ...]:
@@ -134,6 +156,9 @@ def _reason(name: str, owner: str, audit: Audit) -> str:
     near = get_close_matches(name, audit.numbers, n=3)
     if near:
         return f"there is no such number; did you mean {', '.join(near)}?"
+    found = find(name, [section(owner)]) if owner in SECTIONS else None
+    if found is not None and found[1].given:
+        return f"there is no such number: it is given {found[1].given}"
     notes = [note for view in audit.views if view.section == owner and not view.numbers for note in view.notes[:1]]
     return f"there is no such number{''.join(f': {note}' for note in notes)}"
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from shiftproof.cli.application import FAILED, INTERRUPTED, app
+from shiftproof.cli.application import INTERRUPTED, app
 from shiftproof.errors import Interrupted, ShiftproofError
 
 __all__ = ["app", "main"]
@@ -25,7 +25,7 @@ def main() -> None:
         if debug:
             raise
         typer.echo(f"shiftproof: {error}", err=True)
-        sys.exit(FAILED)
+        sys.exit(error.status)
     except Interrupted:
         typer.echo("shiftproof: interrupted. What was measured is saved; the same command resumes it.", err=True)
         sys.exit(INTERRUPTED)

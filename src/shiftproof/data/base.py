@@ -236,6 +236,12 @@ class Dataset(ABC, Generic[Inputs]):
         made.__dict__.pop("fingerprint", None)  # the cached one is of this set
         return made
 
+    def named(self, name: str) -> Self:
+        """Return the set under another name."""
+        made = copy.copy(self)
+        made.name = name
+        return made
+
     def noted(self, *notes: str) -> Self:
         """Return the set with more that a report should say of it."""
         made = copy.copy(self)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from shiftproof.data.columns import find_columns
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
@@ -161,8 +163,46 @@ def name_classes(labels: Tensor | None, classes: str | Path | Sequence[str]) -> 
     return tuple(listed)
 
 
-def read_table(path: str | Path) -> dict[str, str]:
-    """Return the label of each file that a CSV with the columns `file` and `label` names."""
+def number_labels(
+    labels: Sequence[Any], classes: str | Path | Sequence[str] = "auto", names: Sequence[str] | None = None
+) -> tuple[Tensor | None, Naming]:
+    """Return labels of any kind, one per input, as numbers, and how they came to be; None where there are none.
+
+    Texts are class names, whole numbers are numbers of classes, which `names` names where the data has names for them.
+    """
+    missing = [row for row, label in enumerate(labels) if label is None or _is_nan(label)]
+    if len(missing) == len(labels):
+        return None, Naming({}, (), numbering="index")
+    if missing:
+        raise DataError(
+            "Some inputs have no label.",
+            expected="a label for each input, or for none",
+            got=f"none in row {missing[0]}",
+        )
+    for row, label in enumerate(labels):
+        if isinstance(label, list | tuple | set | frozenset):
+            raise _several(f"{str(label)[:80]} in row {row}")
+    texts = [label for label in labels if isinstance(label, str)]
+    if texts:
+        given = [str(label) for label in labels]
+        naming = number_classes(given, classes, {name: f"row {row}" for row, name in enumerate(given)})
+        return torch.tensor([naming.numbers[name] for name in given]), naming
+    plain = [label.detach().cpu().numpy() if isinstance(label, Tensor) else label for label in labels]
+    if len({np.shape(label) for label in plain}) > 1:
+        raise DataError("The labels are of different shapes.", expected="one whole number from 0 for each input")
+    numbers = check_labels(np.array(plain), len(plain))
+    own = names if names and classes in ("auto", "sorted") else None
+    numbering: Numbering = "own" if own else "index" if classes in ("auto", "sorted") else "given"
+    return numbers, Naming({}, name_classes(numbers, own or classes), numbering=numbering)
+
+
+def _is_nan(label: object) -> bool:
+    """Whether a label is what tables have where nothing was written."""
+    return isinstance(label, float) and math.isnan(label)
+
+
+def read_table(path: str | Path, image_column: str | None = None, label_column: str | None = None) -> dict[str, str]:
+    """Return the label of each file of a CSV or TSV, by the columns `file` and `label` or those that are named."""
     path = Path(path)
     if not is_file(path):
         raise DataError(
@@ -170,16 +210,18 @@ def read_table(path: str | Path) -> dict[str, str]:
         )
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
             columns = [column.strip().lower() for column in reader.fieldnames or ()]
             reader.fieldnames = columns
-            if not {"file", "label"} <= set(columns):
+            image, label = find_columns(columns, image_column, label_column)
+            if image is None or label is None:
                 raise DataError(
                     f"Cannot read the table of labels {str(path)!r}.",
                     expected="the columns file,label in its first line, separated by a comma",
                     got=",".join(columns)[:200] or "an empty file",
+                    fix="--image-column and --label-column name other columns",
                 )
-            rows = [(number, row["file"], row["label"]) for number, row in enumerate(reader, start=2)]
+            rows = [(number, row[image], row[label]) for number, row in enumerate(reader, start=2)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(
             f"Cannot read the table of labels {str(path)!r}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,8 +16,14 @@ from shiftproof.data.images.cifar import find_layout, load_cifar
 from shiftproof.data.images.decoding import Color, Size
 from shiftproof.data.images.demo import DEMOS, load_demo
 from shiftproof.data.images.folders import load_folder
+from shiftproof.data.images.frames import from_frame, is_frame, load_parquet
 from shiftproof.data.images.huggingface import from_huggingface, is_huggingface, is_saved, load_saved
+from shiftproof.data.images.image_tables import TABLES, load_image_table
 from shiftproof.data.images.imageset import ImageSet, as_images
+from shiftproof.data.images.lists import from_list, is_pictures
+from shiftproof.data.images.published_suites import find_parts, load_suite
+from shiftproof.data.images.torch_sets import from_torch, is_torch_set
+from shiftproof.data.images.webdataset import load_webdataset, shards_of
 from shiftproof.data.specs import DataLike, DataSpec
 from shiftproof.data.text.loading import from_texts, is_table, is_text_folder, load_table, load_text_folder
 from shiftproof.data.text.textset import TextSet, is_texts
@@ -29,14 +35,89 @@ FORMS: Mapping[str, str] = {
     "demo": "1,000 embedded CIFAR-10 test images, 100 per class",
     "demo-source": "500 other CIFAR-10 test images: the demo's labelled source validation set",
     "folder/": "images in one sub-folder per class, or with a labels.csv (file,label), or without labels",
+    "images.csv": "a CSV or TSV file that names images in its folder, and their labels",
+    "images.parquet": "a Parquet file with a column of images, or of their paths, and one of labels",
     "images.npz": "arrays images and labels (or x and y)",
     "images.npy": "an array of images, memory-mapped, with labels.npy beside it",
+    "shards/": "WebDataset's tar files, one (shard.tar), some (shard-{000..017}.tar), or a folder of them",
     "cifar-10-batches-py/": "CIFAR-10 or CIFAR-100 as published, pickled or binary",
+    "CIFAR-10-C/": "CIFAR-10-C, ImageNet-C or ImageNet-C-bar as published, a part at a time: --split fog@3",
     "dataset/": "a Hugging Face data set saved to disk",
     "texts.csv": "texts, or pairs of them, with labels: .csv, .tsv, .jsonl or .json with named columns",
     "texts/": "text files in one sub-folder per class",
 }
 """What `load_data` takes, for tables and messages."""
+
+
+class DataForm(NamedTuple):
+    """A form in which people have images: its name, whether something is of it, what loads it, and what that takes.
+
+    Every loader takes the size, the colour and the classes.
+    """
+
+    what: str
+    fits: Callable[[Any], object]
+    load: Callable[..., Dataset]
+    takes: tuple[str, ...] = ()
+
+
+_COLUMNS = ("image_column", "label_column", "on_bad_file")
+
+
+def _is_array_pair(source: Any) -> bool:
+    """Whether a source is an array of images and one of labels."""
+    if not isinstance(source, tuple | list) or len(source) != 2 or not isinstance(source[0], np.ndarray | Tensor):
+        return False
+    return source[0].ndim > 2 and np.ndim(source[1]) in (1, 2) and len(source[1]) == len(source[0])
+
+
+def _is_pair(source: Any) -> bool:
+    return isinstance(source, tuple | list) and len(source) == 2
+
+
+def _from_pair(source: Any, **options: Any) -> ImageSet:
+    return from_arrays(source[0], source[1], **options)
+
+
+def _from_array(source: Any, labels: Any = None, **options: Any) -> ImageSet:
+    if isinstance(labels, str | Path):
+        raise ConfigurationError(
+            "The labels of an array are an array.", expected="labels= one whole number per image", got=repr(labels)
+        )
+    return from_arrays(source, labels, **options)
+
+
+def _load_cifar(path: Path, **options: Any) -> ImageSet:
+    found = find_layout(path)
+    assert found is not None  # it fits
+    return load_cifar(*found, **options)
+
+
+OBJECTS = (
+    DataForm("a Hugging Face data set", is_huggingface, from_huggingface, ("split", *_COLUMNS)),
+    DataForm("a table", is_frame, from_frame, _COLUMNS),
+    DataForm("a data set of PyTorch", is_torch_set, from_torch, _COLUMNS),
+    DataForm("a pair of images and labels", _is_array_pair, _from_pair),
+    DataForm("a list of images", is_pictures, from_list, ("labels", "on_bad_file")),
+    DataForm("a pair of images and labels", _is_pair, _from_pair),
+    DataForm("an array", lambda source: isinstance(source, np.ndarray | Tensor), _from_array, ("labels",)),
+)
+"""Forms in Python's memory; the first that fits is taken."""
+
+FILES = (
+    DataForm("an array file", lambda path: path.suffix in (".npz", ".npy"), load_array_file, ("labels", "split")),
+    DataForm("a table of images", lambda path: path.suffix.lower() in TABLES, load_image_table, _COLUMNS),
+    DataForm("a Parquet file", lambda path: path.suffix.lower() == ".parquet", load_parquet, _COLUMNS),
+    DataForm("a tar file", shards_of, load_webdataset, _COLUMNS),
+)
+FOLDERS = (
+    DataForm("a Hugging Face data set", is_saved, load_saved, ("split", *_COLUMNS)),
+    DataForm("CIFAR", find_layout, _load_cifar, ("split",)),
+    DataForm("a published suite", find_parts, load_suite, ("split", "on_bad_file")),
+    DataForm("a folder of tar files", shards_of, load_webdataset, _COLUMNS),
+    DataForm("a folder", Path.is_dir, load_folder, ("labels", *_COLUMNS)),
+)
+"""Forms on disk; the first that fits is taken, and the split of a folder is a sub-folder."""
 
 LOADERS: Registry[Callable[[str], Any]] = Registry(
     "data loader",
@@ -59,24 +140,28 @@ def load_data(
     split: str | None = None,
     color: Color | None = None,
     on_bad_file: OnBadFile = "fail",
+    image_column: str | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
 ) -> Dataset:
     """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1]; or of texts.
 
     Args:
-        source: demo, a folder with one sub-folder per class, an .npz file, CIFAR files, or texts.csv; in Python also
-            images, a pair of images and labels, texts or pairs of texts, a Hugging Face data set, a set already made
-            (returned as it is), or a `DataSpec`.
+        source: demo, a folder with one sub-folder per class, images.csv, a Parquet, .npz or tar file, CIFAR files,
+            ImageNet-C, or texts.csv; in Python also a torch `Dataset` or `DataLoader`, a Hugging Face data set, a
+            DataFrame, a list of images, of paths or of (image, label), arrays, a pair of images and labels, texts or
+            pairs of texts, a set already made (returned as it is), or a `DataSpec`.
         size: Resize the short side and crop the centre to this many pixels.
-        labels: CSV of labels (columns file, label) for a flat folder; an array or .npy file for arrays.
+        labels: CSV of labels (columns file, label) for a flat folder; an array or .npy file for arrays; in Python a
+            list of them for a list of images.
         classes: File of the model's class names, one a line, in the order of its outputs, or a list of them; `auto`
             matches by name, `sorted` is torchvision's order.
-        split: The part to use where there are several, such as train.
+        split: The part to use where there are several, such as train; of a published suite fog@3.
         color: `rgb` makes three channels of one, `grey` keeps one where a folder's images are all grey.
         on_bad_file: Whether to fail or skip when an image cannot be read.
+        image_column: Column of images or of their paths in a table, where its name does not tell.
         text_column: Column of texts in a table, or two with a comma between them for pairs.
-        label_column: Column of labels in a table of texts.
+        label_column: Column of labels in a table.
 
     >>> len(load_data("demo")), load_data("demo").classes[3]
     (1000, 'cat')
@@ -86,41 +171,40 @@ def load_data(
         return load_data(source.given, **source.options)
     if is_prefixed(LOADERS, source):
         source = load_prefixed(LOADERS, str(source))
-    images: dict[str, Any] = {"size": size, "split": split, "color": color}
-    texts = _load_texts(source, labels, images, classes, on_bad_file, text_column, label_column)
-    if texts is not None:
-        return texts
+    columns = {"image_column": image_column, "label_column": label_column}
+    rest: dict[str, Any] = {"labels": labels, "split": split, **columns}
     pixels: dict[str, Any] = {"size": size, "classes": classes, "color": color}
+    if image_column is None:
+        images = {"size": size, "split": split, "color": color}
+        texts = _load_texts(source, labels, images, classes, on_bad_file, text_column, label_column)
+        if texts is not None:
+            return texts
+    _refuse("what is no table of texts", text_column=text_column)
     if isinstance(source, Dataset):
         made = f"{'an' if source.noun.one == 'image' else 'a'} {type(source).__name__}, which is already made"
         chosen = None if classes == "auto" else classes
-        _refuse(made, size=size, labels=labels, classes=chosen, split=split, color=color)
+        _refuse(made, size=size, labels=labels, classes=chosen, split=split, color=color, **columns)
         return source
-    return _from_object(source, labels, split, on_bad_file, pixels)
-
-
-def _from_object(
-    source: Any, labels: Any, split: str | None, on_bad_file: OnBadFile, pixels: Mapping[str, Any]
-) -> Dataset:
-    """Return the set that a path, a name, arrays or a Hugging Face data set stand for."""
-    if is_huggingface(source):
-        _refuse("a Hugging Face data set", labels=labels)
-        return from_huggingface(source, split=split, on_bad_file=on_bad_file, **pixels)
     if isinstance(source, str | Path):
-        return _from_path(str(source), labels=labels, split=split, on_bad_file=on_bad_file, **pixels)
-    if isinstance(source, tuple | list) and len(source) == 2 and labels is None:
-        return from_arrays(source[0], source[1], **pixels)
-    if isinstance(source, np.ndarray | Tensor):
-        if isinstance(labels, str | Path):
-            raise ConfigurationError(
-                "The labels of an array are an array.", expected="labels= one whole number per image", got=repr(labels)
-            )
-        return from_arrays(source, labels, **pixels)
-    raise DataError(
-        "This is not a set of images.",
-        expected=f"a path or name ({'; '.join(FORMS)}), images, (images, labels), or a Hugging Face data set",
-        got=f"a {type(source).__name__}",
-    )
+        return _from_path(str(source), rest, pixels, on_bad_file)
+    return _load_as(OBJECTS, source, rest, pixels, on_bad_file)
+
+
+def _load_as(
+    forms: Sequence[DataForm], source: Any, rest: Mapping[str, Any], pixels: Mapping[str, Any], on_bad_file: OnBadFile
+) -> Dataset:
+    """Load what a user gave as the first form that it fits; options that this form does not take are refused."""
+    form = next((form for form in forms if form.fits(source)), None)
+    if form is None:
+        raise DataError(
+            "This is not a set of images.",
+            expected=f"a path or name ({'; '.join(FORMS)}), {', '.join(dict.fromkeys(one.what for one in OBJECTS))}",
+            got=f"a {type(source).__name__}",
+        )
+    _refuse(form.what, **{name: value for name, value in rest.items() if name not in form.takes})
+    taken = {name: value for name, value in rest.items() if value is not None}
+    bad = {"on_bad_file": on_bad_file} if "on_bad_file" in form.takes else {}
+    return form.load(source, **taken, **bad, **pixels)
 
 
 def load_images(source: Any, **options: Any) -> ImageSet:
@@ -128,20 +212,21 @@ def load_images(source: Any, **options: Any) -> ImageSet:
     return as_images(load_data(source, **options))
 
 
-def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> Dataset:
+def _from_path(spec: str, rest: Mapping[str, Any], pixels: Mapping[str, Any], on_bad_file: OnBadFile) -> Dataset:
     if spec in DEMOS:
-        _refuse("the demo", labels=labels, split=split)
+        _refuse("the demo", **rest)
         return load_demo(spec, **pixels)
     path = expand(spec)
     try:
-        if not path.exists():
+        shards = shards_of(path)
+        if not path.exists() and not shards:
             if path.suffix or "/" in str(spec) or "\\" in str(spec):
                 raise DataError(f"There is no data at {spec!r}.", expected="; ".join(FORMS))
             raise unknown("data set or folder", spec, [*FORMS, *(f"{name}:..." for name in LOADERS)])
         if path.is_dir():
-            return _from_folder(path, labels=labels, split=split, on_bad_file=on_bad_file, **pixels)
-        if path.is_file() and path.suffix in (".npz", ".npy"):
-            return load_array_file(path, labels=labels, split=split, **pixels)
+            return _from_folder(path, rest, pixels, on_bad_file)
+        if (path.is_file() or shards) and any(form.fits(path) for form in FILES):
+            return _load_as(FILES, path, rest, pixels, on_bad_file)
     except OSError as error:  # it may not be read, or its name is one that no file can have
         raise DataError(
             f"Cannot read the data at {spec[:200]!r}.", expected="; ".join(FORMS), got=error.strerror or str(error)
@@ -151,27 +236,23 @@ def _from_path(spec: str, *, labels: Any, split: str | None, on_bad_file: OnBadF
     raise DataError(f"{spec!r} is not a set of images.", expected="; ".join(FORMS), got=got, fix=packed)
 
 
-def _from_folder(path: Path, *, labels: Any, split: str | None, on_bad_file: OnBadFile, **pixels: Any) -> Dataset:
-    if is_saved(path):
-        _refuse("a Hugging Face data set", labels=labels)
-        return load_saved(path, split=split, on_bad_file=on_bad_file, **pixels)
+def _from_folder(path: Path, rest: Mapping[str, Any], pixels: Mapping[str, Any], on_bad_file: OnBadFile) -> Dataset:
+    split = rest["split"]
     part = path if split is None else path / split
-    if part.is_dir() and is_text_folder(part):
-        _refuse("a folder of texts", labels=labels, size=pixels["size"], color=pixels["color"])
+    if not is_saved(path) and part.is_dir() and is_text_folder(part):
+        _refuse("a folder of texts", size=pixels["size"], color=pixels["color"], **{**rest, "split": None})
         return load_text_folder(part, classes=pixels["classes"], on_bad_file=on_bad_file)
-    if (layout := find_layout(path)) is not None:
-        _refuse(layout[0].name, labels=labels)
-        return load_cifar(*layout, split=split, **pixels)
-    if split is not None:
-        path = path / split
-        if not path.is_dir():
-            inside = sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())
+    form = next(form for form in FOLDERS if form.fits(path))
+    if split is not None and "split" not in form.takes:
+        if not part.is_dir():
+            inside = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
             raise DataError(
-                f"There is no split {split!r} in {str(path.parent)!r}.",
+                f"There is no split {split!r} in {str(path)!r}.",
                 expected="one of its sub-folders",
                 got=", ".join(inside[:20]) or "no sub-folders",
             )
-    return load_folder(path, labels=labels, on_bad_file=on_bad_file, **pixels)
+        return _from_folder(part, {**rest, "split": None}, pixels, on_bad_file)
+    return _load_as([form], path, rest, pixels, on_bad_file)
 
 
 def _load_texts(
@@ -184,13 +265,12 @@ def _load_texts(
     label_column: str | None,
 ) -> TextSet | None:
     """Return the set of texts a source stands for, None where it is none; options of `images` do not go with it."""
-    columns = {"text_column": text_column, "label_column": label_column}
-    if is_table(source):
+    if is_table(source, text_column):
         _refuse("a table of texts", labels=labels, **images)
+        columns = {"text_column": text_column, "label_column": label_column}
         return load_table(expand(source), classes=classes, on_bad_file=on_bad_file, **columns)
-    _refuse("what is no table of texts", **columns)
     if is_texts(source):
-        _refuse("a list of texts", **images)
+        _refuse("a list of texts", label_column=label_column, **images)
         return from_texts(source, labels, classes=classes)
     if isinstance(source, tuple) and len(source) == 2 and is_texts(source[0]) and labels is None:
         _refuse("a list of texts", **images)

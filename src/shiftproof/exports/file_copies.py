@@ -24,8 +24,8 @@ from torch import Tensor
 from shiftproof.data import BadFile
 from shiftproof.data.base import OnBadFile
 from shiftproof.data.contents import content_keys, numbered, occurrences
-from shiftproof.data.images.decoding import Decoder, Size, header, open_image
-from shiftproof.data.images.folders import IMAGE_SUFFIXES, FolderSource, images_under
+from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Decoder, Size, header, open_image
+from shiftproof.data.images.folders import FolderSource, images_under
 from shiftproof.data.images.source import describe, unreadable
 from shiftproof.data.labels import read_table
 from shiftproof.errors import ConfigurationError, DataError

@@ -26,14 +26,17 @@ from shiftproof.audits.sections.measuring import (
 )
 from shiftproof.audits.sections.shift_names import AS_GIVEN, at_severity, cell_of, facts, named
 from shiftproof.audits.sections.wording import between, interval, listed, percent, title
-from shiftproof.measures import ALEXNET, Accuracy, corruption_errors, mce
+from shiftproof.data.images.imageset import SMALL_SIDE
+from shiftproof.measures import Accuracy, corruption_errors, mce
 from shiftproof.measures.intervals import mean_interval
-from shiftproof.models import logits
+from shiftproof.models import class_names, imagenet, logits
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
-from shiftproof.shifts import Shift
+from shiftproof.shifts import Shift, names
 from shiftproof.subjects import Subject
 
+COMMON = names("common")
+"""The fifteen corruptions of the published mean corruption error."""
 EXAMPLES = 4
 EXAMPLE_SIDE = 64
 """Pixels, at most, of the examples of single cells, of which there are many."""
@@ -57,8 +60,9 @@ class CorruptedSlice(Measurement):
     seed: int
 
     def measure(self, subject: Subject) -> Row:
-        """Return the tally of the slice."""
-        return tally(*predictions(subject, self.start, self.stop, self.shift, self.seed))
+        """Return the tally of the slice, and whether it is of ImageNet: the mean corruption error is defined there."""
+        found = tally(*predictions(subject, self.start, self.stop, self.shift, self.seed))
+        return {**found, "imagenet": True} if is_imagenet(subject) else found
 
     def work(self) -> Work:
         """Count a pass of the slice under its shift."""
@@ -116,7 +120,13 @@ class Corruptions(Section):
         Number("corruption_loss", "clean accuracy less that", None),
         Number("worst_corruption_accuracy", "accuracy under the worst corruption, the mean over severities"),
         Number("accuracy.*", "accuracy under one corruption, the mean over severities"),
-        Number("mce", "mean corruption error: errors relative to AlexNet's on ImageNet-C", "lower", "percent"),
+        Number(
+            "mce",
+            "mean corruption error: errors relative to AlexNet's on ImageNet-C",
+            "lower",
+            "percent",
+            given="on ImageNet's 1,000 classes, under the 15 common corruptions at severities 1 to 5",
+        ),
     )
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
@@ -154,9 +164,9 @@ class Corruptions(Section):
             "corruption_loss": PerImage(clean - overall, -1.0, 1.0),
             **{f"accuracy.{name}": PerImage(found) for name, found in right.items()},
         }
-        if set(right) <= set(ALEXNET):
-            whole = corruption_errors(dict.fromkeys(right, 1.0))  # what an error of 1 would come to
-            errors = np.mean([whole[name] * (1 - found) for name, found in right.items()], axis=0)
+        if _is_imagenet_c(rows(results, CorruptedSlice)):
+            whole = corruption_errors(dict.fromkeys(COMMON, 1.0))  # what an error of 1 would come to
+            errors = np.mean([whole[name] * (1 - right[name]) for name in COMMON], axis=0)
             numbers["mce"] = PerImage(errors, 0.0, sum(whole.values()) / len(whole))
         return numbers
 
@@ -178,8 +188,8 @@ class Corruptions(Section):
         }
         numbers |= {f"accuracy.{name}": mean for name, mean in means.items()}
         said = _spread(rows(results, CorruptedSlice))
-        if set(grid) <= set(ALEXNET):
-            numbers["mce"] = mce({name: [1 - cell.value for cell in cells.values()] for name, cells in grid.items()})
+        if _is_imagenet_c(rows(results, CorruptedSlice)):
+            numbers["mce"] = mce({name: [1 - cell.value for cell in grid[name].values()] for name in COMMON})
             said.append(f"mCE {numbers['mce']:.1f}")
         tile = Tile(
             "Accuracy under corruption", percent(overall), ", ".join(said), level, LEVEL_RULE.format(100 * lost)
@@ -201,6 +211,26 @@ class Corruptions(Section):
             numbers=numbers,
             actions=_actions(means, clean, tested),
         )
+
+
+def is_imagenet(subject: Subject) -> bool:
+    """Whether a model of ImageNet's classes is measured on images of all of them, and not on tiny ones."""
+    data = subject.labelled_data
+    if data.labels is None or data.labels.ndim > 1 or (data.side or 0) <= SMALL_SIDE:
+        return False
+    if len(set(data.labels.tolist())) != imagenet.CLASSES:
+        return False
+    return any(
+        names is not None and len(names) == imagenet.CLASSES and all(imagenet.meanings(names))
+        for names in (data.classes, class_names(subject.model))
+    )
+
+
+def _is_imagenet_c(found: Sequence[tuple[CorruptedSlice, Row]]) -> bool:
+    """Whether the fifteen corruptions of ImageNet-C are there at its five severities, all of them on ImageNet."""
+    there = {cell_of(task.shift): bool(row.get("imagenet")) for task, row in found}
+    wanted = {(name, severity) for name in COMMON for severity in range(1, 6)}
+    return {cell for cell in there if cell[0] in COMMON} == wanted and all(there[cell] for cell in wanted)
 
 
 def _grid(found: Sequence[tuple[CorruptedSlice, Row]]) -> Grid:

@@ -82,7 +82,7 @@ def from_arrays(
     Arrays are read as [N, H, W, C] or [N, H, W], tensors as [N, C, H, W]; where only the other order leaves 1 or 3
     channels, that is meant. One channel stays one, unless `color="rgb"`.
     """
-    array, channels_last = _checked(images)
+    array, channels_last = check_images(images)
     channels = array.shape[3 if channels_last else 1]
     if color == "grey" and channels == 3:
         raise DataError("The images have colours.", expected="one channel, as color='grey' says", got="3 channels")
@@ -165,7 +165,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     return DataError(f"Cannot read the arrays of {str(path)!r}.", expected=expected, got=describe(error))
 
 
-def _checked(images: ArrayLike | Tensor) -> tuple[NDArray[Any], bool]:
+def check_images(images: ArrayLike | Tensor) -> tuple[NDArray[Any], bool]:
     """Return images as an array of four dimensions and whether channels come last, or refuse them."""
     tensor = isinstance(images, Tensor)
     array = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
@@ -182,7 +182,10 @@ def _checked(images: ArrayLike | Tensor) -> tuple[NDArray[Any], bool]:
         low = np.min([part.min() for part in _parts(array)])
         high = np.max([part.max() for part in _parts(array)])
         if not (low >= 0 and high <= 1):  # also catches NaN
-            fix = "values of 0..255 go in as uint8; undo a normalisation, which belongs into the model"
+            fix = (
+                "values of 0..255 go in as uint8; leave Normalize out of the transform: normalisation belongs into the "
+                "model (--mean and --std, mean= and std= of load_model)"
+            )
             raise DataError(
                 "Image values leave [0, 1].", expected=_EXPECTED, got=f"values {low:.4g} to {high:.4g}", fix=fix
             )

@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +29,22 @@ from shiftproof.errors import ConfigurationError, DataError
 Color = Literal["rgb", "grey"]
 Size = int | tuple[int, int]
 
+IMAGE_SUFFIXES = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"}
+    | {".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
+)
+
 _ORIENTATION = 0x0112
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _GREY_MODES = ("1", "L", "LA", "La", *_DEEP_MODES)
 _LIMIT = "PIL.Image.MAX_IMAGE_PIXELS (89,478,485)"
 # What Pillow may take a file for: some of its other formats start programs to decode them.
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "MPO")
+
+
+def is_image_name(value: object) -> TypeGuard[str | Path]:
+    """Whether a value is a path or a name that ends as those of image files do."""
+    return isinstance(value, str | Path) and os.path.splitext(value)[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,17 +18,13 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.file_digests import THREADS, file_digests
 from shiftproof.data.images.decoded_files import decode_file
-from shiftproof.data.images.decoding import Color, Decoder, Size, header
+from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Color, Decoder, Size, header, is_image_name
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.source import DecodedSource, describe, sizes_differ, unreadable
 from shiftproof.data.labels import Naming, number_classes, read_table
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
-IMAGE_SUFFIXES = frozenset(
-    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg"}
-    | {".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
-)
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 
 
@@ -73,51 +69,79 @@ def load_folder(
     *,
     labels: str | Path | None = None,
     classes: str | Path | Sequence[str] = "auto",
+    image_column: str | None = None,
+    label_column: str | None = None,
+    **options: Any,
+) -> ImageSet:
+    """Return the set of a folder; other options are those of `from_files`.
+
+    With `labels`, or a `labels.csv` inside, the table decides which files belong to the set. Otherwise every
+    sub-folder is a class; a folder that holds only images is a set without labels.
+    """
+    listing = _list(root, labels, image_column, label_column)
+    names = listing.names
+    places = {} if names is None else dict(zip(reversed(names), reversed(listing.files), strict=True))
+    naming = Naming({}, ()) if names is None else number_classes(listing.classes, classes, places)
+    numbers = None if names is None else torch.tensor([naming.numbers[name] for name in names])
+    return from_files(
+        root, listing.files, numbers, naming, name=root.resolve().name, notes=listing.notes, where=str(root), **options
+    )
+
+
+def from_files(
+    root: Path,
+    files: Sequence[str],
+    labels: Tensor | None,
+    naming: Naming,
+    *,
+    name: str,
+    where: str,
+    notes: Sequence[str] = (),
     size: Size | None = None,
     color: Color | None = None,
     on_bad_file: OnBadFile = "fail",
 ) -> ImageSet:
-    """Return the set of a folder.
+    """Return the set of some files below a folder, with a label for each where they are known.
 
-    With `labels`, or a `labels.csv` inside, the table decides which files belong to the set. Otherwise every
-    sub-folder is a class; a folder that holds only images is a set without labels. All headers are read here, pixels
-    when they are wanted. Images are RGB; `color="grey"` keeps one channel where every image is grey.
+    All headers are read here, pixels when they are wanted. Images are RGB; `color="grey"` keeps one channel where every
+    image is grey. `where` says in messages where the files are.
     """
     decoder = Decoder(color or "rgb", size)
-    listing = _list(root, labels)
-    places = {} if listing.names is None else dict(zip(reversed(listing.names), reversed(listing.files), strict=True))
-    naming = Naming({}, ()) if listing.names is None else number_classes(listing.classes, classes, places)
-    headers, bad = _scan(root, listing.files, decoder)
+    headers, bad = _scan(root, files, decoder)
     if bad and on_bad_file == "fail":
         raise unreadable(*bad[0])
     good = [index for index, found in enumerate(headers) if found is not None]
     if not good:
         raise DataError(
-            f"None of the {len(headers)} images in {str(root)!r} can be read.",
+            f"None of the {len(headers)} images in {where!r} can be read.",
             expected="image files that Pillow reads",
             got=f"{bad[0].file}: {bad[0].reason}",
         )
-    files = [listing.files[index] for index in good]
-    names = None if listing.names is None else [listing.names[index] for index in good]
+    kept = [files[index] for index in good]
     return ImageSet(
-        FolderSource(root, files, decoder, _one_size(files, [headers[index] for index in good], decoder)),
-        name=root.resolve().name,
-        labels=None if names is None else torch.tensor([naming.numbers[name] for name in names]),
+        FolderSource(root, kept, decoder, _one_size(kept, [headers[index] for index in good], decoder)),
+        name=name,
+        labels=None if labels is None else labels[good],
         classes=naming.classes,
         numbering=naming.numbering,
-        notes=[*naming.notes, *listing.notes],
+        notes=[*naming.notes, *notes],
         on_bad_file=on_bad_file,
         bad_files=bad,
     )
 
 
-def _list(root: Path, labels: str | Path | None) -> _Listing:
+def _list(root: Path, labels: str | Path | None, image_column: str | None, label_column: str | None) -> _Listing:
     """Find the images of a folder and their class names."""
     if labels is not None and not isinstance(labels, str | Path):
         fix = "write a CSV with the columns file,label"
         raise ConfigurationError("The labels of a folder come from a table.", got=type(labels).__name__, fix=fix)
     if labels is not None or (root / "labels.csv").is_file():
-        return _by_table(root, root / "labels.csv" if labels is None else Path(labels))
+        path = root / "labels.csv" if labels is None else Path(labels)
+        return _by_table(root, path, read_table(path, image_column, label_column))
+    if image_column is not None or label_column is not None:
+        raise ConfigurationError(
+            "There is no table to have columns.", expected="labels= a CSV file", got="a folder without a labels.csv"
+        )
     inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
     folders = [name for name in inside if (root / name).is_dir()]
     flat = [name for name in inside if _is_image(name) and (root / name).is_file()]
@@ -161,8 +185,7 @@ def _by_class(root: Path, found: dict[str, list[str]], flat: int) -> _Listing:
     return _Listing([file for file, _ in pairs], [folder for _, folder in pairs], list(found), notes)
 
 
-def _by_table(root: Path, path: Path) -> _Listing:
-    table = read_table(path)
+def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
     missing = [file for file in table if not is_file(root / file)]
     if missing:
         raise DataError(
@@ -218,7 +241,7 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _is_image(name: str) -> bool:
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # noqa: PTH122
+    return not name.startswith(".") and is_image_name(name)
 
 
 def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[tuple[int, int] | None], list[BadFile]]:

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.data.base import OnBadFile
+from shiftproof.data.columns import find_columns
 from shiftproof.data.contents import digests
 from shiftproof.data.images.decoded_files import decode_file
 from shiftproof.data.images.decoding import Color, Decoder, Size
 from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.images.pictures import from_samples
 from shiftproof.data.images.source import DecodedSource, describe, unreadable
-from shiftproof.data.labels import check_labels, name_classes
-from shiftproof.errors import DataError
+from shiftproof.data.labels import number_labels
+from shiftproof.errors import ConfigurationError, DataError
 
 
 def is_huggingface(source: object) -> bool:
@@ -64,15 +66,27 @@ def from_huggingface(
     classes: str | Path | Sequence[str] = "auto",
     size: Size | None = None,
     color: Color | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
     on_bad_file: OnBadFile = "fail",
 ) -> ImageSet:
     """Return a `datasets.Dataset` with an `Image` column as a set; its labels are in a `ClassLabel` column or `label`.
 
-    Of a mapping of splits, `split` chooses one.
+    Of a mapping of splits, `split` chooses one. A set that is streamed is read once and held in memory.
     """
     if isinstance(dataset, Mapping):
         dataset, name = _choose(dataset, split), f"{name} {split or next(iter(dataset))}"
-    column = _column(dataset, "Image")
+    elif split is not None:
+        raise ConfigurationError("split= does not go with a data set without splits.", fix="leave split out")
+    if not hasattr(dataset, "__len__"):
+        options: dict[str, Any] = {"classes": classes, "size": size, "color": color, "on_bad_file": on_bad_file}
+        return _streamed(dataset, image_column, label_column, name=name, **options)
+    find_columns(list(dataset.features), image_column, label_column)  # refuses a column that is not there
+    column = image_column or _column(dataset, "Image")
+    if column is not None and type(dataset.features[column]).__name__ != "Image":
+        return _streamed(
+            dataset, column, label_column, name=name, classes=classes, size=size, color=color, on_bad_file=on_bad_file
+        )
     if column is None:
         raise DataError(
             "The data set has no column of images.",
@@ -80,18 +94,40 @@ def from_huggingface(
             got=", ".join(f"{key}: {type(feature).__name__}" for key, feature in dataset.features.items()),
         )
     source = DatasetSource(dataset, column, Decoder(color or "rgb", size))
-    label = _column(dataset, "ClassLabel") or ("label" if "label" in dataset.features else None)
-    labels = None if label is None else check_labels(list(dataset[label]), len(dataset))
-    names = getattr(dataset.features[label], "names", None) if label is not None else None
-    own = names if names and classes in ("auto", "sorted") else None
+    label = _label(dataset, label_column)
+    labels, naming = number_labels(
+        [None] * len(dataset) if label is None else list(dataset[label]), classes, _names(dataset, label)
+    )
     return ImageSet(
         source,
         name=name,
         labels=labels,
-        classes=name_classes(labels, own or classes),
-        numbering="own" if own else "index" if classes in ("auto", "sorted") else "given",
+        classes=naming.classes,
+        numbering=naming.numbering,
+        notes=naming.notes,
         on_bad_file=on_bad_file,
     )
+
+
+def _streamed(dataset: Any, image_column: str | None, label_column: str | None, **options: Any) -> ImageSet:
+    """Return the set of rows that come one after the other, or whose images are not of the feature `Image`."""
+    rows = list(dataset)
+    label = _label(dataset, label_column) if dataset.features is not None else label_column
+    image, found = find_columns(list(rows[0]) if rows else [], image_column, label)
+    if image is None:
+        raise DataError("The data set has no column of images.", got=", ".join(rows[0]) if rows else "no rows")
+    samples = [(row[image], None if found is None else row[found]) for row in rows]
+    return from_samples(samples, names=_names(dataset, found), **options)
+
+
+def _label(dataset: Any, named: str | None) -> str | None:
+    """Return the column of labels: the one that is named, that of class labels, or the first with a common name."""
+    return named or _column(dataset, "ClassLabel") or find_columns(list(dataset.features), None, None)[1]
+
+
+def _names(dataset: Any, label: str | None) -> Sequence[str] | None:
+    features = dataset.features or {}
+    return getattr(features[label], "names", None) if label in features else None
 
 
 class DatasetSource(DecodedSource):

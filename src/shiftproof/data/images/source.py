@@ -6,9 +6,8 @@ import multiprocessing
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -77,8 +76,8 @@ class DecodedSource(ImageSource):
         """Name the image of a row to the user."""
 
     @abstractmethod
-    def decode(self, row: int) -> NDArray[np.uint8]:
-        """Return one image, [H, W, C]."""
+    def decode(self, row: int) -> NDArray[Any]:
+        """Return one image, [H, W, C], uint8 or, where `value_bytes` is 4, float32 in [0, 1]."""
 
     def read(self, rows: Sequence[int]) -> Pixels:
         """Decode rows; what cannot be decoded is left out and named."""

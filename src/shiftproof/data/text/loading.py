@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shiftproof.data.base import BadFile, OnBadFile
+from shiftproof.data.images.image_tables import is_image_table
 from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes
 from shiftproof.data.text.table_files import Rows, decode, read_rows
 from shiftproof.data.text.textset import TextSet, TextSource, is_texts
@@ -93,12 +94,19 @@ def is_text_source(source: object) -> bool:
     return isinstance(source, TextSet) or is_texts(source)
 
 
-def is_table(source: object) -> TypeGuard[str | Path]:
-    """Whether what a user gave is a table of texts; a name that no file can have is none."""
+def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | Path]:
+    """Whether what a user gave is a table of texts; a name that no file can have is none.
+
+    Nor is a table that names images, unless a column of texts is named.
+    """
     if not isinstance(source, str | Path):
         return False
     path = expand(source)
-    return path.suffix in TABLES and is_file(path)
+    return (
+        path.suffix in TABLES
+        and is_file(path)
+        and (text_column is not None or not is_image_table(path, without=TEXT_COLUMNS))
+    )
 
 
 def is_text_folder(path: Path) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from shiftproof.data.base import Batch, Dataset, Source
 from shiftproof.data.contents import text_keys
+from shiftproof.data.images.decoding import is_image_name
 from shiftproof.errors import DataError
 from shiftproof.models.texts import Text
 
@@ -63,8 +64,12 @@ def as_texts(data: Dataset) -> TextSet:
 
 
 def is_texts(value: object) -> bool:
-    """Whether a value is a list of texts, or of pairs of texts."""
-    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+    """Whether a value is a list of texts, or of pairs of texts, and not of the names of image files."""
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value)) and not all(map(_names_image, value))
+
+
+def _names_image(value: object) -> bool:
+    return is_image_name(value[0] if isinstance(value, tuple) else value)
 
 
 def _is_text(value: object) -> bool:

@@ -1,0 +1,36 @@
+"""Columns of tables and fields of records: which of them hold images, and which labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shiftproof.errors import DataError
+
+IMAGE_COLUMNS = (
+    *("image", "img", "file", "file_name", "filename", "path", "image_path", "img_path", "file_path", "filepath"),
+    *("image_file", "pixel_values", "png", "jpg", "jpeg", "webp"),
+)
+LABEL_COLUMNS = ("label", "labels", "class", "class_name", "target", "category", "fine_label", "cls", "y")
+"""Names of columns that are found without being named, in any case of letters; the first that fits is taken."""
+
+
+def find_columns(
+    columns: Sequence[str], image_column: str | None = None, label_column: str | None = None
+) -> tuple[str | None, str | None]:
+    """Return the columns of images and of labels, as they are spelt: those named, or the first with a common name.
+
+    >>> find_columns(["Id", "Filename", "Class"])
+    ('Filename', 'Class')
+    """
+    spelt = {column.strip().lower(): column for column in reversed(columns)}
+
+    def one(named: str | None, common: Sequence[str]) -> str | None:
+        if named is None:
+            return next((spelt[name] for name in common if name in spelt), None)
+        if named.strip().lower() not in spelt:
+            raise DataError(
+                f"There is no column {named!r}.", expected="one of the columns of the data", got=", ".join(columns[:20])
+            )
+        return spelt[named.strip().lower()]
+
+    return one(image_column, IMAGE_COLUMNS), one(label_column, LABEL_COLUMNS)

@@ -1,0 +1,79 @@
+"""Image sets from tables with a column of images and one of labels: DataFrames, Arrow tables, Parquet files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shiftproof.data.columns import find_columns
+from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.images.lists import from_lists
+from shiftproof.data.images.source import describe
+from shiftproof.errors import DataError
+
+
+def is_frame(source: object) -> bool:
+    """Whether an object is a table of named columns, as of pandas, polars or Arrow."""
+    columns = hasattr(source, "columns") and (hasattr(source, "iloc") or hasattr(source, "to_dicts"))
+    return columns or (hasattr(source, "column_names") and hasattr(source, "to_pydict"))
+
+
+def from_frame(
+    frame: Any,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    root: Path | None = None,
+    name: str = "table",
+    **options: Any,
+) -> ImageSet:
+    """Return the set of a table; images are paths (from `root`, or the current folder), pictures, or encoded."""
+    columns = [str(column) for column in getattr(frame, "column_names", None) or frame.columns]
+    image, label = find_columns(columns, image_column, label_column)
+    if image is None:
+        raise DataError(
+            "Cannot tell which column holds the images.",
+            expected="a column named image, file or path, or image_column= (--image-column) the name of it",
+            got=", ".join(columns[:20]),
+        )
+    labels = None if label is None else _values(frame, label)
+    return from_lists(_values(frame, image), labels, root=root, names=_names(frame, label), name=name, **options)
+
+
+def load_parquet(path: Path, **options: Any) -> ImageSet:
+    """Return the set of a Parquet file: paths from its folder, or images within it, as Hugging Face writes them."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(
+            f"Reading {str(path)!r} needs the package pyarrow.",
+            got=f"{type(error).__name__}: {error}",
+            fix="pip install pyarrow, or write the table as CSV",
+        ) from error
+    try:
+        frame = pyarrow.parquet.read_table(path)
+    except Exception as error:  # damaged files fail in any way there is
+        raise DataError(f"Cannot read the table {str(path)!r}.", got=describe(error)) from error
+    return from_frame(frame, root=path.parent, name=path.stem, **options)
+
+
+def _values(frame: Any, column: str) -> list[Any]:
+    held = frame[column]
+    for method in ("tolist", "to_list", "to_pylist"):
+        if hasattr(held, method):
+            return list(getattr(held, method)())
+    return list(held)
+
+
+def _names(frame: Any, label: str | None) -> list[str] | None:
+    """Return the class names that Hugging Face keeps beside a column of numbers in an Arrow table."""
+    metadata = getattr(getattr(frame, "schema", None), "metadata", None)
+    if label is None or not isinstance(metadata, Mapping) or b"huggingface" not in metadata:
+        return None
+    try:
+        names = json.loads(metadata[b"huggingface"])["info"]["features"][label]["names"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return [str(name) for name in names] if isinstance(names, list) else None

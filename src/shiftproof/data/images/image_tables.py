@@ -1,0 +1,36 @@
+"""Image sets from a CSV or TSV file whose rows name images in its folder."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shiftproof.data.columns import IMAGE_COLUMNS
+from shiftproof.data.images.decoding import is_image_name
+from shiftproof.data.images.folders import load_folder
+from shiftproof.data.images.imageset import ImageSet
+
+TABLES = (".csv", ".tsv")
+
+
+def is_image_table(path: Path, *, without: Sequence[str] = ()) -> bool:
+    """Whether the first row of a CSV or TSV names an image in a column that has a name for that.
+
+    A table with one of the columns `without` is none.
+    """
+    if path.suffix.lower() not in TABLES or not path.is_file():
+        return False
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            row = next(csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), {})
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False
+    named = {str(name).strip().lower(): value for name, value in row.items()}
+    return not named.keys() & set(without) and any(is_image_name(named.get(name)) for name in IMAGE_COLUMNS)
+
+
+def load_image_table(path: Path, **options: Any) -> ImageSet:
+    """Return the images that a table names, from its folder, with their labels."""
+    return load_folder(path.parent, labels=path, **options).named(path.stem)
