@@ -230,7 +230,8 @@ def test_every_form_of_model_gives_the_same_numbers(name: str, form: str, place:
         with pytest.raises(ModelError, match="black box"):
             VERBS[name](MODELS[form](place), pictures(), tmp_path / "run")
         return
-    given = {"methods": ["source"]} if name.startswith("compare") else {}  # a function has no layers that adapt
+    given: dict[str, Any] = {"device": "cpu"}  # on which a function's network is
+    given |= {"methods": ["source"]} if name.startswith("compare") else {}  # a function has no layers that adapt
     given |= {"sections": ["clean", "corruptions"]} if name == "audit" else {}
     found = VERBS[name](MODELS[form](place), pictures(), tmp_path / "run", **given)
     if (name, form) == ("compare_methods", "callable"):
