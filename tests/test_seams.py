@@ -43,6 +43,31 @@ CASTS = {
 """Why there are casts, and in which modules."""
 
 
+ANY = {
+    "__init__": (1, "a module's `__getattr__`"),
+    "adapters": (25, "what a method keeps is its own; options and state dicts"),
+    "audits": (18, "what JSON and Plotly hold"),
+    "certificates": (11, "a user's model is any callable; what JSON holds"),
+    "cli": (56, "annotations and values that are inspected at run time"),
+    "comparisons": (7, "options of methods, by name"),
+    "data": (98, "foreign sets, tables and their items; a bare `Dataset` is of either kind"),
+    "deferred": (4, "what a loader is given, by name"),
+    "estimators": (36, "a user's model is any callable; inputs of either kind; state dicts"),
+    "exports": (12, "what a copy has read is its own; what JSON holds"),
+    "models": (101, "a user's model is any callable and returns anything; its state is digested whatever it is"),
+    "options": (43, "annotations and values that are inspected at run time"),
+    "registry": (7, "things of any kind, by name"),
+    "reports": (10, "what Plotly and templates hold"),
+    "runs": (16, "tasks of any subject, through a pipe or a store"),
+    "searchers": (28, "a service answers anything; options of searchers, by name; what JSON holds"),
+    "shifts": (41, "what a shift draws is its own; a bare `Shift` is of either kind"),
+    "streams": (18, "options of streams, by name; state dicts"),
+    "subjects": (2, "pickled state"),
+    "training": (19, "options of recipes, by name; state dicts"),
+}
+"""How often `Any` stands in a package, at most, and why."""
+
+
 def modules() -> Iterator[tuple[str, ast.Module]]:
     """Yield every module of the package by its name below it."""
     for file in ROOT.rglob("*.py"):
@@ -95,3 +120,10 @@ def test_every_cast_has_its_reason() -> None:
     listed = Counter(name for some in CASTS.values() for name in some)
     assert not [name for name, times in listed.items() if times > 1]
     assert {name for name, tree in modules() if any(calls(tree, "cast"))} == set(listed)
+
+
+def test_any_has_its_reason_and_does_not_spread() -> None:
+    found = Counter[str]()
+    for name, tree in modules():
+        found[name.partition(".")[0]] += sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(tree))
+    assert not [name for name, times in found.items() if times > ANY.get(name, (0, ""))[0]]
