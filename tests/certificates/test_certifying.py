@@ -190,3 +190,12 @@ def test_certified_curves_fall_and_enclose_the_average():
     curve = [point.value for point in certified_curve(radii, grid.tolist())]
     assert curve == sorted(curve, reverse=True)
     assert np.trapezoid(curve, grid) == pytest.approx(average_radius(radii).value, abs=1e-3)
+
+
+def test_an_exported_program_is_certified_as_it_is():
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3)).eval()
+    batch = torch.export.Dim("batch")
+    exported = torch.export.export(network, (torch.zeros(2, 3, 4, 4),), dynamic_shapes=({0: batch},)).module()
+    data = (torch.rand(4, 3, 4, 4, generator=torch.Generator().manual_seed(0)), [0, 1, 2, 0])
+    found, plain = (shiftproof.certify(model, data, sigma=0.25, n=100) for model in (exported, network))
+    assert found.radii.tolist() == plain.radii.tolist()

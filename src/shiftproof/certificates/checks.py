@@ -20,7 +20,10 @@ _THEOREM = "The certificate is about a fixed function of one image"
 
 def check_fixed(model: object) -> None:
     """Refuse a model that adapts, or is in training mode, by what it says of itself."""
-    for part in model.modules() if isinstance(model, nn.Module) else (model,):
+    parts = list(model.modules()) if isinstance(model, nn.Module) else [model]
+    programs = [part for part in parts if isinstance(part, nn.Module) and is_program(part)]
+    exported = {id(inner) for program in programs for inner in program.modules()}  # whose mode flags say nothing
+    for part in parts:
         if isinstance(part, Adaptive):
             raise ModelError(
                 "A model that adapts cannot be certified.",
@@ -30,7 +33,7 @@ def check_fixed(model: object) -> None:
                 fix="freeze it first: shiftproof.adapters.freeze(adapted, images) is a plain copy with the weights "
                 "and statistics it has reached; or certify its source",
             )
-        if isinstance(part, nn.Module) and part.training and not is_program(part):
+        if isinstance(part, nn.Module) and part.training and id(part) not in exported:
             raise ModelError(
                 "A model in training mode cannot be certified.",
                 expected="a model in evaluation mode: model.eval()",
