@@ -14,7 +14,7 @@ from shiftproof.adapters.features import last_linear
 from shiftproof.adapters.norms import BatchStatistics
 from shiftproof.adapters.parts import NORMS
 from shiftproof.errors import DataError, ModelError
-from shiftproof.models.layers import has_batch_norm
+from shiftproof.models.layers import has_batch_norm, is_of
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -60,8 +60,7 @@ def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> None:
 
 def is_program(model: nn.Module) -> bool:
     """Return whether a model is, or holds, a scripted or exported program, whose layers cannot be changed."""
-    kinds = {kind for module in model.modules() for kind in type(module).__mro__}
-    return any(kind.__module__.startswith(("torch.jit", "torch.export")) for kind in kinds)
+    return any(is_of(module, "torch.jit", "torch.export") for module in model.modules())
 
 
 def check_images(images: Tensor, adapter: Adapter) -> None:

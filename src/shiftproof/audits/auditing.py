@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from shiftproof.adapters import Method
-from shiftproof.audits.audit_settings import BudgetName, affordable, make_settings
+from shiftproof.audits.audit_settings import AuditSettings, BudgetName, affordable, make_settings
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, conclude, noted, understood
 from shiftproof.audits.costs import PLANNED, note_memory
-from shiftproof.audits.forecast import Forecast, Prices, estimate
+from shiftproof.audits.forecast import Forecast, Prices, estimate, kept
 from shiftproof.audits.requirements import junit as junit_xml
 from shiftproof.audits.requirements import parse_all, parse_known
 from shiftproof.audits.sections import SECTIONS, applicable, planned
@@ -108,8 +109,8 @@ def audit(
         methods=methods,
         inputs=inputs,
     )
-    settings = asked()  # what is wrong with the options is told before a model is loaded
-    requirements = parse_all(require, settings.sections)
+    usual = asked()  # what is wrong with the options is told before a model is loaded
+    requirements = parse_all(require, usual.sections)
     where = choose_executor(executor, device=subject.device)
     (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
     operations = operations_of(subject.model, one.inputs)
@@ -136,7 +137,10 @@ def audit(
     with Store(Path(out), subject.identity) as store:
         subject.check_answers(store)
         store.note({"audit": json.dumps(about), TASKS: noted(tasks, fingerprints)})
-        missing = _tell_plan(plan, store, subject, where, on_plan)
+        there = len(subject.labelled_data)
+        whole = replace(scope, settings=usual, images=min(usual.images or there, there))
+        cut = partial(_cut, tasks, settings, whole, operations)
+        missing = _tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast))))
         drive(plan, store, partial(Measurer, subject), executor=where, on_progress=on_progress)
         if missing:
             note_memory(store, subject.device)
@@ -204,6 +208,19 @@ def _tell_plan(
     store.note({PLANNED: json.dumps(forecast.planned)})
     on_plan(forecast)
     return True
+
+
+def _cut(
+    tasks: Mapping[str, Sequence[Measurement]],
+    settings: AuditSettings,
+    whole: Scope,
+    operations: float,
+    forecast: Forecast,
+) -> Forecast:
+    """Return a forecast that says which sections have less than the whole scope would give them, and why."""
+    if not (why := settings.told_cut(operations, whole.inputs)):
+        return forecast
+    return replace(forecast, kept=kept(tasks, {name: planned(name, whole) for name in tasks}), why=why)
 
 
 def _at_a_time(executor: Executor) -> int:

@@ -210,24 +210,12 @@ def _masthead(
         spent, planned = sum(costs.measured.values()), sum(costs.planned.values())
         method["time"] = f"{duration(spent)} of measuring; the plan announced {duration(planned)}"
     if scope.settings.scale < 1:
-        method["what was cut"] = _cut(about, scope)
+        method["what was cut"] = scope.settings.told_cut(about["operations"], scope.inputs)
     if about["data_notes"]:
         method["data"] = " ".join(about["data_notes"])
     if missing:
         method["not measured"] = f"{missing} cells; run the same command again to measure them"
     return Masthead(about["model"], about["data"], facts, about["command"], method, failures, costs.times)
-
-
-def _cut(about: Mapping[str, Any], scope: Scope) -> str:
-    """Say what a costly model was not given, why, and how to get it."""
-    settings = scope.settings
-    thinned = ", fewer severities, and adaptation under one corruption of each kind" if settings.sparse else ""
-    return (
-        f"One of the {scope.inputs} takes this model {about['operations'] / 1e9:.1f} billion operations, so "
-        f"{settings.budget} has {100 * settings.scale:.2g}% of its usual sizes, though not below what each section "
-        f"needs{thinned}. "
-        f"--budget standard is never cut; --images sets the number of {scope.inputs}."
-    )
 
 
 def _export(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import cast
 
 import torch
@@ -32,17 +32,24 @@ TIMED_REPEATS = 4
 SAMPLE_SECONDS = 1.0
 """Seconds a batch may take: models too slow for that are tried on fewer images."""
 MIN_SAMPLE_IMAGES = 4
+PASSES = ("forward", "statistics", "adapt")
+"""Units in which an input goes through the model."""
 TYPICAL = 3.0
 """The severity whose price stands for all."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds by section: of all its tasks, and of those still to be measured, which run so many at a time."""
+    """Seconds by section: of all its tasks, and of those still to be measured, which run so many at a time.
+
+    `kept` is the share of the budget's passes that each section that is cut makes, `why` says why it is.
+    """
 
     planned: Mapping[str, float]
     remaining: Mapping[str, float]
     at_a_time: int = 1
+    kept: Mapping[str, float] = field(default_factory=dict)
+    why: str = ""
 
     @property
     def seconds(self) -> float:
@@ -187,6 +194,17 @@ def estimate(
         if identity not in done:
             remaining[task.section] = remaining.get(task.section, 0.0) + seconds
     return Forecast(planned, remaining, at_a_time)
+
+
+def kept(plan: Mapping[str, Sequence[Measurement]], whole: Mapping[str, Sequence[Measurement]]) -> dict[str, float]:
+    """Return which share of the passes of a whole plan is in a plan, of each section that has less."""
+    shares = {name: passes_of(some) / max(1.0, passes_of(whole[name])) for name, some in plan.items()}
+    return {name: share for name, share in shares.items() if share < 1}
+
+
+def passes_of(tasks: Sequence[Measurement]) -> float:
+    """Return how many inputs go through the model."""
+    return sum(images for task in tasks for unit, images in task.work() if unit.kind in PASSES)
 
 
 def _typical(shift: Shift) -> Shift:

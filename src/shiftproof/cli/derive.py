@@ -262,11 +262,13 @@ def value_of(option: Option, value: Any) -> Any:
     """Return an option's value; lists come repeated or with commas between their members, or both."""
     if option.many is None:
         return value
-    members = [part for text in value for part in split(str(text))]
     if option.many is dict:
         return dict(_pair(each) for each in value)
+    if option.many is Path:  # whose names may have commas
+        return [Path(each) for each in value]
+    members = [part for text in value for part in split(str(text))]
     try:
-        return [option.many(each) for each in members] if option.many in (int, float, Path) else members
+        return [option.many(each) for each in members] if option.many in (int, float) else members
     except ValueError:
         flag = f"--{option.name.replace('_', '-')}"
         raise typer.BadParameter(f"{flag} takes numbers, such as 1,3,5; got {','.join(value)!r}") from None

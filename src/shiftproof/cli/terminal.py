@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -21,23 +23,31 @@ from shiftproof.reports import headlines, view
 from shiftproof.runs import Result, Row
 
 SIGNS = {"good": "[green]good [/]", "watch": "[yellow]watch[/]", "bad": "[red]bad  [/]", "plain": "     "}
+EVERY = 30.0
+"""Seconds between two lines of progress in a log."""
 
 
 class Progress:
-    """A bar of what is done, on the error stream so that output can be piped; a quiet one shows nothing."""
+    """A bar of what is done, on the error stream so that output can be piped; a quiet one shows nothing.
 
-    def __init__(self) -> None:
+    Where the error stream is no terminal, as in a log, a line says how far it is, every so many seconds.
+    """
+
+    def __init__(self, console: Console | None = None, *, every: float = EVERY) -> None:
         quiet = os.environ.get("RANK", "0") != "0"  # of several processes, one speaks
+        self._console = console or Console(stderr=True, quiet=quiet)
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
             progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=self._console,
             transient=True,
-            disable=quiet,
+            disable=quiet or not self._console.is_terminal,
         )
         self._task = self._bar.add_task("loading", total=None)
+        self._every, self._ended, self._began = every, threading.Event(), time.monotonic()
+        self._logger = None if self._console.is_terminal else threading.Thread(target=self._log, daemon=True)
 
     def on_progress(self, done: int, total: int, result: Result | Row | None) -> None:
         """Show how far the run is, and what it just measured, or how far training is."""
@@ -49,18 +59,34 @@ class Progress:
         self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
 
     def on_plan(self, forecast: Forecast) -> None:
-        """Print how long each section should take, and all of them."""
+        """Print how long each section should take, and all of them, and which are cut and why."""
         lines = [(name, duration(seconds / forecast.at_a_time)) for name, seconds in forecast.remaining.items()]
         for name, text in [*lines, ("all", duration(forecast.seconds))]:
-            self._bar.console.print(f"{name:<12} about {text}", highlight=False)
+            cut = f", {100 * forecast.kept[name]:.2g}% of the budget's passes" if name in forecast.kept else ""
+            self._console.print(f"{name:<12} about {text}{cut}", highlight=False)
+        if forecast.kept:
+            self._console.print(forecast.why, highlight=False, soft_wrap=True)
+
+    def _log(self) -> None:
+        """Say how far it is until it ends, also while a task takes long."""
+        while not self._ended.wait(self._every):
+            (task,) = self._bar.tasks
+            done = "" if task.total is None else f" {task.completed:.0f} of {task.total:.0f}"
+            spent = duration(time.monotonic() - self._began)
+            self._console.print(f"{task.description.strip()}{done}, after {spent}", highlight=False, markup=False)
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if self._logger is not None:
+            self._logger.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
+        if self._logger is not None:
+            self._logger.join()
         self._bar.stop()
 
 

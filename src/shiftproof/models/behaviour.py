@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.models.identity import digest
+from shiftproof.models.layers import is_of
 from shiftproof.models.outputs import logits
 from shiftproof.models.precision import Reduced
 
@@ -69,7 +70,7 @@ def try_out(
 
 def is_program(module: nn.Module) -> bool:
     """Whether a module is an exported program, whose mode flag says nothing."""
-    return any(kind.__module__.startswith(("torch.export", "torch.fx")) for kind in type(module).__mro__)
+    return is_of(module, "torch.export", "torch.fx")
 
 
 def _together(inputs: Any, others: Any) -> Any:

@@ -13,12 +13,14 @@ def choose_device(device: object, model: object = None) -> str:
     """
     import torch
 
+    from shiftproof.models.layers import is_of
+
     model = getattr(model, "given", model)  # of a spec
     if device == "auto":
-        where = (
-            next((tensor.device for tensor in model.parameters()), None) if isinstance(model, torch.nn.Module) else None
-        )
-        if where is not None and (where.type != "cpu" or _is_exported(model)):
+        module = model if isinstance(model, torch.nn.Module) else torch.nn.Identity()
+        where = next((tensor.device for tensor in module.parameters()), None)
+        exported = any(is_of(part, "torch.export") for part in module.modules())  # which checks where inputs are
+        if where is not None and (where.type != "cpu" or exported):
             return str(where)
         return "cuda" if torch.cuda.is_available() else "cpu"
     device = str(device)
@@ -31,11 +33,3 @@ def choose_device(device: object, model: object = None) -> str:
             reason=str(error).splitlines()[0],
         ) from error
     return device
-
-
-def _is_exported(model: object) -> bool:
-    """Whether a module is, or holds, a `torch.export` program, which checks that inputs are where it was exported."""
-    from torch import nn
-
-    modules = model.modules() if isinstance(model, nn.Module) else ()
-    return any(kind.__module__.startswith("torch.export") for module in modules for kind in type(module).__mro__)

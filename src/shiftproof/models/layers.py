@@ -13,3 +13,12 @@ def has_batch_norm(model: object) -> bool:
     (True, False, False)
     """
     return isinstance(model, nn.Module) and any(isinstance(layer, _BatchNorm) for layer in model.modules())
+
+
+def is_of(module: nn.Module, *packages: str) -> bool:
+    """Return whether a module is of a kind that one of these packages of PyTorch makes: `torch.jit`, `torch.export`.
+
+    >>> is_of(nn.Linear(1, 1), "torch.export"), is_of(nn.Linear(1, 1), "torch.nn")
+    (False, True)
+    """
+    return any(kind.__module__.startswith(packages) for kind in type(module).__mro__)

@@ -1,6 +1,6 @@
 """Published suites of corrupted images, each corruption at each severity a set: ImageNet-C, ImageNet-C-bar, CIFAR-10-C.
 
-Hendrycks & Dietterich 2019 and Mintun et al. 2021. As published and as `corrupt --suite` writes them: folders
+Hendrycks & Dietterich 2019 and Mintun et al. 2021. As published and as `write-corrupted --suite` writes them: folders
 `fog/3/n01440764/...`, also within a folder for the category (`weather/fog/3`) and under a strength instead of a
 severity (`sparkles/3.00`); or arrays, `fog.npy` with the severities 1 to 5 one after the other, and `labels.npy`.
 """
