@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -86,8 +87,9 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def survive(parse: Callable[[], object]) -> None:
-    """Parse: an error that says what to do is as good as a result; any other exception, or a hang, is a fault."""
-    with patience(), suppress(ShiftproofError):
+    """Parse: an error that says what to do, or a warning, is as good as a result; all else, or a hang, is a fault."""
+    with patience(), suppress(ShiftproofError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
         parse()
 
 

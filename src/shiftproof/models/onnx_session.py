@@ -28,8 +28,13 @@ class OnnxSession:
         self.path = Path(path)
         self.device = torch.device(device)
         self._session = _open(self.path, self.device)
-        self._input = self._the_input()
-        self._output = self._the_output()
+        try:
+            self._input = self._the_input()
+            self._output = self._the_output()
+        except UnicodeDecodeError as error:  # which ONNX Runtime lets pass
+            raise ModelError(
+                f"The ONNX model {self.path.name!r} is damaged.", expected="names in UTF-8", got=str(error)
+            ) from error
         self._precision = _PRECISIONS[self._input.type]
         self._batch = self._input.shape[0] if isinstance(self._input.shape[0], int) else None
 

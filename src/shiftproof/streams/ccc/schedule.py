@@ -45,9 +45,9 @@ class Schedule:
         seed: int,
         off_target: Mapping[Pair, float] | None = None,
     ) -> None:
-        if len(noises) < 2:
+        if len(set(noises)) < max(2, len(noises)):
             raise ConfigurationError(
-                "A schedule of changing corruptions needs two of them.", got=", ".join(noises) or "none"
+                "A schedule of changing corruptions needs two of them, each once.", got=", ".join(noises) or "none"
             )
         self.noises, self.paths, self.seed, self.off_target = tuple(noises), paths, seed, off_target or {}
         first = int(Keyed(seed, [0]).fork("start").integers(0, len(self.noises)))
