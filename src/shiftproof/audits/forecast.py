@@ -75,7 +75,7 @@ class Prices:
             "noise": self._noise,
         }
         self._few = self._images(1)
-        one = self._time(lambda: logits(subject.model, self._few.inputs), 1)
+        one = self._time(lambda: logits(subject.fast_model, self._few.inputs), 1)
         self._few = self._images(max(MIN_SAMPLE_IMAGES, min(subject.batch_size, int(SAMPLE_SECONDS / one))))
 
     def __call__(self, unit: Unit) -> float:
@@ -109,7 +109,7 @@ class Prices:
         return self._time(lambda: self._images(count), count)
 
     def _forward(self, _: Unit) -> float:
-        return self._time(lambda: logits(self.subject.model, self._few.inputs), len(self._few), TIMED_REPEATS)
+        return self._time(lambda: logits(self.subject.fast_model, self._few.inputs), len(self._few), TIMED_REPEATS)
 
     def _statistics(self, _: Unit) -> float:
         model, batch = self.subject.model, self._few

@@ -83,7 +83,7 @@ class Examples(Measurement):
         count = self.images
         (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
         images: Any = self.shift(batch.inputs, batch.keys, seed=self.seed)
-        confidence, predicted = logits(subject.model, images).softmax(1).max(1)
+        confidence, predicted = logits(subject.fast_model, images).softmax(1).max(1)
         names = subject.data.classes
 
         def name(label: int) -> str:

@@ -39,7 +39,7 @@ def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, se
     labels, predicted, confidences = [], [], []
     for batch in subject.data.subset(range(start, stop)).batches(subject.batch_size, device=subject.device):
         images = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=seed)
-        scores = logits(subject.model, images)
+        scores = logits(subject.fast_model, images)
         confidence, classes = scores.softmax(1).max(1)
         labels.append(check_labels(batch.labels, scores.shape[1]))
         predicted.append(classes.cpu())

@@ -85,7 +85,7 @@ class TriedTuples(Measurement):
         from shiftproof.searchers.fitness import Classification
 
         data = as_images(subject.data).take(self.images, seed=self.seed)
-        fitness = Classification(subject.model, check_labels(data.labels, np.iinfo(np.int64).max))
+        fitness = Classification(subject.fast_model, check_labels(data.labels, np.iinfo(np.int64).max))
         pixels = hold(data, subject.device)
         evaluator = Evaluator(
             self.space, pixels, fitness, Constraint(SIMILARITY), batch_size=subject.batch_size, seed=self.seed

@@ -109,7 +109,7 @@ class Probe:
                 images = FlipCrop(smallest=self.area)(images, named, seed=seed)
             if condition.shift is not None:
                 images = condition.shift(images, named, seed=seed)
-            answers = logits(self.subject.model, images)
+            answers = logits(self.subject.fast_model, images)
             right, classes = right + int((answers.argmax(1) == labels[rows]).sum()), answers.shape[1]
         return {"right": right, "classes": classes}
 

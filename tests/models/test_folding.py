@@ -1,0 +1,107 @@
+"""A folded network answers as its model does, or is not made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from shiftproof.models import BlackBox, build_network, logits
+from shiftproof.models.folding import AGREE, Folded, folded
+from shiftproof.subjects import Subject
+
+
+def network(*more: nn.Module) -> nn.Sequential:
+    torch.manual_seed(0)
+    made = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), *more, nn.Flatten(), nn.LazyLinear(5))
+    made.train()(torch.rand(16, 3, 8, 8))  # so that its statistics are some
+    return made.eval()
+
+
+def images(side: int = 8) -> Tensor:
+    return torch.rand(6, 3, side, side, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("name", ["resnet20", "wrn16_4", "resnet56"])
+def test_reference_networks_answer_alike(name: str) -> None:
+    model = build_network(name).eval()
+    fast = folded(model, images(32))
+    assert isinstance(fast, Folded)
+    own, other = logits(model, images(32)), logits(fast, images(32))
+    assert float((own - other).abs().max()) <= AGREE * float(own.max() - own.min())
+    assert not any(type(layer).__name__ == "BatchNorm2d" for layer in fast.modules()) or name == "wrn16_4"
+
+
+def test_the_demo_gives_the_same_predictions_on_all_its_images() -> None:
+    subject = Subject.of("demo", "demo", device="cpu")
+    assert isinstance(subject.fast_model, Folded)
+    for batch in subject.data.batches(200):
+        own, other = (logits(model, batch.inputs) for model in (subject.model, subject.fast_model))
+        assert (own.argmax(1) == other.argmax(1)).float().mean() >= 0.999
+        assert torch.allclose(own, other, atol=1e-4)
+
+
+class Branching(nn.Module):
+    """A network whose answer depends on the images' values in a way no graph shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, given: Tensor) -> Tensor:
+        scores: Tensor = self.inner(given)
+        return scores if given.mean() > 0.5 else -scores
+
+
+class Shuffling(nn.Module):
+    """A network that a trace fixes wrongly: it looks at Python state that changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.calls = network(), 0
+
+    def forward(self, given: Tensor) -> Tensor:
+        self.calls += 1
+        scores: Tensor = self.inner(given)
+        return scores if self.calls % 2 else 2 * scores
+
+
+def hooked() -> nn.Module:
+    made = network()
+    made[1].register_forward_hook(lambda *_: None)
+    return made
+
+
+def in_training_mode() -> nn.Module:
+    made = network()
+    made[1].train()
+    return made
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Branching, Shuffling, hooked, in_training_mode, lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 3)).eval()],
+    ids=["branching", "state", "hooked", "training", "without"],
+)
+def test_what_cannot_be_folded_is_asked_as_it_is(make: Any) -> None:
+    model = make()
+    if make is not in_training_mode:
+        model.eval()
+    assert folded(model, images()) is model
+
+
+def test_a_black_box_is_asked_as_it_is() -> None:
+    def model(given: Tensor) -> Tensor:
+        return given.flatten(1)[:, :3]
+
+    box = BlackBox(model)
+    assert folded(box, images()) is box
+
+
+def test_the_model_itself_stays_as_it_was() -> None:
+    model = network()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    folded(model, images())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
