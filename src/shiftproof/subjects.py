@@ -221,12 +221,7 @@ class Subject:
         Of data that file names and their order do not decide. Elsewhere they must be those of the driver: a path can
         lead to other files on another machine.
         """
-        found = {
-            "version": __version__,
-            "model": self.model_fingerprint,
-            "data": self.labelled_data.take().fingerprint,
-            "sample": self.data.fingerprint,
-        }
+        found = {"version": __version__, "model": self.model_fingerprint, **self.data_fingerprints()}
         for name in ("model", "sample"):
             if self.expected.get(name, found[name]) != found[name]:
                 raise DataError(
@@ -236,6 +231,10 @@ class Subject:
                     fix="give all machines the same files under the same path",
                 )
         return found
+
+    def data_fingerprints(self) -> dict[str, str]:
+        """Return the fingerprints of all of the data, and of the inputs chosen of it."""
+        return {"data": self.labelled_data.take().fingerprint, "sample": self.data.fingerprint}
 
     @property
     def identity(self) -> dict[str, str]:

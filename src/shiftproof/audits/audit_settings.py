@@ -103,12 +103,14 @@ def make_settings(
     seed: int = 0,
     methods: Sequence[str | Method] | None = None,
     inputs: str = "images",
+    clean: bool = True,
     scale: float = 1.0,
 ) -> AuditSettings:
     """Check the options of an audit and fill in what the budget leaves open.
 
     `shifts` are corruptions or families of them by name, at every severity, and others as they are; None is the family
-    `common`, or `everyday` where the `inputs` are texts. `scale` is the share of the budget's sizes that is used.
+    `common`, or `everyday` where the `inputs` are texts. `clean` says whether there are clean inputs. `scale` is the
+    share of the budget's sizes that is used.
     """
     from shiftproof.audits.sections import SECTIONS, applicable
 
@@ -139,7 +141,7 @@ def make_settings(
             raise ConfigurationError(
                 "Severity 0 is the clean input.", fix="leave it out; the section `clean` measures it"
             )
-    asked = applicable(inputs, sections)
+    asked = applicable(inputs, sections, clean=clean)
     _, *tried = with_source(methods or BUDGETS[budget].methods)
     return AuditSettings(
         budget=budget,

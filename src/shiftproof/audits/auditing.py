@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,7 +22,10 @@ from shiftproof.audits.requirements import junit as junit_xml
 from shiftproof.audits.requirements import parse_all, parse_known
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
+from shiftproof.audits.suite_cells import fingerprint_of
+from shiftproof.audits.suites import SuiteSubject, as_suite, choose_parts
 from shiftproof.data import DataLike, as_texts
+from shiftproof.errors import ConfigurationError
 from shiftproof.models import BatchFitter, ModelLike
 from shiftproof.models.arithmetic import operations as operations_of
 from shiftproof.models.texts import pairing, truncation
@@ -48,6 +52,7 @@ def audit(
     model: ModelLike = "demo",
     data: DataLike = "demo",
     *,
+    clean: DataLike | None = None,
     budget: BudgetName = "quick",
     sections: Sequence[str] | None = None,
     shifts: Sequence[str | Shift] | None = None,
@@ -68,16 +73,20 @@ def audit(
 ) -> Audit:
     """Audit a classifier under distribution shift. Writes report.html, results.json and results.csv.
 
+    A downloaded suite (ImageNet-C, CIFAR-10-C) is audited as it is, each corruption and severity from its own files.
+
     Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing.
 
     Args:
         model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned.
+        data: What `load_data` takes or returned, and whole suites such as ImageNet-C/.
+        clean: The clean set of a suite, in any form of data; without it only corruptions are measured.
         budget: quick (1,000 images), standard (5,000) or full (all).
         sections: Sections to run. Default: all.
         shifts: Shifts: families or names, measured at every severity, or any other text form or `Shift`, measured as
-            it is: fog@3, rotate=15, 'fog@3 + jpeg_compression@2'. Default: common; everyday for texts.
-        severities: Severities in (0, 5]. Default: 1 to 5.
+            it is: fog@3, rotate=15, 'fog@3 + jpeg_compression@2'. Default: common; everyday for texts; of a suite
+            all of its own.
+        severities: Severities in (0, 5]. Default: 1 to 5, or all of a suite's.
         methods: Methods of test-time adaptation. Default: by budget.
         require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
         junit: Also write whether what is required holds, as JUnit XML.
@@ -96,7 +105,14 @@ def audit(
     >>> result.numbers["clean_accuracy"] > result.numbers["accuracy.contrast"]
     True
     """
-    subject = Subject.of(model, data, seed=seed, device=device, batch_size=batch_size, amp=amp, texts=True)
+    choices: dict[str, Any] = {"seed": seed, "device": device, "batch_size": batch_size, "amp": amp}
+    suite = as_suite(data)
+    if suite is None:
+        _refuse_clean(clean)
+        subject = Subject.of(model, data, texts=True, **choices)
+    else:
+        parts, shifts = choose_parts(suite, shifts, severities)
+        subject = SuiteSubject.on(model, suite, parts, clean, **choices)
     inputs = subject.loaded_data.kind
     asked = partial(
         make_settings,
@@ -108,6 +124,7 @@ def audit(
         seed=seed,
         methods=methods,
         inputs=inputs,
+        clean=suite is None or clean is not None,
     )
     usual = asked()  # what is wrong with the options is told before a model is loaded
     requirements = parse_all(require, usual.sections)
@@ -118,28 +135,30 @@ def audit(
     subject = subject.taking(settings.images)
     caveats = check_subject(subject)
     scope = Scope(settings, len(subject.data), subject.data.side, inputs)
+    if isinstance(subject, SuiteSubject):
+        gentlest = None if subject.clean else subject.cell(subject.suite.gentlest)
+        scope = replace(scope, cells=subject.cells, gentlest=gentlest)
     fingerprints = subject.fingerprints
+    name = subject.data.name if suite is None else suite.name
     about = {
         "model": subject.name,
-        "data": subject.data.name,
+        "data": name,
         "data_notes": list(_data_notes(subject)),
         "caveats": [caveat.to_row() for caveat in caveats],
         "settings": settings.to_row(),
         "budget": budget,
-        "scope": {"images": scope.images, "side": scope.side, "inputs": inputs},
-        "fingerprints": fingerprints,
+        "scope": scope.to_row(),
+        "fingerprints": {**fingerprints, **({"suite": fingerprint_of(scope.cells)} if scope.cells else {})},
         "device": subject.device,
         "operations": operations,
-        "command": command or f"shiftproof.audit({subject.name!r}, {subject.data.name!r}, ...)",
+        "command": command or f"shiftproof.audit({subject.name!r}, {name!r}, ...)",
     }
     tasks = {name: planned(name, scope) for name in dict.fromkeys((CLEAN, *settings.sections))}
     plan = Plan(tuple(task for some in tasks.values() for task in some), fingerprints)
     with Store(Path(out), subject.identity) as store:
         subject.check_answers(store)
         store.note({"audit": json.dumps(about), TASKS: noted(tasks, fingerprints)})
-        there = len(subject.labelled_data)
-        whole = replace(scope, settings=usual, images=min(usual.images or there, there))
-        cut = partial(_cut, tasks, settings, whole, operations)
+        cut = partial(_cut, tasks, settings, scope.grown(usual, len(subject.labelled_data)), operations)
         missing = _tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast))))
         drive(plan, store, partial(Measurer, subject), executor=where, on_progress=on_progress)
         if missing:
@@ -231,9 +250,27 @@ def _at_a_time(executor: Executor) -> int:
     return given or (cores() if isinstance(executor, Processes) else 1)
 
 
+def _refuse_clean(clean: DataLike | None) -> None:
+    if clean is not None:
+        raise ConfigurationError(
+            "clean= goes with a suite of corrupted images.",
+            expected="data= (--data) a suite as a whole, such as ImageNet-C/ or CIFAR-10-C/",
+            fix="leave clean out: other data is the clean set itself",
+        )
+
+
 def _data_notes(subject: Subject) -> Iterator[str]:
     """Yield what the report should say of the data: of texts also those that are cut, and the sections left out."""
     yield from subject.data.notes
+    if isinstance(subject, SuiteSubject):
+        if subject.suite.ignored:
+            yield f"Arrays that are not as those of the suite were left out: {', '.join(subject.suite.ignored)}."
+        if not subject.clean:
+            left_out = [name for name in SECTIONS if name not in applicable(subject.data.kind, clean=False)]
+            yield (
+                "No clean set was given (--clean FOLDER, clean=): clean accuracy and what corruption costs are not "
+                f"known, and sections that need clean images were left out: {', '.join(left_out)}."
+            )
     if subject.data.kind == "texts":
         for tell in (truncation, pairing):
             if said := tell(subject.model, as_texts(subject.data).texts):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shiftproof.audits.preparation import better_preparation
 from shiftproof.audits.sections.chance import Standing
-from shiftproof.audits.sections.clean import CleanSlice
+from shiftproof.audits.sections.clean import CleanSlice, GentlestSlice
 from shiftproof.audits.sections.measuring import check_labels, rows
 from shiftproof.audits.sections.mixups import cycles
 from shiftproof.audits.sections.wording import interval, percent
@@ -145,9 +145,11 @@ def caveats(
 ) -> tuple[Caveat, ...]:
     """Return what an audit noted of the model, and how its clean accuracy stands beside chance."""
     known = [Caveat(**note) for note in noted]
-    found = [row for _, row in rows(clean, CleanSlice)]
+    gentlest = rows(clean, GentlestSlice)
+    found = [row for _, row in rows(clean, CleanSlice) or gentlest]
     standing = Standing.of(found)
-    return (*([] if standing is None else _by_chance(standing, noun.many)), *_swapped(cycles(found)), *known)
+    inputs = f"{noun.many} of {gentlest[0][0].cell.label}" if gentlest else noun.many
+    return (*([] if standing is None else _by_chance(standing, inputs)), *_swapped(cycles(found)), *known)
 
 
 def _swapped(rings: Sequence[Sequence[str]]) -> list[Caveat]:
@@ -172,9 +174,11 @@ def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
     if standing.only is not None:
         return [Caveat("one_answer", f"It answers {standing.only} to all {count:,} {inputs}. {_MISMATCH}")]
     if standing.blind:
-        return [Caveat("chance", f"Its accuracy, {value}, is no better than chance: {always}. {_MISMATCH}")]
+        said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than chance: {always}. {_MISMATCH}"
+        return [Caveat("chance", said)]
     if standing.below:  # it tells classes apart, and yet: one of them is most of the data
-        return [Caveat("baseline", f"Its accuracy, {value}, is no better than one answer to everything: {always}.")]
+        said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than one answer to everything: {always}."
+        return [Caveat("baseline", said)]
     if standing.unproven:
         said = f"{count:,} {inputs} do not show that it is better than chance: {value} are right, and {always}."
         return [Caveat("unproven", said, "watch")]

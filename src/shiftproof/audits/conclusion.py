@@ -30,6 +30,8 @@ TASKS = "tasks"
 """A note in a store: the identities of the tasks of each section, in the order of its plan."""
 CLEAN = "clean"
 """The section whose cells every audit measures, asked for or not: what the others say means little without them."""
+CORRUPTIONS = "corruptions"
+"""The section that reads a suite."""
 BULKY = ("pictures", "texts", "hits", "milliseconds")
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
 
@@ -92,7 +94,7 @@ class AuditRecord:
         if noted is None:
             raise RunError(f"The run in {str(store.folder)!r} is not an audit.", expected="a folder `audit` wrote")
         about: dict[str, Any] = json.loads(noted)
-        scope = scope or Scope(AuditSettings.from_row(about["settings"]), **about["scope"])
+        scope = scope or Scope.from_row(AuditSettings.from_row(about["settings"]), about["scope"])
         identities: dict[str, list[str]] = json.loads(store.about()[TASKS])
         tasks = {name: planned(name, scope) for name in identities}
         results = {name: _found(store, identities[name], some) for name, some in tasks.items()}
@@ -191,14 +193,14 @@ def _masthead(
 ) -> Masthead:
     prints = about["fingerprints"]
     facts = {
-        scope.inputs: f"{scope.images:,}",
+        scope.inputs: f"{scope.images:,}" + (" per cell" if scope.cells else ""),
         "budget": about["budget"],
         "device": about["device"],
         "measuring time": duration(sum(costs.measured.values())),
         **({"peak memory": f"{max(costs.memory.values()) / 2**30:.1f} GiB"} if costs.memory else {}),
         "written": time.strftime("%Y-%m-%d %H:%M"),
         "model fingerprint": prints["model"],
-        "data fingerprint": prints["data"],
+        "data fingerprint": prints.get("suite", prints["data"]),
     }
     method = {
         "version": f"shiftproof {prints['version']}",
@@ -206,6 +208,12 @@ def _masthead(
         "shifts": ", ".join(named(shift) for shift in (*scope.settings.shifts, *scope.settings.fixed)),
         "severities": ", ".join(f"{severity:g}" for severity in scope.settings.severities),
     }
+    if scope.cells:
+        own = method.pop("shifts"), method.pop("severities")
+        names = dict.fromkeys(cell.name for cell in scope.cells)
+        method["suite"] = f"{len(scope.cells)} cells, read from files: {', '.join(names)}"
+        if scope.settings.sections != (CORRUPTIONS,):
+            method["shifts of other sections"] = f"{own[0]}, at severities {own[1]}, of the clean images"
     if costs.planned:
         spent, planned = sum(costs.measured.values()), sum(costs.planned.values())
         method["time"] = f"{duration(spent)} of measuring; the plan announced {duration(planned)}"

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shiftproof.data.base import Dataset, OnBadFile
+from shiftproof.data.images.array_pairs import find_pairs, load_pair
 from shiftproof.data.images.arrays import from_arrays, load_array_file
 from shiftproof.data.images.cifar import find_layout, load_cifar
 from shiftproof.data.images.decoding import Color, Size
@@ -21,7 +22,7 @@ from shiftproof.data.images.huggingface import from_huggingface, is_huggingface,
 from shiftproof.data.images.image_tables import TABLES, load_image_table
 from shiftproof.data.images.imageset import ImageSet, as_images
 from shiftproof.data.images.lists import from_list, is_pictures
-from shiftproof.data.images.published_suites import find_parts, load_suite
+from shiftproof.data.images.published_suites import find_suite, load_suite
 from shiftproof.data.images.torch_sets import from_torch, is_torch_set
 from shiftproof.data.images.webdataset import load_webdataset, shards_of
 from shiftproof.data.specs import DataLike, DataSpec
@@ -38,10 +39,10 @@ FORMS: Mapping[str, str] = {
     "images.csv": "a CSV or TSV file that names images in its folder, and their labels",
     "images.parquet": "a Parquet file with a column of images, or of their paths, and one of labels",
     "images.npz": "arrays images and labels (or x and y)",
-    "images.npy": "an array of images, memory-mapped, with labels.npy beside it",
+    "images.npy": "an array of images, memory-mapped, with labels.npy beside it (v6_data.npy: v6_labels.npy)",
     "shards/": "WebDataset's tar files, one (shard.tar), some (shard-{000..017}.tar), or a folder of them",
     "cifar-10-batches-py/": "CIFAR-10 or CIFAR-100 as published, pickled or binary",
-    "CIFAR-10-C/": "CIFAR-10-C, ImageNet-C or ImageNet-C-bar as published, a part at a time: --split fog@3",
+    "CIFAR-10-C/": "CIFAR-10-C, ImageNet-C or ImageNet-C-bar as published: audited as a whole, or --split fog@3 of it",
     "dataset/": "a Hugging Face data set saved to disk",
     "texts.csv": "texts, or pairs of them, with labels: .csv, .tsv, .jsonl or .json with named columns",
     "texts/": "text files in one sub-folder per class",
@@ -113,7 +114,8 @@ FILES = (
 FOLDERS = (
     DataForm("a Hugging Face data set", is_saved, load_saved, ("split", *_COLUMNS)),
     DataForm("CIFAR", find_layout, _load_cifar, ("split",)),
-    DataForm("a published suite", find_parts, load_suite, ("split", "on_bad_file")),
+    DataForm("a published suite", find_suite, load_suite, ("split", "on_bad_file")),
+    DataForm("CIFAR-10.1", find_pairs, load_pair, ("split",)),
     DataForm("a folder of tar files", shards_of, load_webdataset, _COLUMNS),
     DataForm("a folder", Path.is_dir, load_folder, ("labels", *_COLUMNS)),
 )
@@ -242,7 +244,8 @@ def _from_folder(path: Path, rest: Mapping[str, Any], pixels: Mapping[str, Any],
     if not is_saved(path) and part.is_dir() and is_text_folder(part):
         _refuse("a folder of texts", size=pixels["size"], color=pixels["color"], **{**rest, "split": None})
         return load_text_folder(part, classes=pixels["classes"], on_bad_file=on_bad_file)
-    form = next(form for form in FOLDERS if form.fits(path))
+    by_table = rest["labels"] is not None  # says which files belong to the set
+    form = next(form for form in FOLDERS if form.fits(path) and not (by_table and form.load is load_suite))
     if split is not None and "split" not in form.takes:
         if not part.is_dir():
             inside = sorted(entry.name for entry in path.iterdir() if entry.is_dir())

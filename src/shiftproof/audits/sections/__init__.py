@@ -35,16 +35,21 @@ SECTIONS: Registry[type[Section]] = Registry(
 """Name -> class, in the order of the report; others add theirs after ours."""
 
 
-def applicable(inputs: str, wanted: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Return the sections for a kind of inputs, `images` or `texts`: all there are, or those wanted, in their order."""
+def applicable(inputs: str, wanted: Sequence[str] | None = None, *, clean: bool = True) -> tuple[str, ...]:
+    """Return the sections for a kind of inputs, `images` or `texts`: all there are, or those wanted, in their order.
+
+    `clean` says whether there are clean inputs, which a suite alone does not have.
+    """
     for name in wanted or ():
         SECTIONS.load(name)  # what is wrong with one that is asked for is an error, not a warning
-    fit = [name for name, made in SECTIONS.load_all() if inputs in made.takes]
+    fit = [name for name, made in SECTIONS.load_all() if inputs in made.takes and (clean or not made.needs_clean)]
     for name in wanted or ():
         if name not in fit:
-            raise ConfigurationError(
-                f"The section {name!r} does not apply to {inputs}.", expected=f"sections among {', '.join(fit)}"
-            )
+            expected = f"sections among {', '.join(fit)}"
+            if inputs in SECTIONS.load(name).takes:
+                fix = "--clean FOLDER (clean=) names the clean set of the suite"
+                raise ConfigurationError(f"The section {name!r} needs clean {inputs}.", expected=expected, fix=fix)
+            raise ConfigurationError(f"The section {name!r} does not apply to {inputs}.", expected=expected)
     return tuple(name for name in fit if not wanted or name in wanted)
 
 

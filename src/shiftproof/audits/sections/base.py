@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,20 @@ from numpy.typing import NDArray
 from shiftproof.adapters import Method
 from shiftproof.audits.audit_settings import AuditSettings
 from shiftproof.audits.numbers import Number
+from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.data.base import NOUNS, Noun
 from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.models.identity import digest
 from shiftproof.models.sources import is_builtin
 from shiftproof.reports.view import View
-from shiftproof.runs import Result, Task
+from shiftproof.runs import Json, Result, Task
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
 
 CLEAN = "clean"
 """What inputs under no shift are called."""
+Condition: TypeAlias = Shift | SuiteCell
+"""What inputs are measured under: a shift of the data, or a corruption that a suite's files have."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +58,55 @@ Work: TypeAlias = Sequence[tuple[Unit, float]]
 class Scope:
     """What is known when an audit is planned: its settings, and the number, size and kind of the inputs it uses.
 
-    `inputs` is what they are, `images` or `texts`; of images, `side` is how many pixels a side they have.
+    `inputs` is what they are, `images` or `texts`; of images, `side` is how many pixels a side they have. Of a suite,
+    `cells` are what its corruptions are measured on; where it has no clean set, `gentlest` is what stands for one when
+    it is asked whether the model works at all.
     """
 
     settings: AuditSettings
     images: int
     side: int | None
     inputs: str = "images"
+    cells: tuple[SuiteCell, ...] = ()
+    gentlest: SuiteCell | None = None
+
+    def to_row(self) -> dict[str, Json]:
+        """Return the scope as JSON values, without the settings."""
+        row: dict[str, Json] = {"images": self.images, "side": self.side, "inputs": self.inputs}
+        if self.cells:
+            row |= {"cells": [asdict(cell) for cell in self.cells]}
+            row |= {"gentlest": None if self.gentlest is None else asdict(self.gentlest)}
+        return row
+
+    @classmethod
+    def from_row(cls, settings: AuditSettings, row: Mapping[str, Any]) -> Self:
+        """Return the scope of a row."""
+        cells = tuple(SuiteCell(**cell) for cell in row.get("cells", ()))
+        gentlest = None if row.get("gentlest") is None else SuiteCell(**row["gentlest"])
+        return cls(settings, row["images"], row["side"], row["inputs"], cells, gentlest)
 
     @property
     def small(self) -> bool:
         """Whether inputs are small: settings published for CIFAR suit such images, and texts have no pixels at all."""
         return self.side is None or self.side <= SMALL_SIDE
 
-    def slices(self) -> Iterator[tuple[int, int]]:
-        """Cut the images into slices small enough that a kill costs seconds."""
+    @property
+    def clean(self) -> bool:
+        """Whether there are clean inputs."""
+        return self.gentlest is None
+
+    def grown(self, settings: AuditSettings, available: int) -> Scope:
+        """Return the scope that other settings would give the same data, of which so much is available."""
+        images = min(settings.images or available, available)
+        cells = tuple(replace(cell, images=round(cell.images * images / self.images)) for cell in self.cells)
+        return replace(self, settings=settings, images=images, cells=cells)
+
+    def slices(self, images: int | None = None) -> Iterator[tuple[int, int]]:
+        """Cut the images, or so many, into slices small enough that a kill costs seconds."""
         step = 500 if self.small else 100
-        for start in range(0, self.images, step):
-            yield start, min(start + step, self.images)
+        images = self.images if images is None else images
+        for start in range(0, images, step):
+            yield start, min(start + step, images)
 
     def graded(self, severities: Sequence[float]) -> tuple[Shift, ...]:
         """Return the shifts that were asked for by name, at each of the severities."""
@@ -128,6 +162,8 @@ class Section(ABC):
     """The kinds of inputs it can ask its question about."""
     noun: Noun = NOUNS["images"]
     """What the inputs of this audit are called in what it says."""
+    needs_clean: ClassVar[bool] = True
+    """Whether it asks it of clean inputs, which a suite alone does not have."""
     numbers: ClassVar[tuple[Number, ...]] = ()
     """What a pipeline can gate on, its headline first."""
 
@@ -155,9 +191,9 @@ class Section(ABC):
         """Say what the results of the planned tasks mean; those of failed tasks have no row."""
 
 
-def passes(images: float, shift: Shift | None = None) -> list[tuple[Unit, float]]:
+def passes(images: float, shift: Condition | None = None) -> list[tuple[Unit, float]]:
     """Return the work of reading images, shifting them, and asking the model once."""
-    return [(READ, images), (FORWARD, images), *shifting(shift, images)]
+    return [(READ, images), (FORWARD, images), *shifting(None if isinstance(shift, SuiteCell) else shift, images)]
 
 
 def shifting(shift: Shift | None, images: float) -> list[tuple[Unit, float]]:

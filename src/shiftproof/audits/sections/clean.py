@@ -10,8 +10,17 @@ from typing import cast
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Measurement, PerImage, Scope, Section, Work, passes
 from shiftproof.audits.sections.chance import Standing
-from shiftproof.audits.sections.measuring import accuracy, image_means, mean_confidence, predictions, rows, tally
+from shiftproof.audits.sections.measuring import (
+    accuracy,
+    image_means,
+    mean_confidence,
+    measured_under,
+    predictions,
+    rows,
+    tally,
+)
 from shiftproof.audits.sections.wording import interval, percent
+from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.measures import Accuracy
 from shiftproof.reports.view import Action, Column, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Result, Row
@@ -59,6 +68,24 @@ class CleanSlice(Measurement):
         return passes(self.stop - self.start)
 
 
+@dataclass(frozen=True)
+class GentlestSlice(Measurement):
+    """A slice of a suite's gentlest part, where there is no clean set: it tells whether the model works at all."""
+
+    kind = "corruptions.gentlest"
+    cell: SuiteCell
+    start: int
+    stop: int
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the tally of the slice, over all and by class."""
+        return CleanSlice(self.start, self.stop).measure(measured_under(subject, self.cell)[0])
+
+    def work(self) -> Work:
+        """Count a pass of the slice."""
+        return passes(self.stop - self.start)
+
+
 class Clean(Section):
     """Accuracy on the images as they are."""
 
@@ -71,8 +98,12 @@ class Clean(Section):
         Number("clean_confidence_gap", "mean confidence less accuracy: above 0 it is too sure", "lower"),
     )
 
-    def plan(self, scope: Scope) -> Iterator[CleanSlice]:
-        """Plan every slice of the images."""
+    def plan(self, scope: Scope) -> Iterator[Measurement]:
+        """Plan every slice of the images; of a suite without clean ones, of its gentlest part."""
+        if scope.gentlest is not None:
+            for start, stop in scope.slices(scope.gentlest.images):
+                yield GentlestSlice(scope.gentlest, start, stop)
+            return
         for start, stop in scope.slices():
             yield CleanSlice(start, stop)
 

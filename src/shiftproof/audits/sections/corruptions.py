@@ -11,14 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Measurement, PerImage, Scope, Section, Work, passes
+from shiftproof.audits.sections.base import Condition, Measurement, PerImage, Scope, Section, Work, passes
 from shiftproof.audits.sections.clean import CleanSlice
-from shiftproof.audits.sections.corruptions_figures import Grid, galleries, heat_table, loss_figure, mean_accuracy
+from shiftproof.audits.sections.corruptions_figures import (
+    Grid,
+    cell_table,
+    galleries,
+    heat_table,
+    loss_figure,
+    mean_accuracy,
+)
 from shiftproof.audits.sections.measuring import (
     PICTURE_SIDE,
     accuracy,
     excerpt,
     image_means,
+    is_imagenet,
+    measured_under,
     picture,
     predictions,
     rows,
@@ -26,13 +35,13 @@ from shiftproof.audits.sections.measuring import (
 )
 from shiftproof.audits.sections.shift_names import AS_GIVEN, at_severity, cell_of, facts, named
 from shiftproof.audits.sections.wording import between, interval, listed, percent, title
-from shiftproof.data.images.imageset import SMALL_SIDE
+from shiftproof.audits.suite_cells import CLEAN, SuiteCell
 from shiftproof.measures import Accuracy, corruption_errors, mce
 from shiftproof.measures.intervals import mean_interval
-from shiftproof.models import class_names, imagenet, logits
+from shiftproof.models import logits
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
-from shiftproof.shifts import Shift, names
+from shiftproof.shifts import names
 from shiftproof.subjects import Subject
 
 COMMON = names("common")
@@ -51,18 +60,20 @@ LEVEL_RULE = "{:.1f} points lost to corruption on average: good from 0 to 10, ba
 
 @dataclass(frozen=True)
 class CorruptedSlice(Measurement):
-    """A slice of the images under a shift."""
+    """A slice of the images under a shift, or of those of a suite."""
 
     kind = "corruptions"
-    shift: Shift
+    shift: Condition
     start: int
     stop: int
     seed: int
 
     def measure(self, subject: Subject) -> Row:
         """Return the tally of the slice, and whether it is of ImageNet: the mean corruption error is defined there."""
-        found = tally(*predictions(subject, self.start, self.stop, self.shift, self.seed))
-        return {**found, "imagenet": True} if is_imagenet(subject) else found
+        there, shift = measured_under(subject, self.shift)
+        found = tally(*predictions(there, self.start, self.stop, shift, self.seed))
+        whole = self.shift.imagenet if isinstance(self.shift, SuiteCell) else is_imagenet(subject)
+        return {**found, "imagenet": True} if whole else found
 
     def work(self) -> Work:
         """Count a pass of the slice under its shift."""
@@ -71,18 +82,19 @@ class CorruptedSlice(Measurement):
 
 @dataclass(frozen=True)
 class Examples(Measurement):
-    """The first images under a shift, to be looked at."""
+    """The first images under a shift, or of a suite's, to be looked at."""
 
     kind = "corruptions.examples"
-    shift: Shift
+    shift: Condition
     images: int
     seed: int
 
     def measure(self, subject: Subject) -> Row:
         """Return a few corrupted images with what the model says of them."""
         count = self.images
+        subject, shift = measured_under(subject, self.shift)
         (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-        images: Any = self.shift(batch.inputs, batch.keys, seed=self.seed)
+        images: Any = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=self.seed)
         confidence, predicted = logits(subject.fast_model, images).softmax(1).max(1)
         names = subject.data.classes
 
@@ -115,9 +127,10 @@ class Corruptions(Section):
     title = "Corruption robustness"
     question = "Which changes of the input cost accuracy, and how much?"
     takes = ("images", "texts")
+    needs_clean = False
     numbers = (
         Number("corruption_accuracy", "accuracy under corruption, the mean over corruptions and severities"),
-        Number("corruption_loss", "clean accuracy less that", None),
+        Number("corruption_loss", "clean accuracy less that", None, given="where there are clean inputs"),
         Number("worst_corruption_accuracy", "accuracy under the worst corruption, the mean over severities"),
         Number("accuracy.*", "accuracy under one corruption, the mean over severities"),
         Number(
@@ -132,9 +145,15 @@ class Corruptions(Section):
     def plan(self, scope: Scope) -> Iterator[Measurement]:
         """Plan every slice under every shift, and examples: an image each, more at the highest severity."""
         settings = scope.settings
-        for start, stop in scope.slices():
-            yield CleanSlice(start, stop)  # the same task as the section clean's: it runs once
-        grid = scope.grid()
+        if scope.clean:
+            for start, stop in scope.slices():
+                yield CleanSlice(start, stop)  # the same task as the section clean's: it runs once
+        for cell in scope.cells:  # of a suite: the examples of a cell at once, while its files are open
+            for start, stop in scope.slices(cell.images):
+                yield CorruptedSlice(cell, start, stop, settings.seed)
+            highest = max(other.severity for other in scope.cells if other.name == cell.name)
+            yield Examples(cell, min(EXAMPLES if cell.severity == highest else 1, cell.images), settings.seed)
+        grid = scope.grid() if not scope.cells else ()
         for shift in grid:
             for start, stop in scope.slices():
                 yield CorruptedSlice(shift, start, stop, settings.seed)
@@ -150,20 +169,23 @@ class Corruptions(Section):
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return how often each image is right under each corruption and under all of them, and what that comes to."""
+        measured = rows(results, CorruptedSlice)
         parts: dict[str, dict[float, list[Row]]] = defaultdict(lambda: defaultdict(list))
-        for task, row in rows(results, CorruptedSlice):
+        for task, row in measured:
             name, level = cell_of(task.shift)
             parts[name][level].append(row)
         right = {name: found for name, some in parts.items() if (found := image_means(some.values())) is not None}
-        clean = image_means([[row for _, row in rows(results, CleanSlice)]])
-        if clean is None or any(len(found) != len(clean) for found in right.values()) or not right:
+        groups = _groups(measured)
+        if len(groups) != 1 or not right or len({len(found) for found in right.values()}) != 1:
             return {}
         overall: NDArray[np.float64] = np.mean(list(right.values()), axis=0)
         numbers = {
             "corruption_accuracy": PerImage(overall),
-            "corruption_loss": PerImage(clean - overall, -1.0, 1.0),
             **{f"accuracy.{name}": PerImage(found) for name, found in right.items()},
         }
+        clean = image_means([[row for _, row in rows(results, CleanSlice)]])
+        if clean is not None and groups == {CLEAN} and len(clean) == len(overall):
+            numbers["corruption_loss"] = PerImage(clean - overall, -1.0, 1.0)
         if _is_imagenet_c(rows(results, CorruptedSlice)):
             whole = corruption_errors(dict.fromkeys(COMMON, 1.0))  # what an error of 1 would come to
             errors = np.mean([whole[name] * (1 - right[name]) for name in COMMON], axis=0)
@@ -174,28 +196,27 @@ class Corruptions(Section):
         """Tell what breaks the model first, how far it falls, and show it."""
         clean = accuracy([row for _, row in rows(results, CleanSlice)])
         grid = _grid(rows(results, CorruptedSlice))
-        if clean is None or not grid:
+        measured = rows(results, CorruptedSlice)
+        of_suite = any(isinstance(task.shift, SuiteCell) for task, _ in measured)
+        if not grid or (clean is None and not of_suite):
             return View(self.name, self.title, self.question, notes=("No corruption was measured.",))
         means = {name: mean_accuracy(cells.values()) for name, cells in grid.items()}
         ranked = sorted(means, key=lambda name: means[name])
         overall = sum(means.values()) / len(means)
-        lost = clean.value - overall
+        lost = -1.0 if clean is None else clean.value - overall
         level: Level = "plain" if lost < 0 else "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
-        numbers = {
-            "corruption_accuracy": overall,
-            "corruption_loss": lost,
-            "worst_corruption_accuracy": means[ranked[0]],
-        }
+        numbers = {"corruption_accuracy": overall}
+        numbers |= {} if clean is None else {"corruption_loss": lost}
+        numbers |= {"worst_corruption_accuracy": means[ranked[0]]}
         numbers |= {f"accuracy.{name}": mean for name, mean in means.items()}
-        said = _spread(rows(results, CorruptedSlice))
-        if _is_imagenet_c(rows(results, CorruptedSlice)):
+        said = _spread(measured)
+        if _is_imagenet_c(measured):
             numbers["mce"] = mce({name: [1 - cell.value for cell in grid[name].values()] for name in COMMON})
             said.append(f"mCE {numbers['mce']:.1f}")
-        tile = Tile(
-            "Accuracy under corruption", percent(overall), ", ".join(said), level, LEVEL_RULE.format(100 * lost)
-        )
+        rule = "" if clean is None else LEVEL_RULE.format(100 * lost)
+        tile = Tile("Accuracy under corruption", percent(overall), ", ".join(said), level, rule)
         examples = [(task.shift, row) for task, row in rows(results, Examples)]
-        tested = {named(task.shift): task.shift for task, _ in rows(results, CorruptedSlice)}
+        tested = {named(task.shift): task.shift for task, _ in measured}
         return View(
             self.name,
             self.title,
@@ -205,25 +226,13 @@ class Corruptions(Section):
             blocks=(
                 heat_table(grid, ranked, examples),
                 loss_figure(means, ranked, clean),
+                *([cell_table(grid)] if of_suite else []),
                 *galleries(examples, ranked),
             ),
-            notes=_notes(grid, tested, self.noun.many),
+            notes=_suite_notes(grid, measured, clean) if of_suite else _notes(grid, tested, self.noun.many),
             numbers=numbers,
-            actions=_actions(means, clean, tested),
+            actions=() if clean is None else _actions(means, clean, tested),
         )
-
-
-def is_imagenet(subject: Subject) -> bool:
-    """Whether a model of ImageNet's classes is measured on images of all of them, and not on tiny ones."""
-    data = subject.labelled_data
-    if data.labels is None or data.labels.ndim > 1 or (data.side or 0) <= SMALL_SIDE:
-        return False
-    if len(set(data.labels.tolist())) != imagenet.CLASSES:
-        return False
-    return any(
-        names is not None and len(names) == imagenet.CLASSES and all(imagenet.meanings(names))
-        for names in (data.classes, class_names(subject.model))
-    )
 
 
 def _is_imagenet_c(found: Sequence[tuple[CorruptedSlice, Row]]) -> bool:
@@ -243,7 +252,14 @@ def _grid(found: Sequence[tuple[CorruptedSlice, Row]]) -> Grid:
     return {name: {level: value for level, value in cells.items() if value is not None} for name, cells in grid.items()}
 
 
-def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float, level: Level) -> tuple[Sentence, ...]:
+def _groups(found: Sequence[tuple[CorruptedSlice, Row]]) -> set[str]:
+    """Return which sets of images there are: shifts have the clean ones, parts of a suite say theirs."""
+    return {task.shift.group if isinstance(task.shift, SuiteCell) else CLEAN for task, _ in found}
+
+
+def _verdict(
+    clean: Accuracy | None, grid: Grid, ranked: Sequence[str], overall: float, level: Level
+) -> tuple[Sentence, ...]:
     worst = min(
         ((cell.value, name, severity, cell) for name, cells in grid.items() for severity, cell in cells.items()),
         key=lambda entry: entry[:3],
@@ -251,6 +267,9 @@ def _verdict(clean: Accuracy, grid: Grid, ranked: Sequence[str], overall: float,
     _, name, severity, cell = worst
     lowest = interval(cell, among=sum(map(len, grid.values())))
     over = f", {percent(overall)} on average over {len(grid)} corruptions" if len(grid) > 1 else ""
+    if clean is None:
+        at = f"{percent(cell.value)} ({lowest}) at its lowest ({title(name)}{at_severity(severity)})"
+        return (Sentence(f"Accuracy under corruption is {at}{over}. Clean accuracy was not measured.", level),)
     if clean.value - cell.value < HARMLESS_LOSS:
         drop = 100 * (clean.value - cell.value)
         costs = f"costs more than {drop:.1f} points ({title(name)})" if drop > 0 else "costs any accuracy"
@@ -274,11 +293,11 @@ def _spread(found: Sequence[tuple[CorruptedSlice, Row]]) -> list[str]:
     conditions: dict[tuple[str, float], list[Row]] = defaultdict(list)
     for task, row in found:
         conditions[cell_of(task.shift)].append(row)
-    means = image_means(conditions.values())
+    means = image_means(conditions.values()) if len(_groups(found)) == 1 else None
     return [] if means is None else [between(mean_interval(means))]
 
 
-def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Shift]) -> tuple[Action, ...]:
+def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Condition]) -> tuple[Action, ...]:
     """Advise training against the category that costs most; all it can win is what the category costs."""
     if any(shift.acts_on == "texts" for shift in tested.values()):
         return ()  # recipes of training are for images
@@ -304,7 +323,21 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, S
     )
 
 
-def _notes(grid: Grid, tested: Mapping[str, Shift], inputs: str) -> tuple[str, ...]:
+def _suite_notes(grid: Grid, measured: Sequence[tuple[CorruptedSlice, Row]], clean: Accuracy | None) -> tuple[str, ...]:
+    """Say what was measured on a suite's files, and how its parts go together."""
+    counts = sorted({cell.images for cells in grid.values() for cell in cells.values()})
+    images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    groups = _groups(measured)
+    same = "the same images in every cell" if len(groups) == 1 else "not the same images in every cell"
+    notes = [f"{images} images per cell, as the suite's files have them; {same}, by their names."]
+    if clean is None:
+        notes.append("Without a clean set (clean=, --clean FOLDER) nothing is said of what corruption costs.")
+    elif groups != {CLEAN}:
+        notes.append("The clean set has other images than the suite: what corruption costs has no interval.")
+    return tuple(notes)
+
+
+def _notes(grid: Grid, tested: Mapping[str, Condition], inputs: str) -> tuple[str, ...]:
     count = next(iter(next(iter(grid.values())).values())).images
     notes = [f"{count:,} {inputs} per cell; the same {inputs}, with the same random draws, at every severity."]
     uneven = [title(name) for name in grid if not facts(name)["monotone"]]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, cast
 
+from shiftproof.audits.sections.base import Condition
 from shiftproof.audits.sections.shift_names import AS_GIVEN, at_severity, cell_of, facts, named
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.measures import Accuracy
 from shiftproof.reports.view import Column, Figure, Gallery, Picture, Table
 from shiftproof.runs import Json, Row
-from shiftproof.shifts import Shift
 
 WORST = 3
 """Corruptions whose examples are shown."""
@@ -25,7 +25,7 @@ def mean_accuracy(cells: Iterable[Accuracy]) -> float:
     return float(sum(values) / len(values))
 
 
-def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Shift, Row]]) -> Table:
+def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Condition, Row]]) -> Table:
     """Tabulate accuracy by corruption and severity, with the first image of each cell."""
     severities = sorted({severity for cells in grid.values() for severity in cells})
     rows_by_name = {name: grid[name] for name in ranked}
@@ -61,10 +61,33 @@ def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Shift
     )
 
 
-def loss_figure(means: Mapping[str, float], ranked: Sequence[str], clean: Accuracy) -> Figure:
-    """Draw the points each corruption costs."""
+def cell_table(grid: Grid) -> Table:
+    """List every corruption and severity by itself: how many images, how many right, and the interval."""
+    return Table(
+        "Every corruption and severity",
+        (
+            Column("corruption"),
+            Column("severity", "number"),
+            Column("images", "number"),
+            Column("accuracy", "percent", heat=(0.0, 1.0)),
+            Column("from", "percent"),
+            Column("to", "percent"),
+        ),
+        tuple(
+            (title(name), level, cell.images, cell.value, *cell.interval())
+            for name, cells in grid.items()
+            for level, cell in cells.items()
+        ),
+        caption="Intervals are Clopper and Pearson's, each at 95% by itself.",
+    )
+
+
+def loss_figure(means: Mapping[str, float], ranked: Sequence[str], clean: Accuracy | None) -> Figure:
+    """Draw the points each corruption costs; without clean accuracy, its error."""
     names = [title(name) for name in ranked]
-    lost = [100 * (clean.value - means[name]) for name in ranked]
+    lost = [100 * ((1.0 if clean is None else clean.value) - means[name]) for name in ranked]
+    what = "points lost" if clean is not None else "error, percent"
+    axis = "points of accuracy lost" if clean is not None else "error in percent"
     plot = {
         "data": [
             {
@@ -72,24 +95,26 @@ def loss_figure(means: Mapping[str, float], ranked: Sequence[str], clean: Accura
                 "orientation": "h",
                 "x": lost[::-1],
                 "y": names[::-1],
-                "hovertemplate": "%{y}: %{x:.1f} points<extra></extra>",
+                "hovertemplate": f"%{{y}}: %{{x:.1f}}{' points' if clean is not None else '%'}<extra></extra>",
             }
         ],
         "layout": {
-            "xaxis": {"title": {"text": "points of accuracy lost, mean over severities"}},
+            "xaxis": {"title": {"text": f"{axis}, mean over severities"}},
             "yaxis": {"automargin": True},
         },
     }
     table = Table(
-        "Points lost",
-        (Column("corruption"), Column("points lost", "number")),
+        what.capitalize(),
+        (Column("corruption"), Column(what, "number")),
         tuple((name, round(value, 1)) for name, value in zip(names, lost, strict=True)),
     )
     finding = f"{names[0].capitalize()} costs {lost[0]:.1f} points, {names[-1]} {lost[-1]:.1f}"
+    if clean is None:
+        finding = f"The error is {lost[0]:.1f}% under {names[0]}, {lost[-1]:.1f}% under {names[-1]}"
     return Figure(finding, plot, table, caption="Longer bars are what to train or adapt against first.")
 
 
-def galleries(found: Sequence[tuple[Shift, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:
+def galleries(found: Sequence[tuple[Condition, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:
     """Show examples of the worst corruptions, with what the model says of them."""
     strongest = sorted(found, key=lambda entry: entry[0].severity)
     examples = {named(shift): (shift, row) for shift, row in strongest}
@@ -108,7 +133,7 @@ def _picture(entry: Mapping[str, Json]) -> Picture:
     return Picture(str(entry["png"]), f"{entry['label']}{predicted}, confidence {confidence}", right)
 
 
-def _texts(shift: Shift, row: Row) -> Table:
+def _texts(shift: Condition, row: Row) -> Table:
     """Show texts after a shift with what the model says of them."""
     return Table(
         f"What the model reads under {title(named(shift))}{at_severity(cell_of(shift)[1])}",

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.adapters import Method
+from shiftproof.audits.suite_cells import SuiteCell
+from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.errors import DataError, ModelError
 from shiftproof.measures import Accuracy
-from shiftproof.models import Model, logits
+from shiftproof.models import Model, class_names, imagenet, logits
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import AnyTask, Json, Result, Row
@@ -47,6 +49,17 @@ def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, se
     if not labels:
         return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), torch.empty(0)
     return torch.cat(labels), torch.cat(predicted), torch.cat(confidences)
+
+
+def measured_under(subject: Subject, condition: Shift | SuiteCell | None) -> tuple[Subject, Shift | None]:
+    """Return what is measured under a condition: the subject under its shift, or the suite's own files as they are."""
+    if not isinstance(condition, SuiteCell):
+        return subject, condition
+    from shiftproof.audits.suites import SuiteSubject
+
+    if not isinstance(subject, SuiteSubject):
+        raise TypeError(f"{condition.label} is a part of a suite, and {type(subject).__name__} has none")
+    return subject.part(condition), None
 
 
 def preset_for(subject: Subject) -> str:
@@ -94,6 +107,19 @@ def check_labels(labels: Tensor | None, classes: int) -> Tensor:
             fix="check that the data belongs to this model and that its classes are in the model's order",
         )
     return labels
+
+
+def is_imagenet(subject: Subject) -> bool:
+    """Whether a model of ImageNet's classes is measured on images of all of them, and not on tiny ones."""
+    data = subject.labelled_data
+    if data.labels is None or data.labels.ndim > 1 or (data.side or 0) <= SMALL_SIDE:
+        return False
+    if len(set(data.labels.tolist())) != imagenet.CLASSES:
+        return False
+    return any(
+        names is not None and len(names) == imagenet.CLASSES and all(imagenet.meanings(names))
+        for names in (data.classes, class_names(subject.model))
+    )
 
 
 def tally(labels: Tensor, predicted: Tensor, confidences: Tensor) -> dict[str, Json]:

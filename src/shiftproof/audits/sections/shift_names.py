@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shiftproof import shifts
+from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.shifts import Shift, catalogue
 from shiftproof.shifts.forms import plain
 from shiftproof.shifts.text import registry as text_registry
@@ -14,13 +15,15 @@ AS_GIVEN = 0.0
 """The column of shifts that have no severity to choose."""
 
 
-def cell_of(shift: Shift) -> tuple[str, float]:
+def cell_of(shift: Shift | SuiteCell) -> tuple[str, float]:
     """Return the row and the column of a shift in tables: name and severity, or its label, as it was given."""
+    if isinstance(shift, SuiteCell):
+        return shift.name, shift.severity
     graded = shift.label == f"{shift.name}@{plain(shift.severity)}"
     return (shift.name, shift.severity) if graded else (shift.label, AS_GIVEN)
 
 
-def named(shift: Shift) -> str:
+def named(shift: Shift | SuiteCell) -> str:
     """Return what a shift is called in tables and numbers."""
     return cell_of(shift)[0]
 

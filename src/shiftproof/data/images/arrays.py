@@ -31,6 +31,7 @@ class ArraySource(ImageSource):
         self._images = images
         self._channels_last = channels_last
         self._decoder = decoder
+        self.size = decoder.size
         self.decoding = f"{images.dtype} {decoder}"
         self._spread = decoder.channels == 3 and images.shape[3 if channels_last else 1] == 1
         self.value_bytes = 1 if images.dtype == np.uint8 else 4
@@ -108,7 +109,8 @@ def load_array_file(
     """Return the set of an `.npz` or `.npy` file.
 
     An archive holds `images` or `x` and, with labels, `labels` or `y`; with parts, `x_test` and the like (`split`,
-    without one `test`). An `.npy` of images is memory-mapped; its labels are in `labels`, or in `labels.npy` beside it.
+    without one `test`). An `.npy` of images is memory-mapped; its labels are in `labels`, or in a file beside it:
+    `labels.npy`, or `x_labels.npy` for `x_data.npy`.
     """
     found: NDArray[Any] | None = None
     if path.suffix == ".npz":
@@ -119,14 +121,18 @@ def load_array_file(
         )
     else:
         images = read_array(path)
-        beside = path.with_name("labels.npy")
-        if labels is None and beside.is_file() and beside != path:
-            labels = beside
+        labels = labels_beside(path) if labels is None else labels
     if isinstance(labels, str | Path):
         if not is_file(labels):
             raise DataError(f"There is no file of labels {str(labels)!r}.", expected="an .npy file of whole numbers")
         labels = read_array(Path(labels))
     return from_arrays(images, found if labels is None else labels, name=path.stem, **options)
+
+
+def labels_beside(path: Path) -> Path | None:
+    """Return the file of labels that belongs to a file of images, by its name."""
+    own = path.with_name(f"{path.stem.removesuffix('data')}labels.npy")
+    return next((file for file in (own, path.with_name("labels.npy")) if file.is_file() and file != path), None)
 
 
 def read_array(path: Path) -> NDArray[Any]:

@@ -25,6 +25,8 @@ from shiftproof.data.labels import Naming, number_classes, read_table
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
+TABLE = "labels.csv"
+"""A table inside a folder that says which files belong to the set, and their classes."""
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 
 
@@ -35,6 +37,7 @@ class FolderSource(DecodedSource):
         self._root = root
         self._files = files
         self._decoder = decoder
+        self.size = decoder.size
         self.decoding = repr(decoder)
         width, height = decoder.output_size(size)
         self.shape = (decoder.channels, height, width)
@@ -44,6 +47,10 @@ class FolderSource(DecodedSource):
 
     def name(self, row: int) -> str:
         """Name a file by its path in the folder."""
+        return self._files[row]
+
+    def file(self, row: int) -> str:
+        """Return the path of a file in the folder."""
         return self._files[row]
 
     def decode(self, row: int) -> NDArray[np.uint8]:
@@ -71,20 +78,28 @@ def load_folder(
     classes: str | Path | Sequence[str] = "auto",
     image_column: str | None = None,
     label_column: str | None = None,
+    only: Sequence[str] | None = None,
     **options: Any,
 ) -> ImageSet:
     """Return the set of a folder; other options are those of `from_files`.
 
     With `labels`, or a `labels.csv` inside, the table decides which files belong to the set. Otherwise every
-    sub-folder is a class; a folder that holds only images is a set without labels.
+    sub-folder is a class; a folder that holds only images is a set without labels. `only` names images, as `named_file`
+    does: the set is of these, in their order, and no other file is opened.
     """
     listing = _list(root, labels, image_column, label_column)
     names = listing.names
     places = {} if names is None else dict(zip(reversed(names), reversed(listing.files), strict=True))
     naming = Naming({}, ()) if names is None else number_classes(listing.classes, classes, places)
     numbers = None if names is None else torch.tensor([naming.numbers[name] for name in names])
+    files = listing.files
+    if only is not None:
+        found = {named_file(file): place for place, file in enumerate(files)}
+        chosen = [found[name] for name in only]
+        files = [files[place] for place in chosen]
+        numbers = None if numbers is None else numbers[chosen]
     return from_files(
-        root, listing.files, numbers, naming, name=root.resolve().name, notes=listing.notes, where=str(root), **options
+        root, files, numbers, naming, name=root.resolve().name, notes=listing.notes, where=str(root), **options
     )
 
 
@@ -135,8 +150,8 @@ def _list(root: Path, labels: str | Path | None, image_column: str | None, label
     if labels is not None and not isinstance(labels, str | Path):
         fix = "write a CSV with the columns file,label"
         raise ConfigurationError("The labels of a folder come from a table.", got=type(labels).__name__, fix=fix)
-    if labels is not None or (root / "labels.csv").is_file():
-        path = root / "labels.csv" if labels is None else Path(labels)
+    if labels is not None or (root / TABLE).is_file():
+        path = root / TABLE if labels is None else Path(labels)
         return _by_table(root, path, read_table(path, image_column, label_column))
     if image_column is not None or label_column is not None:
         raise ConfigurationError(
@@ -207,6 +222,17 @@ def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
 def images_under(root: Path) -> list[str]:
     """Return the images in a folder and below, as sorted paths from it; hidden ones do not count."""
     return _images_by_folder(root, [""])[""]
+
+
+def named_file(file: str) -> str:
+    """Return what the image of a file is called: its path without the ending, which tells how it is stored."""
+    return os.path.splitext(file)[0]  # noqa: PTH122
+
+
+def has_images(folder: Path, *, below: bool = True) -> bool:
+    """Whether there are images in a folder, or below it."""
+    walked = os.walk(folder)
+    return any(_is_image(name) for _, _, files in (walked if below else [next(walked)]) for name in files)
 
 
 def _images_by_folder(root: Path, folders: Sequence[str]) -> dict[str, list[str]]:

@@ -42,6 +42,11 @@ class ImageSet(Dataset[Tensor]):
         return round(math.sqrt(self.shape[1] * self.shape[2]))
 
     @property
+    def names(self) -> list[str]:
+        """What its images are called: the paths of their files in a folder, or their places in the set."""
+        return [self.source.file(row) or str(place) for place, row in enumerate(self._rows.tolist())]
+
+    @property
     def nbytes(self) -> int:
         """The memory `in_memory` takes."""
         return len(self) * math.prod(self.shape) * self.source.value_bytes

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.data.base import BadFile, Source
+from shiftproof.data.images.decoding import Size
 from shiftproof.errors import DataError, ShiftproofError
 
 DIFFERENT_SIZES = "The images have different sizes."
@@ -38,6 +39,13 @@ class ImageSource(Source):
 
     value_bytes: int = 1
     """Bytes of one value: 1 for uint8, 4 for float32."""
+
+    size: Size | None = None
+    """What images are brought to, where that is a choice."""
+
+    def file(self, row: int) -> str | None:
+        """Return the path of an image's file in its folder; None where it has none."""
+        return None
 
     @abstractmethod
     def read(self, rows: Sequence[int]) -> Pixels:
