@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
@@ -57,6 +57,9 @@ class Subject:
     `given_model` and `given_data` are text, specs, or the objects themselves; `images` are drawn in proportion to the
     classes, None is all, in one keyed order (`Dataset.take`). Made by `Subject.of`.
     """
+
+    DRAWN: ClassVar[frozenset[str]] = frozenset()
+    """What else a kind of subject has that follows from the chosen inputs."""
 
     given_model: ModelLike
     given_data: DataLike
@@ -105,7 +108,7 @@ class Subject:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what was loaded: another process loads its own, and must find the same."""
-        kept = {name: value for name, value in self.__dict__.items() if name not in LOADED}
+        kept = {name: value for name, value in self.__dict__.items() if name not in LOADED | self.DRAWN}
         return {**kept, "expected": self.__dict__.get("fingerprints", self.expected)}
 
     @cached_property
@@ -252,7 +255,7 @@ class Subject:
     def taking(self, images: int | None) -> Self:
         """Return the same model on other images of the same data."""
         made = self._changed(images=images)
-        for name in ("places", "unmatched_places", "data", "fingerprints"):
+        for name in ("places", "unmatched_places", "data", "fingerprints", *self.DRAWN):
             made.__dict__.pop(name, None)
         return made
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import shiftproof
 from shiftproof.audits.conclusion import Audit
 from shiftproof.audits.sections import measuring
-from shiftproof.audits.suites import as_suite
+from shiftproof.audits.suite_subjects import as_suite
 from shiftproof.cli import app
 from shiftproof.data import DataSpec
 from shiftproof.errors import ConfigurationError, DataError, RunError

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,7 +22,7 @@ from shiftproof.audits.requirements import parse_all, parse_known
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.suite_cells import fingerprint_of
-from shiftproof.audits.suites import SuiteSubject, as_suite, choose_parts
+from shiftproof.audits.suite_subjects import SuiteSubject, as_suite, base_data, choose_parts
 from shiftproof.data import DataLike, as_texts
 from shiftproof.errors import ConfigurationError
 from shiftproof.models import BatchFitter, ModelLike
@@ -105,14 +104,14 @@ def audit(
     >>> result.numbers["clean_accuracy"] > result.numbers["accuracy.contrast"]
     True
     """
-    choices: dict[str, Any] = {"seed": seed, "device": device, "batch_size": batch_size, "amp": amp}
     suite = as_suite(data)
     if suite is None:
         _refuse_clean(clean)
-        subject = Subject.of(model, data, texts=True, **choices)
-    else:
+    given = data if suite is None else base_data(suite, clean)
+    subject = Subject.of(model, given, seed=seed, device=device, batch_size=batch_size, amp=amp, texts=True)
+    if suite is not None:
         parts, shifts = choose_parts(suite, shifts, severities)
-        subject = SuiteSubject.on(model, suite, parts, clean, **choices)
+        subject = SuiteSubject.on(subject, suite, parts, clean=clean is not None)
     inputs = subject.loaded_data.kind
     asked = partial(
         make_settings,

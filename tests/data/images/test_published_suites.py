@@ -73,6 +73,13 @@ def test_class_folders_are_no_suites(paths: list[str], tmp_path: Path) -> None:
     assert find_suite(write(tmp_path, paths)) is None
 
 
+def test_a_strength_is_not_taken_for_a_severity(tmp_path: Path) -> None:
+    found = find_suite(write(tmp_path, parts("sparkles", levels=["2.00", "3.00", "4.00", "6.00", "9.00"])))
+    assert found is not None
+    at = {text: found.find(text) for text in ("sparkles@3.00", "sparkles/3.00", "sparkles@3", "sparkles@5.00", "fog@3")}
+    assert [part and part.severity for part in at.values()] == [2.0, 2.0, 3.0, None, None]
+
+
 def test_a_folder_that_may_be_either_is_refused_with_the_ways_out(tmp_path: Path) -> None:
     write(tmp_path, [*parts("fog"), "sunny/a.png"])
     for call in (load_data, lambda data: shiftproof.audit("demo", data, out=tmp_path / "run")):

@@ -55,7 +55,7 @@ def measured_under(subject: Subject, condition: Shift | SuiteCell | None) -> tup
     """Return what is measured under a condition: the subject under its shift, or the suite's own files as they are."""
     if not isinstance(condition, SuiteCell):
         return subject, condition
-    from shiftproof.audits.suites import SuiteSubject
+    from shiftproof.audits.suite_subjects import SuiteSubject
 
     if not isinstance(subject, SuiteSubject):
         raise TypeError(f"{condition.label} is a part of a suite, and {type(subject).__name__} has none")

@@ -5,11 +5,11 @@ CIFAR-10.1 is published so (Recht et al. 2018), in two versions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from shiftproof.data.images.arrays import labels_beside, load_array_file
+from shiftproof.data.images.decoding import Color, Size
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.errors import DataError
 
@@ -22,7 +22,14 @@ def find_pairs(folder: Path) -> Mapping[str, Path]:
     return {file.stem.removesuffix(DATA): file for file in files}
 
 
-def load_pair(folder: Path, *, split: str | None = None, **options: Any) -> ImageSet:
+def load_pair(
+    folder: Path,
+    *,
+    split: str | None = None,
+    size: Size | None = None,
+    classes: str | Path | Sequence[str] = "auto",
+    color: Color | None = None,
+) -> ImageSet:
     """Return the only set of a folder, or one of several by its name, or by what follows the underscore in it."""
     pairs = find_pairs(folder)
     wanted = [name for name in pairs if split is None or split in (name, name.rpartition("_")[2])]
@@ -32,4 +39,4 @@ def load_pair(folder: Path, *, split: str | None = None, **options: Any) -> Imag
             expected="split= (--split) one of them",
             got=", ".join(name.rpartition("_")[2] for name in pairs),
         )
-    return load_array_file(pairs[wanted[0]], **options).named(wanted[0])
+    return load_array_file(pairs[wanted[0]], size=size, classes=classes, color=color).named(wanted[0])

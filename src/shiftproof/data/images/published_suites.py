@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftproof.data.base import OnBadFile
 from shiftproof.data.images.arrays import from_arrays, read_array
+from shiftproof.data.images.decoding import Color, Size
 from shiftproof.data.images.folders import TABLE, has_images, images_under, load_folder, named_file
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.errors import DataError
@@ -54,8 +56,27 @@ class Part(NamedTuple):
         return f"{self.name}@{self.severity:g}"
 
 
+class ReadOptions(TypedDict):
+    """How images are read: options of `load_data` by name."""
+
+    size: Size | None
+    color: Color | None
+    classes: str | Path | Sequence[str]
+    on_bad_file: OnBadFile
+
+
+def read_options(
+    size: Size | None = None,
+    color: Color | None = None,
+    classes: str | Path | Sequence[str] = "auto",
+    on_bad_file: OnBadFile = "fail",
+) -> ReadOptions:
+    """Return how images are read, where not all is said."""
+    return {"size": size, "color": color, "classes": classes, "on_bad_file": on_bad_file}
+
+
 @dataclass(frozen=True)
-class Suite:
+class StoredSuite:
     """A folder of parts, sorted by corruption and severity; what else is in it; and how its images are read.
 
     `unclear` are folders of images that are no part: then it may be a set with a folder for each class as well.
@@ -66,7 +87,7 @@ class Suite:
     parts: Mapping[str, Part]
     unclear: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    reading: ReadOptions = field(default_factory=read_options)
 
     @property
     def name(self) -> str:
@@ -80,9 +101,10 @@ class Suite:
         return min(found, key=lambda part: (part.name != "brightness", part.severity, part.name)).label
 
     def find(self, split: str) -> Part | None:
-        """Return a part by a text: `fog@3`, `fog/3`, `sparkles@3.00`."""
-        found = _ONE.fullmatch(split.replace("/", "@"))
-        return None if found is None else self.parts.get(f"{found['name']}@{float(found['level']):g}")
+        """Return a part by a text: `fog@3`, `fog/3`; `sparkles@3.00` is the part in the folder of this strength."""
+        name, _, level = split.replace("/", "@").rpartition("@")
+        named = (part for part in self.parts.values() if (part.name, part.place.name) == (name, level))
+        return next(named, None) or self.parts.get(f"{name}@{level}")
 
     def names(self, label: str) -> tuple[str, ...]:
         """Return what the images of a part are called; those of one name in several parts were made of one image."""
@@ -91,21 +113,20 @@ class Suite:
             return tuple(named_file(file) for file in images_under(part.place))
         return tuple(map(str, range(len(_block(part)))))
 
-    def load(self, label: str, only: Sequence[str] | None = None, **options: Any) -> ImageSet:
+    def load(self, label: str, only: Sequence[str] | None = None, *, size: Size | None = None) -> ImageSet:
         """Return a part as a set: all of it, or images by name, in the order of their names."""
         part = self.parts[label]
-        options = {**self.options, **options}
+        how = self.reading if size is None else {**self.reading, "size": size}
         name = f"{self.name} {label}"
         if not part.blocks:
-            return load_folder(part.place, only=only, **options).named(name)
-        options.pop("on_bad_file", None)
+            return load_folder(part.place, only=only, **how).named(name)
         images, labels = _block(part), self._labels(part)
         if only is not None:
             rows = [int(row) for row in only]
             images, labels = images[rows], labels[rows]
-        return from_arrays(images, labels, name=name, **options)
+        return from_arrays(images, labels, name=name, size=how["size"], color=how["color"], classes=how["classes"])
 
-    def _labels(self, part: Part) -> NDArray[Any]:
+    def _labels(self, part: Part) -> NDArray[np.generic]:
         """Return the labels of a part; the file has those of one severity, or of all of them."""
         images, labels = len(_block(part)), np.asarray(read_array(self.folder / LABELS))
         here = slice(part.block * images, (part.block + 1) * images) if len(labels) > images else slice(None)
@@ -118,7 +139,7 @@ class Suite:
         return labels[here]
 
 
-def find_suite(folder: Path) -> Suite | None:
+def find_suite(folder: Path) -> StoredSuite | None:
     """Return the suite that a folder holds; None where it holds none.
 
     A folder of images by class is none, though a class is called `fog`: parts of a suite have a folder for each
@@ -140,19 +161,19 @@ def find_suite(folder: Path) -> Suite | None:
             unclear.append(entry.name)
     if not any(part.name in NAMES for part in found) or not _same_classes(found):
         return None
-    return Suite(folder, _by_label(folder, found), tuple(unclear))
+    return StoredSuite(folder, _by_label(folder, found), tuple(unclear))
 
 
-def load_suite(folder: Path, *, split: str | None = None, **options: Any) -> ImageSet:
+def load_suite(folder: Path, *, split: str | None = None, **how: Unpack[ReadOptions]) -> ImageSet:
     """Return a corruption at a severity as a set, such as `fog@3`; a suite as a whole is none."""
     suite = find_suite(folder)
     part = None if suite is None or split is None else suite.find(split)
     if suite is None or part is None:
         raise _not_a_set(folder, suite, split)
-    return Suite(folder, suite.parts, options=options).load(part.label).named(f"{suite.name} {split}")
+    return StoredSuite(folder, suite.parts, reading=how).load(part.label).named(f"{suite.name} {split}")
 
 
-def check_clear(suite: Suite) -> None:
+def check_clear(suite: StoredSuite) -> None:
     """Refuse a folder that may be a suite, or images by class."""
     if suite.unclear:
         raise DataError(
@@ -165,7 +186,7 @@ def check_clear(suite: Suite) -> None:
         )
 
 
-def _not_a_set(folder: Path, suite: Suite | None, split: str | None) -> DataError:
+def _not_a_set(folder: Path, suite: StoredSuite | None, split: str | None) -> DataError:
     parts = {} if suite is None else suite.parts
     if suite is not None and split is None:
         check_clear(suite)
@@ -181,7 +202,7 @@ def _not_a_set(folder: Path, suite: Suite | None, split: str | None) -> DataErro
     )
 
 
-def _of_arrays(folder: Path) -> Suite | None:
+def _of_arrays(folder: Path) -> StoredSuite | None:
     """Return the suite of a folder of arrays; of two shapes, that of the published corruptions is the suite's."""
     files = sorted(file for file in folder.glob("*.npy") if file.name != LABELS and file.is_file())
     named = [_array_parts(file) for file in files]
@@ -191,7 +212,7 @@ def _of_arrays(folder: Path) -> Suite | None:
     shapes = {read_array(parts[0].place).shape[1:] for parts in known}
     kept = [parts for parts in named if parts in known or read_array(parts[0].place).shape[1:] in shapes]
     ignored = tuple(parts[0].place.name for parts in named if parts not in kept)
-    return Suite(folder, _by_label(folder, [part for parts in kept for part in parts]), ignored=ignored)
+    return StoredSuite(folder, _by_label(folder, [part for parts in kept for part in parts]), ignored=ignored)
 
 
 def _array_parts(file: Path) -> list[Part]:
@@ -202,7 +223,7 @@ def _array_parts(file: Path) -> list[Part]:
     return [Part(file.stem, block + 1.0, file, block, SEVERITIES) for block in range(SEVERITIES)]
 
 
-def _block(part: Part) -> NDArray[Any]:
+def _block(part: Part) -> NDArray[np.generic]:
     """Return the images of a part of an array."""
     images = read_array(part.place)
     count, rest = divmod(len(images), part.blocks)

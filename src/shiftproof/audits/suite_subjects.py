@@ -8,10 +8,10 @@ has others draws its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -21,10 +21,9 @@ from shiftproof.audits.suite_cells import CLEAN, PARTS, SuiteCell
 from shiftproof.data import DataLike, DataSpec, ImageSet, as_images, load_data
 from shiftproof.data.images.demo import DEMOS
 from shiftproof.data.images.folders import named_file
-from shiftproof.data.images.published_suites import Suite, check_clear, find_suite
+from shiftproof.data.images.published_suites import StoredSuite, check_clear, find_suite, read_options
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
-from shiftproof.models import ModelLike
 from shiftproof.models.answers import PROBES, check_behaviour
 from shiftproof.registry import unknown
 from shiftproof.runs import Store
@@ -34,11 +33,9 @@ from shiftproof.subjects import Subject
 
 KEPT = 8
 """Parts that are kept loaded."""
-COMMON_OPTIONS = ("size", "color", "classes", "on_bad_file")
-"""Options of `load_data` for a suite, which hold for its clean set too."""
 
 
-def as_suite(data: DataLike) -> Suite | None:
+def as_suite(data: DataLike) -> StoredSuite | None:
     """Return the suite that data stands for as a whole; None for all other data, and for a part of a suite."""
     spec = data if isinstance(data, DataSpec) else DataSpec(data)
     options = {name: value for name, value in spec.options.items() if value is not None}
@@ -52,13 +49,20 @@ def as_suite(data: DataLike) -> Suite | None:
     if suite is None:
         return None
     check_clear(suite)
-    if strange := [name for name in options if name not in COMMON_OPTIONS]:
+    if strange := [name for name in options if name not in suite.reading]:
         raise ConfigurationError(f"{strange[0]}= does not go with a suite.", fix=f"leave {strange[0]} out")
-    return replace(suite, options=options)
+    return replace(suite, reading=read_options(**options))
+
+
+def base_data(suite: StoredSuite, clean: DataLike | None) -> DataLike:
+    """Return the clean set of a suite, read as the suite is where it is a text, or else the suite's gentlest part."""
+    if clean is None:
+        return DataSpec(str(suite.folder), split=suite.gentlest, **suite.reading)
+    return DataSpec(clean, **suite.reading) if isinstance(clean, str | Path) else clean
 
 
 def choose_parts(
-    suite: Suite, shifts: Sequence[str | Shift] | None, severities: Sequence[float] | None
+    suite: StoredSuite, shifts: Sequence[str | Shift] | None, severities: Sequence[float] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """Return the parts that are asked for, and what sections that corrupt images themselves are then asked.
 
@@ -80,7 +84,7 @@ def choose_parts(
     return tuple(parts), tuple(named) if shifts and named else None
 
 
-def _labels(suite: Suite, asked: str | Shift) -> list[str]:
+def _labels(suite: StoredSuite, asked: str | Shift) -> list[str]:
     text = asked.label if isinstance(asked, Shift) else asked
     names = set(catalogue.names(text)) if text in catalogue.TABLED else {text}
     found = [label for label, part in suite.parts.items() if part.name in names]
@@ -97,34 +101,17 @@ class SuiteSubject(Subject):
     `data` is the clean set, or where there is none the suite's gentlest part, whether or not it is among these.
     """
 
-    suite: Suite = field(kw_only=True)
+    suite: StoredSuite = field(kw_only=True)
     labels: tuple[str, ...] = field(kw_only=True)
     clean: bool = field(kw_only=True)
-    _parts: dict[str, tuple[Subject, bool]] = field(default_factory=dict, repr=False, kw_only=True)  # shared by copies
+
+    DRAWN = frozenset({"reference", "listed", "shared", "chosen", "cells", "probe_images", "_parts"})
 
     @classmethod
-    def on(cls, model: ModelLike, suite: Suite, labels: Sequence[str], clean: DataLike | None, **choices: Any) -> Self:
-        """Return a subject, of which nothing is loaded; choices are those of `Subject.of`."""
-        given: Any = DataSpec(str(suite.folder), split=suite.gentlest, **suite.options)
-        if clean is not None:
-            made = isinstance(clean, DataSpec) or not isinstance(clean, str | Path)
-            given = clean if made else DataSpec(clean, **suite.options)
-        found = Subject.of(model, given, **choices)
-        fields = {name: getattr(found, name) for name in FIELDS}
-        return cls(**fields, suite=suite, labels=tuple(labels), clean=clean is not None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what was loaded."""
-        kept = super().__getstate__()
-        return {**{name: value for name, value in kept.items() if name not in DRAWN}, "_parts": {}}
-
-    def taking(self, images: int | None) -> Self:
-        """Return the same model on other images of the same suite."""
-        made = super().taking(images)
-        for name in DRAWN:
-            made.__dict__.pop(name, None)
-        made.__dict__["_parts"] = {}
-        return made
+    def on(cls, subject: Subject, suite: StoredSuite, labels: Sequence[str], *, clean: bool) -> Self:
+        """Return a subject, of which nothing is loaded, on what `base_data` says."""
+        given = {name: getattr(subject, name) for name in FIELDS}
+        return cls(**given, suite=suite, labels=tuple(labels), clean=clean)
 
     @cached_property
     def reference(self) -> Subject:
@@ -159,7 +146,7 @@ class SuiteSubject(Subject):
 
     def data_fingerprints(self) -> dict[str, str]:
         """Return what results on the clean set are kept under; each part's own have its fingerprint beside it."""
-        _ = self.chosen
+        _ = self.chosen, self._parts  # before there are copies, which share them
         return super().data_fingerprints() if self.clean else {"data": "suite", "sample": "suite"}
 
     def check_answers(self, store: Store) -> None:
@@ -200,6 +187,10 @@ class SuiteSubject(Subject):
             )
         return there.at_batch_size(self.batch_size)
 
+    @cached_property
+    def _parts(self) -> dict[str, tuple[Subject, bool]]:
+        return {}
+
     def _opened(self, label: str) -> tuple[Subject, bool]:
         """Return the model on a part, and whether its images have the names of those drawn; the last few are kept."""
         if label not in self._parts:
@@ -220,20 +211,16 @@ class SuiteSubject(Subject):
 
     def _subject(self, label: str) -> Subject:
         """Return the same loaded model on a part of the suite, all of which is loaded when it is wanted."""
-        fields = {name: getattr(self, name) for name in FIELDS if name != "expected"}
-        made = Subject(**{**fields, "given_data": self._spec(label)})
+        given = {name: getattr(self, name) for name in FIELDS if name != "expected"}
+        spec = DataSpec(str(self.suite.folder), split=label, **self.suite.reading)
+        made = Subject(**{**given, "given_data": spec})
         for name in ("loaded_model", "model", "fast_model", "model_fingerprint"):
             made.__dict__[name] = getattr(self, name)
         return made
 
-    def _spec(self, label: str) -> DataSpec:
-        return DataSpec(str(self.suite.folder), split=label, **self.suite.options)
 
-
-FIELDS = tuple(Subject.__dataclass_fields__)
+FIELDS = tuple(each.name for each in fields(Subject))
 """What a subject is made of."""
-DRAWN = ("reference", "listed", "chosen", "shared", "cells", "probe_images")
-"""What follows from the images that are drawn, or was loaded."""
 
 
 def _names(data: ImageSet) -> list[str]:
