@@ -193,7 +193,7 @@ def _masthead(
 ) -> Masthead:
     prints = about["fingerprints"]
     facts = {
-        scope.inputs: f"{scope.images:,}" + (" per cell" if scope.cells else ""),
+        scope.inputs + (" per cell" if scope.cells else ""): f"{scope.images:,}",
         "budget": about["budget"],
         "device": about["device"],
         "measuring time": duration(sum(costs.measured.values())),

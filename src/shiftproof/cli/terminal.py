@@ -94,7 +94,7 @@ def summary(audit: Audit, console: Console | None = None) -> None:
     """Print the verdict, the first table of every section, failed cells, and where the report is."""
     console = console or Console()
     head = audit.masthead
-    kind = "texts" if "texts" in head.facts else "images"
+    kind = next(iter(head.facts))  # images, texts, or how many of them a cell of a suite has
     console.print(f"\n[bold]{escape(head.model)}[/] on [bold]{escape(head.data)}[/], {head.facts[kind]} {kind}\n")
     if "data" in head.method:
         console.print(f"  {escape(head.method['data'])}\n", soft_wrap=True)

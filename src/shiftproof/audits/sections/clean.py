@@ -27,7 +27,7 @@ from shiftproof.runs import Result, Row
 from shiftproof.subjects import Subject
 
 OVERCONFIDENT, SEVERELY_OVERCONFIDENT = 0.05, 0.15
-"""How far mean confidence may be above accuracy before it is told, and before it is bad."""
+"""How far mean confidence may be above accuracy, and outside its interval, before it is told, and before it is bad."""
 INTERVALS = "{:,} {}. Intervals are Clopper and Pearson's, at 95%."
 CALIBRATE = """\
 from shiftproof.measures.estimation import fit_temperature
@@ -125,13 +125,14 @@ class Clean(Section):
         level: Level = "bad" if rated == "bad" else "plain"
         said, numbers = f"{right}.", {"clean_accuracy": overall.value}
         notes = [INTERVALS.format(overall.images, self.noun.many)]
-        confidence, gap = mean_confidence(found), 0.0
+        confidence, gap, too_sure = mean_confidence(found), 0.0, False
         if confidence is not None:
             gap = numbers["clean_confidence_gap"] = confidence - overall.value
             side = "overconfident" if gap > 0 else "underconfident"
             stated = f"mean confidence {percent(confidence)} ({side} by {abs(100 * gap):.1f} points)"
             notes.append(f"{stated.capitalize()}.")
-            if gap >= OVERCONFIDENT:
+            too_sure = gap >= OVERCONFIDENT and confidence > overall.interval().high
+            if too_sure:
                 said = f"{right}, {stated}."
                 level = "bad" if gap >= SEVERELY_OVERCONFIDENT or rated == "bad" else "watch"
         action = Action(
@@ -149,7 +150,7 @@ class Clean(Section):
             blocks=(_class_table(found, self.noun.many),),
             notes=tuple(notes),
             numbers=numbers,
-            actions=(action,) if gap >= OVERCONFIDENT else (),
+            actions=(action,) if too_sure else (),
         )
 
 
