@@ -201,7 +201,7 @@ def show_copy(written: Written, _: Mapping[str, Any]) -> None:
     typer.echo(f"inputs    {written.images:,}, under {len(written.shifts)} shift{'s' * (len(written.shifts) > 1)}")
     if written.masks:
         without = written.images - written.masks
-        typer.echo(f"masks     {written.masks:,}" + (f"; {without:,} images have none" if without > 0 else ""))
+        typer.echo(f"masks     {written.masks:,}" + f"; images without one: {without:,}" * (without > 0))
     if written.beside:
         typer.echo(f"copied    {written.beside:,} other file{'s' * (written.beside > 1)}")
     if written.left_out:
