@@ -65,7 +65,7 @@ class Facts(Generated):
         """Yield a row per corruption."""
         several, every = len(self.arguments) > 1, list(corruptions(self.arguments))
         selected = any("published" in facts for _, facts in every)
-        head = ["corruption", "category", "frequency", "draws", "monotone"]
+        head = ["corruption", "category", "frequency", "draws", "monotone", "moves content"]
         yield from table(
             [*head, *["family"] * several, *["published for"] * selected],
             [
@@ -75,6 +75,7 @@ class Facts(Generated):
                     facts.get("frequency", "varies"),
                     "random" if is_random(name) else "nothing",
                     "yes" if facts["monotone"] else "**no**",
+                    "**yes**" if facts["moves"] else "no",
                     *[facts["family"]] * several,
                     *[" and ".join(sorted(facts.get("published", tables.PRESET_SIDES)))] * selected,
                 )

@@ -114,6 +114,24 @@ def test_corrupt_says_what_it_wrote_and_where(photos, tmp_path):
         assert image.size == (32, 32)
 
 
+def test_masks_and_other_files_come_along_and_are_told(photos, tmp_path):
+    for name in ("ant/a", "bee/c"):
+        Image.new("L", (64, 64), 3).save(photos / f"{name}_mask.png")
+    (photos / "LICENSE").write_text("free")
+    plain = shiftproof("write-corrupted", "photos", "out", "-s", "rotate=20", cwd=tmp_path)
+    assert plain.returncode == 1
+    assert "--masks '*_mask.png'" in plain.stderr
+    result = shiftproof("write-corrupted", "photos", "out", "-s", "rotate=20", "--masks", "*_mask.png", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[:3] == [
+        "inputs    3, under 1 shift",
+        "masks     2; images without one: 1",
+        "copied    1 other file",
+    ]
+    with Image.open(tmp_path / "out/ant/a_mask.png") as mask:
+        assert np.unique(np.asarray(mask)).tolist() == [3, 255]
+
+
 def test_preview_writes_a_picture(photos, tmp_path):
     image = photos / "ant" / "a.png"
     result = shiftproof("preview", image, "--families", "holdout", "--severities", "1,5", cwd=tmp_path)

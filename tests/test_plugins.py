@@ -101,7 +101,8 @@ def test_a_shift_of_a_package_is_a_shift_like_any_other(added):
     shift = shifts.parse("smear@5")
     shifted = shift(images, keys, seed=1)
     assert "smear" in shifts.names("plugins")
-    assert shifts.facts("smear") == {"family": "plugins", "category": "blur", "frequency": "low", "monotone": True}
+    facts = {"family": "plugins", "category": "blur", "frequency": "low", "monotone": True, "moves": True}
+    assert shifts.facts("smear") == facts
     moved = [
         any(torch.equal(one, image.roll(step, -1)) for step in range(-4, 5))
         for one, image in zip(shifted, images, strict=True)

@@ -60,7 +60,7 @@ ANY = {
     "reports": (10, "what Plotly and templates hold"),
     "runs": (16, "tasks of any subject, through a pipe or a store"),
     "searchers": (28, "a service answers anything; options of searchers, by name; what JSON holds"),
-    "shifts": (41, "what a shift draws is its own; a bare `Shift` is of either kind"),
+    "shifts": (44, "what a shift draws is its own; a bare `Shift` is of either kind; samples of any form"),
     "streams": (18, "options of streams, by name; state dicts"),
     "subjects": (2, "pickled state"),
     "training": (19, "options of recipes, by name; state dicts"),

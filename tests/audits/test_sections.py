@@ -89,12 +89,12 @@ def test_an_overconfident_model_is_told_so():
 
 
 def test_ten_images_do_not_show_that_a_model_is_overconfident():
-    few = {**row(6, 10), "classes": {"a": [6, 10]}}
+    few = {**row(7, 10), "classes": {"a": [7, 10]}}
     view = section("clean").view([Result(CleanSlice(0, 10), few, None, 1.0)])
     assert "overconfident" not in view.verdict[0].text
     assert view.verdict[0].level == "plain"
     assert not view.actions
-    assert any("overconfident by 30.0 points" in note for note in view.notes)
+    assert any("overconfident by 20.0 points" in note for note in view.notes)
 
 
 @pytest.mark.parametrize("name", SECTIONS)

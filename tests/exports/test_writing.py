@@ -21,7 +21,7 @@ from shiftproof.data.contents import content_keys
 from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Decoder
 from shiftproof.errors import ConfigurationError, DataError, RunError, ShiftproofError
 from shiftproof.exports.copies import slices
-from shiftproof.exports.file_copies import encode
+from shiftproof.exports.image_files import FilePixels, encode
 from shiftproof.exports.suites import SUITES
 from shiftproof.exports.writing import write_corrupted
 from shiftproof.version import __version__
@@ -87,12 +87,15 @@ def pixels(path: Path) -> NDArray[np.uint8]:
 class TestFolder:
     def test_one_shift_keeps_relative_paths_and_any_sizes(self, folder: Path, tmp_path: Path) -> None:
         written = write_corrupted(folder, tmp_path / "out", shifts=["gaussian_noise@3"], seed=5)
-        names = {"ant/a.png", "ant/deep/b.png", "bee/c.png", "bee/d.png"}
-        assert tree(tmp_path / "out").keys() == names | {"manifest.json"}
+        assert tree(tmp_path / "out").keys() == FILES.keys() | {"manifest.json", "readme.txt"}
         assert (written.images, written.shifts, written.left_out) == (4, ("gaussian_noise@3",), ())
+        assert (written.masks, written.beside) == (0, 1)
         for file in FILES:
-            made = pixels((tmp_path / "out" / file).with_suffix(".png"))
-            assert np.array_equal(made, expected(folder / file, "gaussian_noise@3", seed=5))
+            made, wanted = pixels(tmp_path / "out" / file), expected(folder / file, "gaussian_noise@3", seed=5)
+            if file.endswith("JPEG"):
+                Image.fromarray(wanted).save(tmp_path / "lossy.jpg", quality=95, subsampling=0)
+                wanted = pixels(tmp_path / "lossy.jpg")
+            assert np.array_equal(made, wanted)
         assert load_data(tmp_path / "out", size=16).classes == ("ant", "bee")
 
     def test_several_shifts_have_a_folder_each(self, folder: Path, tmp_path: Path) -> None:
@@ -101,18 +104,28 @@ class TestFolder:
         for place, text in zip(("fog/3", "fog/2.5", "contrast=0.8", "fog@1+invert"), texts, strict=True):
             made = pixels(tmp_path / "out" / place / "ant/a.png")
             assert np.array_equal(made, expected(folder / "ant/a.png", text))
-        assert len(tree(tmp_path / "out")) == 4 * 4 + 1
+        assert len(tree(tmp_path / "out")) == 4 * (4 + 1) + 1
 
-    def test_jpeg_at_the_quality_of_the_published_sets(self, folder: Path, tmp_path: Path) -> None:
-        write_corrupted(folder, tmp_path / "out", shifts=["contrast@1"], format="jpg")
+    def test_png_loses_nothing(self, folder: Path, tmp_path: Path) -> None:
+        write_corrupted(folder, tmp_path / "out", shifts=["gaussian_noise@3"], format="png")
+        names = {"ant/a.png", "ant/deep/b.png", "bee/c.png", "bee/d.png"}
+        assert tree(tmp_path / "out").keys() == names | {"manifest.json", "readme.txt"}
+        for file in FILES:
+            made = pixels((tmp_path / "out" / file).with_suffix(".png"))
+            assert np.array_equal(made, expected(folder / file, "gaussian_noise@3"))
+
+    @pytest.mark.parametrize("quality", [None, 60])
+    def test_jpeg_at_a_quality(self, folder: Path, tmp_path: Path, quality: int | None) -> None:
+        write_corrupted(folder, tmp_path / "out", shifts=["contrast@1"], format="jpg", quality=quality)
         assert {"ant/a.jpg", "bee/c.JPEG"} < tree(tmp_path / "out").keys()
         image = Image.fromarray(expected(folder / "ant/a.png", "contrast@1"))
-        image.save(tmp_path / "published.jpg", quality=85)
-        assert np.array_equal(pixels(tmp_path / "out/ant/a.jpg"), pixels(tmp_path / "published.jpg"))
+        options: dict[str, Any] = {"quality": 95, "subsampling": 0} if quality is None else {"quality": quality}
+        image.save(tmp_path / "plain.jpg", **options)
+        assert np.array_equal(pixels(tmp_path / "out/ant/a.jpg"), pixels(tmp_path / "plain.jpg"))
 
-    def test_same_keeps_every_format(self, folder: Path, tmp_path: Path) -> None:
-        write_corrupted(folder, tmp_path / "out", shifts=["contrast@1"], format="same")
-        assert tree(tmp_path / "out").keys() == FILES.keys() | {"manifest.json"}
+    def test_every_format_is_kept(self, folder: Path, tmp_path: Path) -> None:
+        write_corrupted(folder, tmp_path / "out", shifts=["contrast@1"])
+        assert tree(tmp_path / "out").keys() == FILES.keys() | {"manifest.json", "readme.txt"}
         for file in FILES:
             with Image.open(folder / file) as source, Image.open(tmp_path / "out" / file) as made:
                 assert (made.format, made.size) == (source.format, source.size)
@@ -423,8 +436,9 @@ class TestMistakes:
 
     def test_two_files_of_one_name(self, folder: Path, tmp_path: Path) -> None:
         Image.fromarray(photo(16, 16, 9)).save(folder / "ant/a.bmp")
-        with pytest.raises(ConfigurationError, match=r"(?s)ant/a\.bmp and ant/a\.png.*--format same"):
-            write_corrupted(folder, tmp_path / "out", shifts=["fog@3"])
+        with pytest.raises(ConfigurationError, match=r"(?s)ant/a\.bmp and ant/a\.png.*without --format"):
+            write_corrupted(folder, tmp_path / "out", shifts=["fog@3"], format="png")
+        write_corrupted(folder, tmp_path / "out", shifts=["fog@3"])
 
 
 @pytest.mark.parametrize("suffix", sorted(IMAGE_SUFFIXES))
@@ -432,7 +446,7 @@ def test_every_format_that_is_read_is_written(tmp_path: Path, suffix: str) -> No
     if Image.registered_extensions().get(suffix) not in Image.SAVE:
         pytest.skip(f"this Pillow does not write {suffix}")
     image = np.full((16, 24, 3), (200, 40, 90), np.uint8)
-    (tmp_path / f"a{suffix}").write_bytes(encode(image, suffix, quality=90))
+    (tmp_path / f"a{suffix}").write_bytes(encode(FilePixels(image), suffix, quality=90))
     found = Decoder("rgb")(str(tmp_path / f"a{suffix}"))
     assert found.shape == image.shape
     assert np.abs(found.astype(int) - image).max() <= 12

@@ -175,7 +175,9 @@ ERRORS = {
     "a list": ([Image.fromarray(RGB)], "one at a time"),
     "a text": ("cat.png", "not an image"),
     "palette": (Image.new("P", (32, 32)), r"convert\('RGB'\)"),
-    "16 bits": (Image.new("I;16", (32, 32)), "I;16"),
+    "32 bits": (Image.new("I", (32, 32)), "highest value of the scale"),
+    "floats of Pillow": (Image.new("F", (32, 32)), "highest value of the scale"),
+    "uint32 array": (np.zeros((32, 32), np.uint32), "highest value of the scale"),
 }
 
 
@@ -183,6 +185,98 @@ ERRORS = {
 def test_what_is_no_image_gets_an_error_that_says_what_to_do(x, says):
     with pytest.raises(DataError, match=f"(?s){says}"):
         corrupt(x, "contrast@3")
+
+
+DEEP = RNG.integers(0, 65536, (24, 32), dtype=np.uint16)
+SHIFTS_OF_IMAGES = [
+    *(f"{name}@3" for family in ("common", "holdout", "bar") for name in shifts.names(family)),
+    *("power_law[eps=8,center=4,alpha=1]", "fourier_basis[i=2,j=3]", "fouriermix", "pad_crop", "flip_crop", "augmix"),
+    *("random_erase", "random_translate", "rotate=5", "contrast=0.8", "fog@3 + fog@2"),
+]
+
+
+@pytest.mark.parametrize("text", SHIFTS_OF_IMAGES)
+def test_sixteen_bits_are_kept_or_refused(text):
+    """Where they are kept, rounding to 8 bits afterwards is what 8 bits of the image would have given, nearly."""
+    smooth = (np.linspace(0.05, 0.9, 64 * 64).reshape(64, 64) * 65535).astype(np.uint16)
+    if not shifts.as_image_shift(text).keeps_depth:
+        with pytest.raises(ConfigurationError, match=r"(?s)256 levels.*// 257"):
+            corrupt(smooth, text)
+        return
+    made = corrupt(smooth, text, keys=3)
+    assert (made.dtype.name, made.shape) == ("uint16", smooth.shape)
+    assert len(np.unique(made)) > 300 or text == "shot_noise@3"  # which counts photons
+    eight = corrupt((smooth / 65535).astype(np.float32), text, keys=3)
+    assert np.abs(made / 65535 - eight).max() <= 1 / 255 + 1e-4
+
+
+def test_sixteen_bits_in_every_form():
+    made = corrupt(DEEP, "gaussian_noise@2", keys=7)
+    image = Image.fromarray(DEEP)
+    assert image.mode == "I;16"
+    again = corrupt(image, "gaussian_noise@2", keys=7)
+    assert (again.mode, again.size) == ("I;16", image.size)
+    assert np.array_equal(np.asarray(again), made)
+    assert np.array_equal(corrupt(DEEP.astype(">u2"), "gaussian_noise@2", keys=7), made)
+    batch = np.stack([DEEP, DEEP])[..., None]
+    assert np.array_equal(corrupt(batch, "gaussian_noise@2", keys=[7, 8])[0, ..., 0], made)
+    assert np.array_equal(corrupt(DEEP, "fog@0"), DEEP)
+    assert np.array_equal(corrupt(DEEP, "pad_crop[pad=0,flip=1]"), DEEP[:, ::-1])
+
+
+PUBLISHED = (
+    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+    *("speckle_noise", "gaussian_blur", "spatter", "saturate"),
+)
+
+
+@pytest.mark.parametrize("number", range(19))
+def test_names_and_numbers_of_imagecorruptions(number):
+    name = PUBLISHED[number]
+    by_number = corrupt(RGB, corruption_number=number, severity=3)
+    assert (by_number.dtype.name, by_number.shape) == ("uint8", RGB.shape)
+    assert np.array_equal(by_number, corrupt(RGB, corruption_name=name, severity=3))
+    assert np.array_equal(by_number, corrupt(RGB, f"{name}@3[preset=imagenet]"))
+    assert corrupt(GREY, corruption_name=name, severity=2).shape == GREY.shape
+    assert isinstance(corrupt(Image.fromarray(RGB), corruption_name=name), Image.Image)
+
+
+def test_a_name_and_a_severity_apart():
+    assert np.array_equal(corrupt(RGB, "shot_noise", 3), corrupt(RGB, "shot_noise@3"))
+    assert np.array_equal(corrupt(RGB, "shot_noise", severity=2.5), corrupt(RGB, "shot_noise@2.5"))
+    assert np.array_equal(corrupt(RGB, corruption_name="fog"), corrupt(RGB, corruption_name="fog", severity=1))
+    assert corrupt("a long and tedious film", "typos", 3) == corrupt("a long and tedious film", "typos@3")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "got +none"),
+        ({"shift": "fog@3", "corruption_name": "fog"}, "got +several"),
+        ({"corruption_name": "fog", "corruption_number": 0}, "got +several"),
+        ({"corruption_number": -1}, "got +none"),
+        ({"corruption_number": 19}, "0 to 18"),
+        ({"corruption_name": "fogg"}, "did you mean"),
+        ({"corruption_name": "ripple"}, "no corruption"),
+        ({"corruption_name": "fog", "severity": 9}, "from 0"),
+        ({"shift": shifts.parse("fog@3"), "severity": 2}, "has its severity"),
+        ({"shift": "fog@3", "severity": 2}, "no corruption"),
+    ],
+)
+def test_ways_to_name_a_corruption_do_not_mix(given, says):
+    with pytest.raises(ConfigurationError, match=f"(?s){says}"):
+        corrupt(RGB, **given)
+
+
+def test_alpha_moves_with_content():
+    alpha = RNG.integers(0, 256, (24, 32), dtype=np.uint8)
+    image = Image.fromarray(RGB)
+    image.putalpha(Image.fromarray(alpha))
+    assert np.array_equal(np.asarray(corrupt(image, "flip"))[..., 3], alpha[:, ::-1])
+    assert np.array_equal(np.asarray(corrupt(image, "translate_x=0.25"))[:, :8, 3], np.zeros((24, 8)))
+    with pytest.raises(ConfigurationError, match="where pixels come from"):
+        corrupt(image, "augmix")
 
 
 def test_other_mistakes():

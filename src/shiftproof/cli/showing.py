@@ -199,6 +199,11 @@ def show_calibration(found: StreamCalibration, given: Mapping[str, Any]) -> None
 def show_copy(written: Written, _: Mapping[str, Any]) -> None:
     """Print what was copied."""
     typer.echo(f"inputs    {written.images:,}, under {len(written.shifts)} shift{'s' * (len(written.shifts) > 1)}")
+    if written.masks:
+        without = written.images - written.masks
+        typer.echo(f"masks     {written.masks:,}" + f"; images without one: {without:,}" * (without > 0))
+    if written.beside:
+        typer.echo(f"copied    {written.beside:,} other file{'s' * (written.beside > 1)}")
     if written.left_out:
         typer.echo(f"left out  {len(written.left_out)} that cannot be read; the manifest names them")
     typer.echo(f"manifest  {written.manifest}")

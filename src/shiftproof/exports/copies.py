@@ -17,6 +17,7 @@ from shiftproof.exports.suites import Target
 from shiftproof.runs import Json, Result, Row, Task
 from shiftproof.shifts.base import Shift
 
+MANIFEST = "manifest.json"
 SLICE_VALUES = 2**25
 """A cell holds so many values of images at most, unless one image alone has more."""
 
@@ -94,6 +95,11 @@ class Copies(ABC):
     @abstractmethod
     def describe(self, left_out: Sequence[BadFile]) -> dict[str, Json]:
         """Return what a manifest says of the images."""
+
+    @property
+    def companions(self) -> tuple[int, int]:
+        """How many images have a label map, and how many other files are copied."""
+        return 0, 0
 
     def tasks(self) -> tuple[CopiedRun, ...]:
         """Return runs of images, every shift of one run before the next run, so that it is read once."""

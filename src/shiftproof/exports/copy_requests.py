@@ -10,7 +10,7 @@ from typing import Any, get_args
 import torch
 
 from shiftproof.data.images.cifar import find_layout
-from shiftproof.data.images.decoding import Size
+from shiftproof.data.images.decoding import Color, Size
 from shiftproof.data.images.demo import DEMOS
 from shiftproof.data.images.huggingface import is_saved
 from shiftproof.errors import ConfigurationError
@@ -21,6 +21,10 @@ from shiftproof.registry import unknown
 from shiftproof.runs import Json
 from shiftproof.runs.files import expand
 from shiftproof.shifts.base import Shift
+
+QUALITY = 95
+"""Of JPEG and other lossy files; `PUBLISHED_QUALITY` is what the published sets were saved with."""
+PUBLISHED_QUALITY = 85
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,10 @@ class CopyRequest:
     file_format: Format
     quality: int
     size: Size | None
+    color: Color | None
     textures: str | None
+    masks: str | None
+    ignore: int
     device: str
 
     def facts(self) -> dict[str, Json]:
@@ -45,6 +52,9 @@ class CopyRequest:
             "seed": self.seed,
             "textures": self.textures,
             "size": self.size,
+            "color": self.color,
+            "masks": self.masks,
+            "ignore": self.ignore if self.masks else None,
             "format": "npy" if self.arrays else self.file_format,
             "quality": self.quality if lossy else None,
             "device": torch.device(self.device).type,
@@ -66,10 +76,13 @@ def make_request(
     *,
     seed: int,
     file_format: Format | None,
-    quality: int,
+    quality: int | None,
     size: Size | None,
+    color: Color | None,
     preset: str | None,
     textures: str | None,
+    masks: str | None,
+    ignore: int,
     device: str,
 ) -> CopyRequest:
     """Check the options against each other, and fill in what they leave open."""
@@ -97,6 +110,10 @@ def make_request(
         raise ConfigurationError("This copy is made of arrays.", got=f"--format {file_format}", fix="leave it out")
     if file_format is not None and file_format not in get_args(Format):
         raise unknown("format", file_format, get_args(Format))
+    if arrays and masks is not None:
+        raise ConfigurationError("masks= goes with a folder of images.", got=f"--masks {masks} and {source!s:.80}")
+    if quality is None:
+        quality = PUBLISHED_QUALITY if published else QUALITY
     if not 1 <= quality <= 100:
         raise ConfigurationError(f"JPEG has no quality {quality}.", expected="a number from 1 to 100")
     return CopyRequest(
@@ -104,10 +121,13 @@ def make_request(
         arrays=arrays,
         suite=suite,
         seed=seed,
-        file_format=file_format or ("jpg" if published else "png"),
+        file_format=file_format or ("jpg" if published else "same"),
         quality=quality,
         size=published.size if published and size is None else size,
+        color="rgb" if published and color is None else color,
         textures=textures,
+        masks=masks,
+        ignore=ignore,
         device=device,
     )
 

@@ -8,34 +8,41 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from shiftproof.data import BadFile
 from shiftproof.data.base import OnBadFile
 from shiftproof.data.contents import content_keys, numbered, occurrences
-from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Decoder, Size, header, open_image
-from shiftproof.data.images.folders import FolderSource, images_under
+from shiftproof.data.file_digests import file_digests
+from shiftproof.data.images.decoding import Decoder
+from shiftproof.data.images.folders import FolderSource
 from shiftproof.data.images.source import describe, unreadable
 from shiftproof.data.labels import read_table
-from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.errors import DataError
+from shiftproof.exports.annotations import copy_beside
 from shiftproof.exports.copies import CopiedRun, Copies, digest_of
+from shiftproof.exports.image_files import FilePixels, Reader, encode
+from shiftproof.exports.label_maps import (
+    LabelMap,
+    remade,
+)
 from shiftproof.exports.suites import Target
 from shiftproof.runs import Json, Row, write_atomically
-from shiftproof.shifts.corrupting import corrupt
-from shiftproof.shifts.image_shift import SMALLEST_SIDE
+from shiftproof.shifts.corrupting import DEEPEST, corrupt
+from shiftproof.shifts.moving import pixel_origins
+from shiftproof.shifts.origins import OUTSIDE
 
-Format = Literal["png", "jpg", "same"]
+Format = Literal["same", "png", "jpg"]
 
 LABELS = "labels.csv"
 _SUFFIXES = {"png": (".png",), "jpg": (".jpg", ".jpeg", ".jfif")}
@@ -43,9 +50,10 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")  # what `write_atomically` calls 
 
 
 class Run(NamedTuple):
-    """Decoded images [H, W, 3] by their place among the files, and the files that cannot be decoded."""
+    """Decoded images by their place among the files, their label maps' files, and the files that cannot be decoded."""
 
-    images: dict[int, NDArray[np.uint8]]
+    images: dict[int, FilePixels]
+    masks: dict[int, bytes]
     bad: list[BadFile]
 
 
@@ -53,7 +61,8 @@ class Run(NamedTuple):
 class FileCopies(Copies):
     """Copies of the images under the folder `root`, whatever their sizes.
 
-    `files` are their paths from the root, with how many values each has; `unread` are the files left out.
+    `files` are their paths from the root, with how many values each has; `unread` are the files left out, `masks` the
+    label maps by image, and `beside` the other files to copy.
     """
 
     slice_images: ClassVar[int] = 64
@@ -62,9 +71,12 @@ class FileCopies(Copies):
     files: tuple[str, ...]
     file_values: tuple[int, ...]
     unread: tuple[BadFile, ...]
-    size: Size | None
+    masks: Mapping[str, LabelMap]
+    beside: tuple[str, ...]
+    reader: Reader
     file_format: Format
     quality: int
+    ignore: int
     on_bad_file: OnBadFile
 
     @cached_property
@@ -98,7 +110,15 @@ class FileCopies(Copies):
         """16 hexadecimal digits that change with any file or name; the size of copies is a setting of theirs."""
         blake = hashlib.blake2b(self.contents.numpy().tobytes(), digest_size=8)
         blake.update(b"\0".join(map(os.fsencode, self.files)))
+        if self.masks:
+            blake.update(file_digests([mask.path for mask in self.masks.values()]).numpy().tobytes())
+            blake.update(b"\0".join(os.fsencode(f"{file}/{mask.name}") for file, mask in self.masks.items()))
         return blake.hexdigest()
+
+    @property
+    def companions(self) -> tuple[int, int]:
+        """How many images have a label map, and how many other files are copied."""
+        return len(self.masks), len(self.beside)
 
     def prepare(self, begun: Sequence[CopiedRun]) -> None:
         """Remove what a killed run left half-written."""
@@ -108,47 +128,56 @@ class FileCopies(Copies):
 
     def read(self, rows: range) -> Run:
         """Decode files."""
-        run = Run({}, [])
+        run = Run({}, {}, [])
         with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
             warnings.simplefilter("ignore")  # about odd metadata; here, since threads share the filters
             for row, found in zip(rows, pool.map(self._decode, rows), strict=True):
                 if isinstance(found, BadFile):
                     run.bad.append(found)
-                else:
-                    run.images[row] = found
+                    continue
+                run.images[row] = found
+                if self.files[row] in self.masks:
+                    run.masks[row] = self.masks[self.files[row]].path.read_bytes()
         if run.bad and self.on_bad_file == "fail":
             raise unreadable(*run.bad[0])
         return run
 
     def write(self, images: Run, rows: range, target: Target) -> Row:
         """Shift images in groups of one size, and write their files."""
-        groups: dict[tuple[int, ...], list[int]] = {}
-        written: dict[int, bytes] = {}
+        groups: dict[tuple[object, ...], list[int]] = {}
+        written: dict[int, list[bytes]] = {}
         for row, image in images.images.items():
-            groups.setdefault(image.shape, []).append(row)
+            groups.setdefault((image.values.shape, image.values.dtype), []).append(row)
         with ThreadPoolExecutor() as pool:
             for group in groups.values():
-                batch = torch.from_numpy(np.stack([images.images[row] for row in group])).permute(0, 3, 1, 2)
-                keys = numbered(content_keys(batch), self.repeats[group])
-                made = corrupt(batch.to(self.device), target.shift, seed=self.seed, keys=keys)
-                paths = (self.out / target.path / self.names[row] for row in group)
-                saved = pool.map(self._save, paths, made.permute(0, 2, 3, 1).cpu().numpy())
+                pictures = [images.images[row] for row in group]
+                made, origins = self._shifted(pictures, group, target, moves=any(row in images.masks for row in group))
+                masks = [images.masks.get(row) for row in group]
+                tree = self.out / target.path
+                saved = pool.map(self._save, [tree] * len(group), group, made, origins, masks)
                 written.update(zip(group, saved, strict=True))  # an error in a thread is raised here
-        digest = digest_of(written[row] for row in sorted(written))
+        digest = digest_of(content for row in sorted(written) for content in written[row])
         return {"images": len(written), "left_out": [list(bad) for bad in images.bad], "digest": digest}
 
     def digest(self, rows: range, target: Target, left_out: Collection[str]) -> str | None:
         """Return a digest of the files of some rows, as they are."""
-        kept = [row for row in rows if printable(self.files[row]) not in left_out]
+        paths = []
+        for row in rows:
+            if printable(self.files[row]) not in left_out:
+                paths.append(self.names[row])
+                if self.files[row] in self.masks:
+                    paths.append(self.masks[self.files[row]].name)
         with ThreadPoolExecutor() as pool:
             try:
-                return digest_of(pool.map(lambda row: (self.out / target.path / self.names[row]).read_bytes(), kept))
+                return digest_of(pool.map(lambda path: (self.out / target.path / path).read_bytes(), paths))
             except OSError:
                 return None
 
     def finish(self) -> None:
-        """Write the table of labels into every tree, where the source has one."""
-        if not (self.root / LABELS).is_file():
+        """Copy what lies beside the images into every tree, and the table of labels with the names of the copies."""
+        for target in self.targets:
+            copy_beside(self.root, self.beside, self.out / target.path)
+        if LABELS in self.beside or not (self.root / LABELS).is_file():
             return
         copied = dict(zip(self.files, self.names, strict=True))
         text = io.StringIO()
@@ -165,54 +194,69 @@ class FileCopies(Copies):
         missing = {bad.file for bad in left_out}
         return {
             "files": [
-                {"path": printable(name), "source": printable(file)}
+                {
+                    "path": printable(name),
+                    "source": printable(file),
+                    **({"mask": printable(self.masks[file].name)} if file in self.masks else {}),
+                }
                 for file, name in zip(self.files, self.names, strict=True)
                 if printable(file) not in missing
             ],
+            **({"copied": [printable(file) for file in self.beside]} if self.beside else {}),
         }
 
-    def _decode(self, row: int) -> NDArray[np.uint8] | BadFile:
+    def _shifted(
+        self, pictures: Sequence[FilePixels], rows: Sequence[int], target: Target, *, moves: bool
+    ) -> tuple[list[FilePixels], Sequence[NDArray[np.int64] | None]]:
+        """Return images of one size after a shift, and where their pixels come from if the shift moves what is there.
+
+        What is there besides pixels: a transparency, or label maps (`moves`).
+        """
+        values = np.stack([picture.values for picture in pictures])
+        shift, deep = target.shift, values.dtype == np.uint16
+        batch = torch.from_numpy(values.astype(np.float32) / np.float32(DEEPEST) if deep else values)
+        batch = batch.permute(0, 3, 1, 2).to(self.device)
+        keys = numbered(content_keys(batch), self.repeats[list(rows)])
+        if deep:
+            levels = shift.at_full_depth(batch, keys, seed=self.seed).mul_(DEEPEST).round_().cpu().numpy()
+            made = levels.astype(np.uint16).transpose(0, 2, 3, 1)
+        else:
+            made = corrupt(batch, shift, seed=self.seed, keys=keys).permute(0, 2, 3, 1).cpu().numpy()
+        alphas = [picture.alpha for picture in pictures]
+        if not (shift.moves and (moves or any(alpha is not None for alpha in alphas))):
+            return [FilePixels(*both) for both in zip(made, alphas, strict=True)], [None] * len(rows)
+        height, width = values.shape[1:3]
+        origins = pixel_origins(shift, keys, height, width, seed=self.seed, device=self.device).cpu().numpy()
+        moved = [
+            None if alpha is None else np.where(origin == OUTSIDE, 0, alpha.ravel()[origin]).astype(np.uint8)
+            for alpha, origin in zip(alphas, origins, strict=True)
+        ]
+        return [FilePixels(*both) for both in zip(made, moved, strict=True)], list(origins)
+
+    def _decode(self, row: int) -> FilePixels | BadFile:
         try:
-            with open_image(self.root / self.files[row]) as image:
-                return Decoder("rgb", self.size).pixels(image)
+            return self.reader.read(self.root / self.files[row])
         except Exception as error:  # the decoders of damaged files fail in any way there is
             return BadFile(printable(self.files[row]), describe(error))
 
-    def _save(self, path: Path, image: NDArray[np.uint8]) -> bytes:
-        content = encode(image, path.suffix, self.quality)
-        write_atomically(path, content)
-        return content
-
-
-def copies_of_folder(
-    root: Path, *, size: Size | None, file_format: Format, on_bad_file: OnBadFile, **options: Any
-) -> FileCopies:
-    """Find the images under a folder and read their headers."""
-    listed = images_under(root)
-    if not listed:
-        raise DataError(
-            f"There are no images in the folder {str(root)!r}.",
-            expected=f"files that end in {' '.join(sorted(IMAGE_SUFFIXES))}, in sub-folders or not",
-        )
-    decoder = Decoder("rgb", size)
-    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
-        warnings.simplefilter("ignore")  # about odd metadata
-        found = dict(zip(listed, pool.map(lambda file: _values(root / file, decoder), listed), strict=True))
-    good = {file: values for file, values in found.items() if isinstance(values, int)}
-    bad = tuple(BadFile(printable(file), reason) for file, reason in found.items() if isinstance(reason, str))
-    if bad and (on_bad_file == "fail" or not good):
-        raise unreadable(*bad[0])
-    _check_distinct(good, file_format)
-    return FileCopies(
-        root=root,
-        files=tuple(good),
-        file_values=tuple(good.values()),
-        unread=bad,
-        size=size,
-        file_format=file_format,
-        on_bad_file=on_bad_file,
-        **options,
-    )
+    def _save(
+        self, tree: Path, row: int, picture: FilePixels, origins: NDArray[np.int64] | None, mask: bytes | None
+    ) -> list[bytes]:
+        """Write an image and its label map, and return their contents."""
+        path = tree / self.names[row]
+        contents = [encode(picture, path.suffix, self.quality)]
+        write_atomically(path, contents[0])
+        if mask is not None:
+            found = self.masks[self.files[row]]
+            if origins is not None or self.reader.size is not None:
+                height, width = picture.values.shape[:2]
+                try:
+                    mask = remade(mask, origins, ignore=self.ignore, size=self.reader.size, wanted=(width, height))
+                except Exception as error:  # the decoders of damaged files fail in any way there is
+                    raise DataError(f"Cannot move the label map {found.name!r}.", got=describe(error)) from error
+            write_atomically(tree / found.name, mask)
+            contents.append(mask)
+        return contents
 
 
 def copied_name(file: str, file_format: Format) -> str:
@@ -227,47 +271,6 @@ def copied_name(file: str, file_format: Format) -> str:
     return stem + _SUFFIXES[file_format][0]
 
 
-def encode(image: NDArray[np.uint8], suffix: str, quality: int) -> bytes:
-    """Return an image [H, W, 3] as the content of a file with a suffix; `quality` is for formats that lose some."""
-    kind = Image.registered_extensions()[suffix.lower()]
-    # PNG loses nothing at any level, and noise does not get smaller with more work; JPEG is optimised as published.
-    lossless: dict[str, Any] = {"compress_level": 1}
-    file = io.BytesIO()
-    options = lossless if kind == "PNG" else {"quality": quality, "optimize": True}
-    Image.fromarray(image).save(file, kind, **options)
-    return file.getvalue()
-
-
 def printable(file: str) -> str:
     """Return a path as text: bytes of a name that are not UTF-8 are written out."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
-
-
-def _values(path: Path, decoder: Decoder) -> int | str:
-    """Return how many values an image will have, or why it cannot be used."""
-    try:
-        size, _ = header(str(path))
-    except Exception as error:  # what is no image fails in any way there is
-        return describe(error)
-    width, height = decoder.output_size(size)
-    if min(width, height) < SMALLEST_SIDE:
-        return f"{width} x {height} pixels; sides of at least {SMALLEST_SIDE} can be corrupted"
-    return 3 * width * height
-
-
-def _check_distinct(files: Iterable[str], file_format: Format) -> None:
-    """Refuse files whose copies would have one name, or cannot be written."""
-    first: dict[str, str] = {}
-    for file in files:
-        name = copied_name(file, file_format)
-        if name in first:
-            raise ConfigurationError(
-                "Two files would be written under one name.",
-                got=f"{printable(first[name])} and {printable(file)}, both as {printable(name)}",
-                fix="--format same keeps the names and formats of files",
-            )
-        if Image.registered_extensions().get(Path(name).suffix.lower()) not in Image.SAVE:
-            raise ConfigurationError(
-                f"This installation of Pillow cannot write files such as {printable(name)!r}.", fix="--format png"
-            )
-        first[name] = file

@@ -16,9 +16,11 @@ from shiftproof.data import BadFile, DataLike, DataSpec, as_texts, load_data
 from shiftproof.data.text.loading import is_text_source
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.exports.array_copies import ArrayCopies
-from shiftproof.exports.copies import Copies
+from shiftproof.exports.copies import MANIFEST, Copies
 from shiftproof.exports.copy_requests import CopyRequest, is_folder, make_request
-from shiftproof.exports.file_copies import Format, copies_of_folder
+from shiftproof.exports.file_copies import Format
+from shiftproof.exports.folder_copies import copies_of_folder
+from shiftproof.exports.image_files import Reader
 from shiftproof.exports.text_copies import TextFormat, write_texts
 from shiftproof.models.devices import choose_device
 from shiftproof.runs import (
@@ -37,21 +39,23 @@ from shiftproof.runs import store as run_store
 from shiftproof.runs.files import expand
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.catalogue import as_shift
+from shiftproof.shifts.moving import IGNORE
 from shiftproof.version import __version__
-
-MANIFEST = "manifest.json"
-QUALITY = 85
-"""Of JPEG files: what the published sets were saved with."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A finished copy: where it is, how many images it has under each shift, and the files that could not be read."""
+    """A finished copy: where it is, how many images it has under each shift, and the files that could not be read.
+
+    `masks` is how many of the images have a label map, and `beside` how many other files came along.
+    """
 
     folder: Path
     images: int
     shifts: tuple[str, ...]
     left_out: tuple[BadFile, ...]
+    masks: int = 0
+    beside: int = 0
 
     @property
     def manifest(self) -> Path:
@@ -66,7 +70,9 @@ def write_corrupted(
     shifts: Sequence[str | Shift] = (),
     suite: Literal["imagenet-c", "imagenet-c-bar", "cifar-c", "cifar-c-bar"] | None = None,
     format: Format | TextFormat | None = None,  # noqa: A002  (the option's name)
-    quality: int = QUALITY,
+    quality: int | None = None,
+    masks: str | Path | None = None,
+    ignore: int = IGNORE,
     preset: Literal["imagenet", "cifar"] | None = None,
     textures: str | Path | None = None,
     seed: int = 0,
@@ -77,6 +83,7 @@ def write_corrupted(
     """Write a corrupted copy of a data set, under shifts or as a published suite. Ends with a manifest.json.
 
     * A folder under one shift is a tree with the same relative paths; under several, there is one in `fog/3` and so on.
+      Files keep their names and formats; those that are no images are copied as they are.
     * Other data is an array `fog@3.npy` [N, H, W, C] for each shift, with `labels.npy`.
     * The suites `imagenet-c` and `imagenet-c-bar` make files of a folder, brought to 224 pixels as published: JPEG of
       quality 85, in `corruption/severity/class/file`, where C-bar's severities are its strengths (`sparkles/3.00`).
@@ -84,15 +91,20 @@ def write_corrupted(
       `labels.npy`, five times over.
     * Texts under text shifts are a table `typos@3.csv` for each, in the source's format.
 
-    Images are corrupted as by `shift(images, keys, seed)` with the keys of `load_data`.
+    Images are corrupted as by `shift(images, keys, seed)` with the keys of `load_data`; grey files in one channel, as
+    with `color="grey"`, and 16 bits as 16 bits. Label maps (`masks`) stay as they are, or move with shifts that move
+    content; with those, boxes and other places in annotations are refused.
 
     Args:
         data: A folder of images, of any sizes and in any sub-folders, or whatever else `load_data` takes or returned.
         out: Folder of the copy; the same call resumes it.
         shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; in Python also `Shift` objects.
         suite: Instead of shifts, a whole published suite.
-        format: png, jpg or same, each file's own; csv, tsv or jsonl of texts. Default: png; jpg for imagenet-c.
-        quality: Quality of JPEG files, 1 to 100.
+        format: png, jpg or same, each file's own; csv, tsv or jsonl of texts. Default: same; jpg for imagenet-c.
+        quality: Quality of JPEG and other lossy files, 1 to 100. Default: 95; 85 for imagenet-c, as published.
+        masks: Label maps of the images: a folder of files with the same names, or a pattern such as '*_mask.png', where
+            the star is an image's path without its suffix; none, where files only look like label maps.
+        ignore: Label of pixels that a shift brings in from outside the image.
         preset: Severity table of shifts. Default: by image size, or the suite's.
         textures: Folder of photographs for a suite's frost.
         seed: Seed of every random draw.
@@ -106,7 +118,7 @@ def write_corrupted(
     """
     source, how = (data.given, dict(data.options)) if isinstance(data, DataSpec) else (data, {})
     if is_text_source(source):
-        refused = {"suite": suite, "preset": preset, "textures": textures}
+        refused = {"suite": suite, "preset": preset, "textures": textures, "masks": masks}
         return _write_texts(data, expand(out), shifts, refused, seed, format, on_progress)
     device = choose_device(device)
     order = make_request(
@@ -117,6 +129,9 @@ def write_corrupted(
         file_format=cast(Format | None, format),
         quality=quality,
         size=how.get("size"),
+        color=how.get("color"),
+        masks=None if masks is None else str(masks),
+        ignore=ignore,
         preset=preset,
         textures=None if textures is None else str(textures),
         device=device,
@@ -134,7 +149,8 @@ def write_corrupted(
         left_out = tuple(dict.fromkeys((*copies.bad, *found)))
         images = sum(cast(int, row["images"]) for row in rows) // len(order.targets)
         write_atomically(folder / MANIFEST, _text(_manifest(source, order, copies, left_out)))
-    return Written(folder, images, tuple(target.shift.label for target in order.targets), left_out)
+    labels = tuple(target.shift.label for target in order.targets)
+    return Written(folder, images, labels, left_out, *copies.companions)
 
 
 def _write_texts(
@@ -168,12 +184,16 @@ def _copies(data: DataLike, folder: Path, order: CopyRequest) -> Copies:
     spec = data if isinstance(data, DataSpec) else DataSpec(data)
     options = {name: value for name, value in spec.options.items() if name != "size"}
     on_bad_file, split = options.pop("on_bad_file", "fail"), options.pop("split", None)
+    options.pop("color", None)
     for name, value in options.items():
         if value is not None and not (name == "classes" and value == "auto"):
             raise ConfigurationError(f"{name}= does not go with a copy of files.", fix=f"leave {name} out")
     return copies_of_folder(
         expand(spec.given) / (split or ""),
-        size=order.size,
+        reader=Reader(order.color, order.size, deep=order.file_format != "jpg"),
+        masks=order.masks,
+        ignore=order.ignore,
+        suite=order.suite is not None,
         file_format=order.file_format,
         quality=order.quality,
         on_bad_file=on_bad_file,

@@ -187,13 +187,14 @@ def coded(text: str) -> dict[str, dict[str, str]]:
 
 
 def facts(name: str) -> Mapping[str, Any]:
-    """Return what the tables say of a corruption: family, category, frequency (of images), monotone."""
+    """Return what the tables say of a corruption: family, category, frequency and moves (of images), monotone."""
     if name in text_registry.SHIFTS:
         return text_registry.text_facts(name)
     if name in _corruptions():
-        return tables.table(_corruptions()[name])[name]
-    made = type(corruption(name, 0))
-    return {"family": PLUGINS, "category": made.category, "frequency": made.frequency, "monotone": made.monotone}
+        return {"moves": False, **tables.table(_corruptions()[name])[name]}
+    made = corruption(name, 0)
+    own = {"category": made.category, "frequency": made.frequency, "monotone": made.monotone, "moves": made.moves}
+    return {"family": PLUGINS, **own}
 
 
 def parse(text: str) -> Shift:
@@ -210,12 +211,17 @@ def parse(text: str) -> Shift:
     return _single(parts[0])
 
 
+def named_at(name: str, severity: float, **options: Any) -> Shift:
+    """Return the corruption of images or texts of a name at a severity."""
+    make = text_registry.text_shift if name in text_registry.SHIFTS else corruption
+    return make(name, severity, **options)
+
+
 def _single(text: str) -> Shift:
     form = split(text)
     name = form.name
     if form.sign == "@":
-        make = text_registry.text_shift if name in text_registry.SHIFTS else corruption
-        return make(name, form.number or 0.0, **form.fields)
+        return named_at(name, form.number or 0.0, **form.fields)
     if name in parametric.FORMS:
         return parametric.made_of(form)
     if name in operation.KINDS and (name not in _corruptions() or form.sign):

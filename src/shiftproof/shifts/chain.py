@@ -14,6 +14,7 @@ from shiftproof.keyed import Keyed
 from shiftproof.shifts.base import Shift
 from shiftproof.shifts.image_shift import ImageShift, Shape
 from shiftproof.shifts.levels import quantize_
+from shiftproof.shifts.origins import in_turn, unmoved
 
 JOINT = " + "
 
@@ -60,6 +61,20 @@ class ImageChain(Chain[Tensor], ImageShift):
     """
 
     steps: Sequence[ImageShift] = ()
+
+    @property
+    def moves(self) -> bool | None:
+        """Whether a step moves content; None where a step does not say."""
+        said = [step.moves for step in self.steps]
+        return None if None in said else any(said)
+
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Follow the moves of the steps in turn."""
+        found = unmoved(len(rng), *shape.spatial, rng.device)
+        for place, step in enumerate(self.steps):
+            if step.severity and step.moves:
+                found = in_turn(found, step.origins(rng.fork(f"{place}/{step.name}"), shape))
+        return found
 
     def draw(self, rng: Keyed, shape: Shape) -> list[Any]:
         """Draw what each step needs."""

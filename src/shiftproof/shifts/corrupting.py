@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,36 +13,52 @@ from PIL import Image
 from torch import Tensor
 
 from shiftproof.data.contents import content_keys, text_keys
-from shiftproof.errors import DataError
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.registry import unknown
 from shiftproof.shifts.base import Shift
-from shiftproof.shifts.catalogue import as_image_shift, as_shift
-from shiftproof.shifts.image_shift import SMALLEST_SIDE
+from shiftproof.shifts.catalogue import as_image_shift, as_shift, corruption, named_at, names
+from shiftproof.shifts.image_shift import SMALLEST_SIDE, ImageShift
+from shiftproof.shifts.moving import move_labels
 from shiftproof.shifts.text.base import TextShift, check_texts
+from shiftproof.shifts.tv import wrapped
 
 Images = TypeVar("Images", bound="Image.Image | NDArray[Any] | Tensor | str | list[Any] | tuple[str, str]")
 Restore = Callable[[Tensor], Any]
 
+DEEPEST = 65535
+_HIGHEST = "HIGHEST, the highest value of the scale: 4095 of 12 bits, not the image's own maximum"
 _VALUES = "uint8 or floats in [0, 1]"
-_ARRAY = f"an array H x W, H x W x C or N x H x W x C, with C = 1 or 3, {_VALUES}"
+_ARRAY = f"an array H x W, H x W x C or N x H x W x C, with C = 1 or 3, uint16, {_VALUES}"
 _TENSOR = f"a tensor H x W, C x H x W or N x C x H x W, with C = 1 or 3, {_VALUES}"
 
 
 def corrupt(
-    x: Images, shift: str | Shift, *, seed: int = 0, keys: int | Sequence[int] | NDArray[Any] | Tensor | None = None
+    x: Images,
+    shift: str | Shift | None = None,
+    severity: float | None = None,
+    *,
+    corruption_name: str | None = None,
+    corruption_number: int | None = None,
+    seed: int = 0,
+    keys: int | Sequence[int] | NDArray[Any] | Tensor | None = None,
 ) -> Images:
     """Return a corrupted copy of an image or a batch, of the kind, shape, dtype and device that came.
 
     `x` is one of
 
-    * a Pillow image: L or RGB; LA and RGBA keep their alpha channel as it is;
+    * a Pillow image: L, RGB or I;16; of LA and RGBA the alpha channel stays, or moves with a shift that moves content;
     * an array, whose channels come last: H x W, H x W x C, or a batch N x H x W x C;
-    * a tensor, whose channels come first: H x W, C x H x W, or a batch N x C x H x W;
+    * a tensor, whose channels come first: H x W, C x H x W, or a batch N x C x H x W; a `tv_tensors.Image` stays one;
     * for a text shift such as `typos@3`, a text, a pair of texts, or a list of either.
 
-    Arrays and tensors hold uint8 or floats in [0, 1]. Their order of axes is never guessed: a 3 x 32 x 32 array is
-    refused, and a 3 x 32 x 32 tensor is an image. `shift` is a text, such as `fog@3`, `contrast=0.8` or
-    `fog@3 + jpeg_compression@2`, or a shift, such as `shifts.corruption("fog", 3, preset="cifar")`. Results lie on the
-    256 levels of stored images.
+    Arrays and tensors hold uint8 or floats in [0, 1], arrays also uint16. Their order of axes is never guessed: a
+    3 x 32 x 32 array is refused, and a 3 x 32 x 32 tensor is an image. `shift` is a text, such as `fog@3`,
+    `contrast=0.8` or `fog@3 + jpeg_compression@2`, or a shift, such as `shifts.corruption("fog", 3, preset="cifar")`;
+    a name and a `severity` apart are taken too. Results lie on the 256 levels of stored images, but those of 16 bits
+    keep their depth; a shift that works on 256 levels refuses them.
+
+    Instead of a shift, `corruption_name` or `corruption_number`, from 0 to 18, and `severity`, 1 where it is left out,
+    stand for what the package `imagecorruptions` means by them: ImageNet-C's severities at every image size.
 
     `keys` are whole numbers, one per image, that decide with the seed what is drawn for it. Without them an image's key
     is a hash of its pixels at those levels. So an image gets the same draws alone, in a batch and in any order, as an
@@ -54,7 +69,7 @@ def corrupt(
     >>> foggy.shape, foggy.dtype, bool((foggy != image).any())
     ((32, 32, 3), dtype('uint8'), True)
     """
-    chosen = as_shift(shift)
+    chosen = _chosen(shift, severity, corruption_name, corruption_number)
     if isinstance(chosen, TextShift):
         edited: Images = _corrupt_texts(x, chosen, seed, keys)
         return edited
@@ -62,36 +77,54 @@ def corrupt(
     images, restore = _read(x)
     named = [keys] if isinstance(keys, int) else keys
     rows = content_keys(images) if named is None else torch.as_tensor(named, dtype=torch.int64)
-    shift_images = image_shift.on_bytes if images.dtype == torch.uint8 else image_shift
-    shifted = shift_images(images, rows, seed=seed)
-    made: Images = restore(shifted) if chosen.severity else _copy(x)  # nothing is lost to float32 where nothing happens
+    if images.dtype == torch.uint8:
+        shifted = image_shift.on_bytes(images, rows, seed=seed)
+    else:
+        shifted = (image_shift.at_full_depth if _is_deep(x) else image_shift)(images, rows, seed=seed)
+    if not chosen.severity:  # nothing is lost to float32 where nothing happens
+        copy: Images = _copy(x)
+        return copy
+    made: Images = restore(shifted)
+    if isinstance(x, Image.Image) and isinstance(made, Image.Image) and "A" in x.getbands():
+        made.putalpha(_alpha(x, image_shift, rows, seed))
     return made
 
 
-@dataclass(frozen=True)
-class Transform:
-    """A shift as a step of a data set's pipeline: `Transform("fog@3")(image)` is `corrupt(image, "fog@3")`.
+def image_keys(x: object) -> Tensor:
+    """Return the keys that `corrupt` gives images by their content, [N]."""
+    return content_keys(_read(x)[0])
 
-    It holds no state and pickles. What it draws depends on the image's content, so that an image is corrupted alike in
-    every worker and every epoch; `dataclasses.replace(transform, seed=epoch)` draws anew.
 
-    >>> grey = Transform("grayscale")(torch.rand(3, 32, 32))
-    >>> grey.shape, torch.equal(grey[0], grey[2])
-    (torch.Size([3, 32, 32]), True)
-    """
+def _chosen(shift: str | Shift | None, severity: float | None, name: str | None, number: int | None) -> Shift:
+    """Return the one shift that is asked for, as a shift, as a name and a severity, or as `imagecorruptions` has it."""
+    numbered = number is not None and number != -1  # what imagecorruptions has as the default
+    if [shift is not None, name is not None, numbered].count(True) != 1:
+        raise ConfigurationError(
+            "One corruption is needed.",
+            expected="a shift such as 'fog@3', or corruption_name='fog' or corruption_number=9 and a severity",
+            got="none" if shift is name is None and not numbered else "several",
+        )
+    if shift is not None and severity is None:
+        return as_shift(shift)
+    if isinstance(shift, str):
+        return named_at(shift, severity or 0.0)
+    if shift is not None:
+        raise ConfigurationError("This shift has its severity.", got=f"{shift!s:.60}, severity={severity}")
+    published = (*names("common"), *names("holdout"))
+    if name is not None and name not in published:
+        raise unknown("corruption", name, published)
+    if name is None and not 0 <= (number or 0) < len(published):
+        raise ConfigurationError(f"There is no corruption {number}.", expected=f"0 to {len(published) - 1}")
+    return corruption(name or published[number or 0], 1.0 if severity is None else severity, preset="imagenet")
 
-    shift: str | Shift
-    seed: int = 0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shift", as_shift(self.shift))
-
-    def __call__(self, image: Images) -> Images:
-        """Return a corrupted copy of what `corrupt` takes."""
-        return corrupt(image, self.shift, seed=self.seed)
-
-    def __str__(self) -> str:
-        return str(self.shift)
+def _alpha(image: Image.Image, shift: ImageShift, keys: Tensor, seed: int) -> Image.Image:
+    """Return the alpha channel of a Pillow image where its colours are after a shift, transparent outside."""
+    alpha = image.getchannel("A")
+    if not shift.moves:
+        return alpha
+    levels = torch.from_numpy(np.array(alpha))[None]
+    return Image.fromarray(move_labels(shift, levels, keys, seed=seed, ignore=0)[0].numpy())
 
 
 def _corrupt_texts(x: Any, shift: TextShift, seed: int, keys: Any) -> Any:
@@ -116,25 +149,31 @@ def _read(x: Any) -> tuple[Tensor, Restore]:
     raise DataError("This is not an image.", expected=expected, got=f"a {type(x).__name__}", fix=fix)
 
 
+def _is_deep(x: object) -> bool:
+    """Whether an image has 16 bits."""
+    if isinstance(x, np.ndarray):
+        return bool(x.dtype.kind == "u" and x.dtype.itemsize == 2)
+    return isinstance(x, Image.Image) and x.mode.startswith("I;16")
+
+
 def _copy(x: Any) -> Any:
     return x.detach().clone() if isinstance(x, Tensor) else x.copy()
 
 
 def _read_pillow(image: Image.Image) -> tuple[Tensor, Restore]:
-    modes = {"L": "L", "RGB": "RGB", "LA": "L", "RGBA": "RGB"}
+    modes = {"L": "L", "RGB": "RGB", "LA": "L", "RGBA": "RGB", "I;16": "I;16", "I;16B": "I;16B", "I;16L": "I;16L"}
     if image.mode not in modes:
+        unbounded = image.mode in ("I", "F")  # convert('RGB') would clip them at 255
         raise DataError(
             f"Images of mode {image.mode!r} cannot be corrupted.",
             expected=f"a Pillow image of mode {', '.join(modes)}",
             got=f"mode {image.mode}",
-            fix="image.convert('RGB')",
+            fix=f"np.asarray(image) / {_HIGHEST}" if unbounded else "image.convert('RGB')",
         )
-    images, restore = _read_array(np.asarray(image.convert(modes[image.mode])))
+    images, restore = _read_array(np.asarray(image if _is_deep(image) else image.convert(modes[image.mode])))
 
     def back(shifted: Tensor) -> Image.Image:
         made = Image.fromarray(restore(shifted))
-        if image.mode != made.mode:
-            made.putalpha(image.getchannel("A"))
         made.info = dict(image.info)
         return made
 
@@ -142,9 +181,12 @@ def _read_pillow(image: Image.Image) -> tuple[Tensor, Restore]:
 
 
 def _read_array(array: NDArray[Any]) -> tuple[Tensor, Restore]:
-    if array.dtype != np.uint8 and array.dtype.kind != "f":
+    deep = _is_deep(array)
+    if array.dtype != np.uint8 and array.dtype.kind != "f" and not deep:
         raise _wrong_type(_ARRAY, f"{array.dtype} array of shape {array.shape}")
     plain = np.array(array, np.uint8 if array.dtype == np.uint8 else np.float32, order="C")
+    if deep:
+        np.divide(plain, np.float32(DEEPEST), out=plain)
     last = plain[..., None] if plain.ndim == 2 else plain
     if last.ndim not in (3, 4) or last.shape[-1] not in (1, 3):
         raise _wrong_shape(array.shape, "array")
@@ -152,7 +194,8 @@ def _read_array(array: NDArray[Any]) -> tuple[Tensor, Restore]:
 
     def back(shifted: Tensor) -> NDArray[Any]:
         made: NDArray[Any] = restore(shifted).numpy()
-        return np.moveaxis(made, -3, -1).reshape(array.shape).astype(array.dtype)
+        last = np.moveaxis(made, -3, -1).reshape(array.shape)
+        return (last * DEEPEST).round().astype(array.dtype) if deep else last.astype(array.dtype)
 
     return images, back
 
@@ -165,10 +208,10 @@ def _read_tensor(tensor: Tensor) -> tuple[Tensor, Restore]:
     batch = tensor.detach()[(None,) * (4 - tensor.ndim)]
 
     def back(shifted: Tensor) -> Tensor:
-        made = shifted.view(tensor.shape)
+        made = wrapped(shifted.view(tensor.shape), tensor)
         if tensor.is_contiguous() and made.dtype == tensor.dtype:
             return made
-        return torch.empty_like(tensor).copy_(made)  # its layout and dtype too
+        return wrapped(torch.empty_like(tensor).copy_(made), tensor)  # its layout and dtype too
 
     if tensor.dtype == torch.uint8:
         return batch, back
@@ -182,7 +225,7 @@ def _read_tensor(tensor: Tensor) -> tuple[Tensor, Restore]:
 
 
 def _wrong_type(expected: str, got: str) -> DataError:
-    fix = "x.astype(np.uint8) where values are 0..255, x / x.max() where they are not"
+    fix = f"x.astype(np.uint8) where values are 0..255; otherwise x / {_HIGHEST}"
     return DataError("Images need another type of number.", expected=expected, got=got, fix=fix)
 
 

@@ -25,7 +25,13 @@ def image_side(height: int, width: int) -> float:
 
 def pixel_axes(images: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     """Return the rows, [H, 1], and the columns, [W], of the pixels of images, N x C x H x W."""
-    rows, columns = (torch.arange(side, device=images.device, dtype=dtype) for side in images.shape[2:])
+    height, width = images.shape[2:]
+    return axes(height, width, images.device, dtype)
+
+
+def axes(height: int, width: int, device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """Return rows, [H, 1], and columns, [W]."""
+    rows, columns = (torch.arange(side, device=device, dtype=dtype) for side in (height, width))
     return rows[:, None], columns
 
 

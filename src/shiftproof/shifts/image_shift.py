@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftproof.errors import DataError
+from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
 from shiftproof.shifts.base import Shift, check_keys
 from shiftproof.shifts.levels import from_levels, quantize_, to_bytes
@@ -50,6 +50,22 @@ class ImageShift(Shift[Tensor]):
     """How many times the memory of its images a shift works on; the more, the fewer images fit in a CPU's cache."""
     frequency: ClassVar[str] = "mid"
     """A fact for tables: where the energy of the change is, low, mid or high."""
+
+    @property
+    def moves(self) -> bool | None:
+        """Whether content ends elsewhere in the image, so that what has a place in it must move along.
+
+        None, until a class says: what has places is refused then.
+        """
+        return None
+
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Return where each pixel comes from, [N, H, W] as in `shifts.origins`, with the draws of `draw`."""
+        raise ConfigurationError(
+            f"The shift {self.label} does not say where pixels come from.",
+            expected="for label maps, a shift with a displacement, such as rotate=15 or elastic_transform@3",
+            got=f"{self.name}, whose pixels come from several places at once, or which has no method `origins`",
+        )
 
     def check(self, inputs: Tensor) -> None:
         """Refuse what is no batch of float32 images, N x C x H x W; values are looked at where they are read."""
@@ -95,6 +111,30 @@ class ImageShift(Shift[Tensor]):
                 shifted = self._transformed(images, keys[some], seed)
                 made[some] = to_bytes(shifted.clamp_(0.0, 1.0) if shifted.is_floating_point() else shifted)
             return made
+
+    def at_full_depth(self, images: Tensor, keys: Tensor | Sequence[int], *, seed: int = 0) -> Tensor:
+        """Return what a call gives, but for the 256 levels: copies of images of more bits, float32 N x C x H x W."""
+        self.check(images)
+        if not self.keeps_depth:
+            raise ConfigurationError(
+                f"The shift {self.label} is made on the 256 levels of 8-bit images.",
+                expected="8-bit images, or a shift that keeps more levels apart, such as gaussian_noise@3 or fog@3",
+                got="images of more bits, of which 8 would be left",
+                fix="bring them to 8 bits first: (values // 257).astype(np.uint8) of 16 bits",
+            )
+        named = check_keys(keys, len(images), self.acts_on)
+        if not self.severity or not len(images):
+            return self._copied(images)
+        check_values(images)
+        part = self._part(images)
+        parts = [slice(start, start + part) for start in range(0, len(images), part)]
+        with torch.no_grad():
+            return torch.cat([self._transformed(images[some], named[some], seed).clamp_(0.0, 1.0) for some in parts])
+
+    @property
+    def keeps_depth(self) -> bool:
+        """Whether `transform` keeps more than 256 levels apart, so that images of 16 bits stay what they are."""
+        return False
 
     @property
     def takes_bytes(self) -> bool:

@@ -86,13 +86,11 @@ class Decoder:
         """Return the pixels of an open image, uint8 [H, W, C]."""
         if self.color == "grey" and not is_grey(image):
             raise DataError(f"This image has colours: its mode is {image.mode}.")
-        image.load()
-        upright = ImageOps.exif_transpose(image) if _orientation(image) > 1 else image
-        plain = self.fit(_flattened(upright).convert("RGB" if self.color == "rgb" else "L"))
+        plain = self.fit(_flattened(upright(image)).convert("RGB" if self.color == "rgb" else "L"))
         array = np.array(plain)  # a copy, which may be written to
         return array if array.ndim == 3 else array[:, :, None]
 
-    def fit(self, image: Image.Image) -> Image.Image:
+    def fit(self, image: Image.Image, resampling: Image.Resampling = Image.Resampling.BILINEAR) -> Image.Image:
         """Return an image resized and cropped as `size` says."""
         if self.size is None:
             return image
@@ -102,7 +100,7 @@ class Decoder:
         if _too_many(width, height):
             raise DataError(f"It would have {width} x {height} pixels when resized; at most {_LIMIT}.")
         if (width, height) != image.size:
-            image = image.resize((width, height), Image.Resampling.BILINEAR)
+            image = image.resize((width, height), resampling)
         left, top = (width - crop) // 2, (height - crop) // 2
         return image.crop((left, top, left + crop, top + crop))
 
@@ -140,10 +138,21 @@ def _formats() -> list[str]:
 def header(file: str) -> tuple[tuple[int, int], bool]:
     """Return width and height, as rotation leaves them, and whether an image is grey; its pixels are not decoded."""
     with open_image(file) as image:
-        width, height = image.size
-        # Pillow looks for the EXIF data of a PNG behind its pixels, and would decode those first.
-        turns = width != height and image.format != "PNG" and _orientation(image) >= 5
-        return ((height, width) if turns else (width, height)), is_grey(image)
+        return upright_size(image), is_grey(image)
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Return a decoded image turned as its EXIF data says."""
+    image.load()
+    return ImageOps.exif_transpose(image) if _orientation(image) > 1 else image
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Return the width and height of `upright(image)`, without decoding it."""
+    width, height = image.size
+    # Pillow looks for the EXIF data of a PNG behind its pixels, and would decode those first.
+    turns = width != height and image.format != "PNG" and _orientation(image) >= 5
+    return (height, width) if turns else (width, height)
 
 
 def is_grey(image: Image.Image) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -235,12 +235,20 @@ def has_images(folder: Path, *, below: bool = True) -> bool:
     return any(_is_image(name) for _, _, files in (walked if below else [next(walked)]) for name in files)
 
 
-def _images_by_folder(root: Path, folders: Sequence[str]) -> dict[str, list[str]]:
-    """Return the images below folders of the root, by folder, as sorted paths from the root.
+def files_under(root: Path) -> list[str]:
+    """Return all files in a folder and below, images or not, as `images_under` does."""
+    return _images_by_folder(root, [""], lambda name: not name.startswith("."))[""]
+
+
+def _images_by_folder(
+    root: Path, folders: Sequence[str], wanted: Callable[[str], bool] | None = None
+) -> dict[str, list[str]]:
+    """Return the images, or the files wanted, below folders of the root, by folder, as sorted paths from the root.
 
     Links are followed, but every folder is read once, and where it is before where a link leads to it: circles end, and
     an image has one class.
     """
+    chosen = wanted or _is_image
     seen = {_identity(above) for above in root.resolve().parents}
     if "" not in folders:
         seen.add(_identity(root))
@@ -256,7 +264,7 @@ def _images_by_folder(root: Path, folders: Sequence[str]) -> dict[str, list[str]
             seen.add(_identity(here))
             inside[:] = [name for name in inside if not name.startswith(".")]
             waiting.extend((folder, here / name) for name in inside if (here / name).is_symlink())
-            found[folder] += [(here.relative_to(root) / name).as_posix() for name in files if _is_image(name)]
+            found[folder] += [(here.relative_to(root) / name).as_posix() for name in files if chosen(name)]
     return {folder: sorted(files) for folder, files in found.items()}
 
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shiftproof.data.base import BadFile, OnBadFile
+from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.image_tables import is_image_table
 from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes
 from shiftproof.data.text.table_files import Rows, decode, read_rows
@@ -110,11 +111,16 @@ def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | 
 
 
 def is_text_folder(path: Path) -> bool:
-    """Whether a folder holds text files in sub-folders: in the first sub-folder that holds files, all are `.txt`."""
+    """Whether a folder holds text files in sub-folders: in the first sub-folder that holds files, all are `.txt`.
+
+    Where there are images too, as beside the labels of YOLO, it is a folder of images.
+    """
     for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
         suffixes = {entry.suffix.lower() for entry in folder.iterdir() if entry.is_file()}
         if suffixes:
-            return suffixes == {".txt"}
+            return suffixes == {".txt"} and not any(
+                is_image_name(entry) for pattern in ("*", "*/*") for entry in path.glob(pattern)
+            )
     return False
 
 

@@ -14,7 +14,8 @@ from shiftproof.keyed import Keyed
 from shiftproof.options import Share
 from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import to_levels
-from shiftproof.shifts.operations.geometric import Affine, Filled, affine, translate
+from shiftproof.shifts.operations.geometric import Affine, Filled, affine, affine_origins, translate, translation
+from shiftproof.shifts.origins import OUTSIDE, nearest
 from shiftproof.shifts.parametric import Parametric
 
 TRIES = 10
@@ -36,6 +37,7 @@ class Rectangles(NamedTuple):
 class RandomTranslate(Parametric):
     """Move by up to `limit` of width and height, uniformly, in whole pixels."""
 
+    moves = True
     name: str = field(default="random_translate", init=False)
     limit: Annotated[float, Gt(0), Le(1), "The furthest move, as a share of width and height."] = 0.1
     fill: Filled = "black"
@@ -43,6 +45,11 @@ class RandomTranslate(Parametric):
     def draw(self, rng: Keyed, shape: Shape) -> Tensor:
         """Draw the shares of width and height, [N, 2]."""
         return rng.uniform(-self.limit, self.limit, (2,)).double()
+
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Take each pixel from before the move."""
+        drawn = self.draw(rng, shape)
+        return affine_origins(translation(drawn[:, 0], drawn[:, 1], *shape.spatial), *shape.spatial)
 
     def transform(self, images: Tensor, drawn: Tensor) -> Tensor:
         """Move the images."""
@@ -56,6 +63,8 @@ class PadCrop(Parametric):
     The usual framing of small images in training; 1/8 is 4 pixels of 32.
     """
 
+    moves = True
+    keeps_depth = True
     name: str = field(default="pad_crop", init=False)
     pad: Annotated[Share, "The furthest move, as a share of each side."] = 0.125
     flip: Flip = 0.5
@@ -67,21 +76,27 @@ class PadCrop(Parametric):
 
     def transform(self, images: Tensor, drawn: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         """Look every pixel up where it comes from."""
+        found = self._origins(drawn, *images.shape[2:])[:, None].expand_as(images)
+        return images.flatten(2).gather(2, found.flatten(2).clamp_min(0)).view_as(images).mul_(found != OUTSIDE)
+
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Take each pixel from before the move, and before it was mirrored."""
+        return self._origins(self.draw(rng, shape), *shape.spatial)
+
+    def _origins(self, drawn: tuple[Tensor, Tensor, Tensor], height: int, width: int) -> Tensor:
         mirrored, down, right = drawn
-        count, channels, height, width = images.shape
-        rows = torch.arange(height, device=images.device) - down[:, None]
-        columns = torch.arange(width, device=images.device) - right[:, None]
-        inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None, :]
-        columns = torch.where(mirrored[:, None], width - 1 - columns, columns).clamp_(0, width - 1)
-        source = rows.clamp_(0, height - 1)[:, :, None] * width + columns[:, None, :]
-        source = source.view(count, 1, height * width).expand(-1, channels, -1)
-        return images.flatten(2).gather(2, source).view_as(images).mul_(inside[:, None])
+        rows = torch.arange(height, device=down.device) - down[:, None]
+        columns = torch.arange(width, device=down.device) - right[:, None]
+        columns = torch.where(mirrored[:, None], width - 1 - columns, columns)
+        return nearest(rows[:, :, None], columns[:, None, :], height, width)
 
 
 @dataclass(frozen=True)
 class RandomErase(Parametric):
     """Blacken a rectangle of `smallest` to `largest` of the area, height to width 1/3 to 10/3 (Zhong et al. 2020)."""
 
+    moves = False
+    keeps_depth = True
     name: str = field(default="random_erase", init=False)
     smallest: Annotated[float, Gt(0), Le(1), "The smallest rectangle, as a share of the area."] = 0.02
     largest: Annotated[float, Gt(0), Le(1), "The largest rectangle, as a share of the area."] = 0.33
@@ -105,6 +120,7 @@ class RandomErase(Parametric):
 class FlipCrop(Parametric):
     """Mirror with probability `flip`; crop `smallest` of the area or more, height to width 3/4 to 4/3; resize back."""
 
+    moves = True
     name: str = field(default="flip_crop", init=False)
     flip: Flip = 0.5
     smallest: Annotated[float, Gt(0), Le(1), "The smallest crop, as a share of the area."] = 0.08
@@ -120,10 +136,16 @@ class FlipCrop(Parametric):
 
     def transform(self, images: Tensor, drawn: tuple[Tensor, Rectangles]) -> Tensor:
         """Sample the crops at the size of the images; pixels just outside a crop take part in its border."""
+        return affine(to_levels(images), self._source(drawn, *images.shape[2:]), "edge").div_(255.0)
+
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Take each pixel from within its crop."""
+        return affine_origins(self._source(self.draw(rng, shape), *shape.spatial), *shape.spatial)
+
+    def _source(self, drawn: tuple[Tensor, Rectangles], rows: int, columns: int) -> Affine:
         mirrored, (top, left, height, width) = drawn[0], (each.double() for each in drawn[1])
-        rows, columns = images.shape[2:]
         across, zero = width / columns, torch.zeros_like(width)
-        source = Affine(
+        return Affine(
             a=torch.where(mirrored, -across, across),
             b=zero,
             c=left / columns + torch.where(mirrored, across, zero),
@@ -131,7 +153,6 @@ class FlipCrop(Parametric):
             e=height / rows,
             f=top / rows,
         )
-        return affine(to_levels(images), source, "edge").div_(255.0)
 
 
 def _rectangles(rng: Keyed, shape: Shape, area: tuple[float, float], ratio: tuple[float, float]) -> Rectangles:

@@ -20,7 +20,8 @@ from shiftproof.shifts import tables
 from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations.geometric import Fill, Filled
-from shiftproof.shifts.operations.operation import apply_each_
+from shiftproof.shifts.operations.operation import apply_each_, origins_each
+from shiftproof.shifts.origins import in_turn, unmoved
 from shiftproof.shifts.parametric import Parametric
 
 RAND_AUGMENT_BINS = 30
@@ -86,6 +87,7 @@ class RandAugment(Parametric):
     largest magnitude.
     """
 
+    moves = True
     name: str = field(default="rand_augment", init=False)
     n: Annotated[int, Ge(1), Le(16), "How many operations are drawn."] = 2
     magnitude: Annotated[float, Ge(0), Le(RAND_AUGMENT_BINS), "How strong the operations are, at most."] = 9.0
@@ -100,6 +102,10 @@ class RandAugment(Parametric):
         share = rng.uniform(shape=(self.n,)).double() if self.spread == "uniform" else 1.0
         return Steps(which, choice.level(which, share * (self.magnitude / RAND_AUGMENT_BINS), negative))
 
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Follow the moves among the operations in turn."""
+        return _step_origins(menu("magnitudes"), self.draw(rng, shape), shape, rng.device)
+
     def transform(self, images: Tensor, drawn: Steps) -> Tensor:
         """Apply the operations in turn."""
         return _apply_steps_(menu("magnitudes"), to_levels(images), drawn, self.fill).div_(255.0)
@@ -109,6 +115,7 @@ class RandAugment(Parametric):
 class AutoAugment(Parametric):
     """One of 25 learned pairs of operations, each applied with its probability (Cubuk et al. 2019)."""
 
+    moves = True
     name: str = field(default="auto_augment", init=False)
     policy: Annotated[str, "The data set that the pairs were learned on."] = "cifar10"
     fill: Filled = "grey"
@@ -128,6 +135,10 @@ class AutoAugment(Parametric):
         which = torch.where(happens, operations[pair], choice.names.index("identity"))
         negative = rng.integers(0, 2, (2,)).bool()
         return Steps(which, choice.level(which, shares[pair], negative))
+
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Follow the moves among the operations in turn."""
+        return _step_origins(menu("magnitudes"), self.draw(rng, shape), shape, rng.device)
 
     def transform(self, images: Tensor, drawn: Steps) -> Tensor:
         """Apply the operations in turn."""
@@ -154,6 +165,7 @@ class AugMix(Parametric):
     the severity of an operation, up to 10. The consistency loss that goes with it in training is not part of the shift.
     """
 
+    moves = True
     name: str = field(default="augmix", init=False)
     width: Annotated[int, Ge(1), Le(8), "How many chains are mixed."] = 3
     depth: Annotated[int, Ge(1), Le(8), "The operations of a chain, at most."] = 3
@@ -203,6 +215,14 @@ def _apply_steps_(choice: Menu, levels: Tensor, steps: Steps, fill: Fill) -> Ten
     for which, level in zip(steps.which.unbind(1), steps.level.unbind(1), strict=True):
         apply_each_(choice.names, levels, which, level, fill)
     return levels
+
+
+def _step_origins(choice: Menu, steps: Steps, shape: Shape, device: torch.device) -> Tensor:
+    """Return where the pixels come from after operations in turn."""
+    found = unmoved(len(steps.which), *shape.spatial, device)
+    for which, level in zip(steps.which.unbind(1), steps.level.unbind(1), strict=True):
+        found = in_turn(found, origins_each(choice.names, which, level, shape, device))
+    return found
 
 
 class _Brought(Keyed):

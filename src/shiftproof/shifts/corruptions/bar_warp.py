@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
-from shiftproof.shifts.fields import image_side, pixel_axes
+from shiftproof.shifts.fields import axes, image_side
 from shiftproof.shifts.filters import gaussian_blur
 from shiftproof.shifts.image_shift import Shape
+from shiftproof.shifts.origins import nearest, unmoved
 from shiftproof.shifts.tables import Parameters
 
 _TURN = 2 * math.pi
@@ -45,10 +46,20 @@ class PinchAndTwirl:
 
     def apply(self, images: Tensor, senses: Tensor, p: Parameters) -> Tensor:
         """Sample each disc at its turned and pinched points; what is outside the discs stays."""
-        height, width = images.shape[2:]
+        inside, rows, columns = self._seen(senses, p, *images.shape[2:])
+        return torch.where(inside, sample_at(images, rows, columns), images)
+
+    def origins(self, senses: Tensor, shape: Shape, p: Parameters) -> Tensor:
+        """Take each disc from its turned and pinched points."""
+        inside, rows, columns = self._seen(senses, p, *shape.spatial)
+        stays = unmoved(1, *shape.spatial, senses.device)
+        return torch.where(inside, nearest(rows, columns, *shape.spatial), stays)
+
+    def _seen(self, senses: Tensor, p: Parameters, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return which pixels are in a disc, [H, W], and the rows and columns that they show, [N, H, W]."""
         whirls = senses.shape[1]
         tall, wide = height // whirls, width // whirls
-        rows, columns = pixel_axes(images, torch.float64)
+        rows, columns = axes(height, width, senses.device, torch.float64)
         row_cell, column_cell = ((rows // tall).clamp_(max=whirls - 1), (columns // wide).clamp_(max=whirls - 1))
         middle_row, middle_column = (row_cell + 0.5) * tall, (column_cell + 0.5) * wide
         down, across = rows - middle_row, columns - middle_column
@@ -62,7 +73,7 @@ class PinchAndTwirl:
         sense = senses.index_select(1, row_cell.flatten().long()).index_select(2, column_cell.long())
         seen_rows = (middle_row + down * straight).float() - sense * (across * sideways).float()
         seen_columns = (middle_column + across * straight).float() + sense * (down * sideways).float()
-        return torch.where(inside, sample_at(images, seen_rows, seen_columns), images)
+        return inside, seen_rows, seen_columns
 
 
 class Waves(NamedTuple):
@@ -82,12 +93,21 @@ class Ripple:
 
     def apply(self, images: Tensor, waves: Waves, p: Parameters) -> Tensor:
         """Sample each pixel at its row and its column moved by their waves."""
-        amplitude = p.strength / 10 * 0.025 * image_side(*images.shape[2:])
+        return sample_at(images, *self._seen(waves, p, *images.shape[2:]))
+
+    def origins(self, waves: Waves, shape: Shape, p: Parameters) -> Tensor:
+        """Take each pixel from its row and its column moved by their waves."""
+        return nearest(*self._seen(waves, p, *shape.spatial), *shape.spatial)
+
+    def _seen(self, waves: Waves, p: Parameters, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """Return the rows, [N, H, 1], and the columns, [N, 1, W], that the pixels show."""
+        amplitude = p.strength / 10 * 0.025 * image_side(height, width)
         moved = []
-        for axis, wavelength, phase in zip(pixel_axes(images), *(part.unbind(1) for part in waves), strict=True):
+        both = axes(height, width, waves.phase.device)
+        for axis, wavelength, phase in zip(both, *(part.unbind(1) for part in waves), strict=True):
             angle = axis * (_TURN / wavelength)[:, None, None] + phase[:, None, None]
             moved.append(angle.sin_().mul_(amplitude).add_(axis))
-        return sample_at(images, *moved)
+        return moved[0], moved[1]
 
 
 class Water(NamedTuple):
@@ -110,8 +130,18 @@ class CausticRefraction:
 
     def apply(self, images: Tensor, water: Water, p: Parameters) -> Tensor:
         """Bend each ray by Snell's law at the slope of the pattern, and add the slope as light."""
-        height, width = images.shape[2:]
-        rows, columns = pixel_axes(images)
+        bent, rows, columns, light = self._seen(water, p, *images.shape[2:])
+        seen = torch.where(bent[:, None], sample_at(images, rows, columns), images)
+        return seen.add_(light.mul_(p.strength / 10 * 2.0)[:, None])
+
+    def origins(self, water: Water, shape: Shape, p: Parameters) -> Tensor:
+        """Follow each ray back; one that is not bent comes from its own pixel."""
+        _, rows, columns, _ = self._seen(water, p, *shape.spatial)
+        return nearest(rows, columns, *shape.spatial)
+
+    def _seen(self, water: Water, p: Parameters, height: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return which rays are bent, the rows and columns that they show, and the slope, each [N, H, W]."""
+        rows, columns = axes(height, width, water.time.device)
         pattern = gaussian_blur(_caustics(rows, columns, water)[:, None], 1.0, mode="reflect")[:, 0]
         pattern = F.pad(pattern, (1, 1, 1, 1))
         down = pattern[:, 2:, 1:-1] - pattern[:, :-2, 1:-1]
@@ -119,9 +149,7 @@ class CausticRefraction:
         bend = _refraction(down.square() + across.square())
         thickness = p.strength / 10 * 0.5 * image_side(height, width)
         shift = bend * thickness
-        seen = sample_at(images, rows + down * shift, columns + across * shift)
-        seen = torch.where((bend > 0)[:, None], seen, images)
-        return seen.add_((down - across).mul_(p.strength / 10 * 2.0)[:, None])
+        return bend > 0, rows + down * shift, columns + across * shift, down - across
 
 
 def _caustics(rows: Tensor, columns: Tensor, water: Water) -> Tensor:

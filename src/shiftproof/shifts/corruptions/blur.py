@@ -72,6 +72,8 @@ class GlassBlur:
     that neighbour is by then.
     """
 
+    rounds = True
+
     def sample(self, rng: Keyed, shape: Shape, p: Parameters) -> Tensor:
         """Draw the numbers that choose a neighbour, one for every exchange and pixel."""
         return rng.uniform(shape=(round(p.iterations), *shape.spatial))

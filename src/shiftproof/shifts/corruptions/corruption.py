@@ -7,7 +7,7 @@ A corruption's recipe is a small class with two methods: `sample(rng, shape, p)`
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -27,6 +27,14 @@ class CorruptionMaths(Protocol):
 
     def apply(self, images: Tensor, drawn: Any, p: Parameters) -> Tensor:
         """Return the corrupted images; values may leave [0, 1]."""
+
+
+@runtime_checkable
+class MovingMaths(CorruptionMaths, Protocol):
+    """How a corruption that moves content is made."""
+
+    def origins(self, drawn: Any, shape: Shape, p: Parameters) -> Tensor:
+        """Return where each pixel comes from, [N, H, W] as in `shifts.origins`."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,24 @@ class Corruption(ImageShift):
     def takes_bytes(self) -> bool:
         """Whether the recipe is one of levels, which takes stored images as they are."""
         return bool(getattr(self.recipe, "takes_bytes", False))
+
+    @property
+    def keeps_depth(self) -> bool:
+        """Whether the recipe rounds images to levels nowhere."""
+        return not (self.takes_bytes or getattr(self.recipe, "rounds", False))
+
+    @property
+    def moves(self) -> bool:
+        """What the table says."""
+        return bool(tables.table(self.family)[self.name].get("moves", False))
+
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Ask the recipe, which has a method `origins` where the table says that it moves content."""
+        p = self.parameters(*shape.spatial)
+        recipe = self.recipe
+        if not isinstance(recipe, MovingMaths):
+            return super().origins(rng, shape)
+        return recipe.origins(recipe.sample(rng, shape, p), shape, p)
 
     def parameters(self, height: int, width: int) -> Parameters:
         """Return the numbers this severity stands for at an image size."""

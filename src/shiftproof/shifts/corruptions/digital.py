@@ -124,10 +124,18 @@ class ElasticTransform:
 
     def apply(self, images: Tensor, drawn: Distortion, p: Parameters) -> Tensor:
         """Warp twice, bilinearly."""
-        height, width = images.shape[2:]
-        unit = p.unit * math.sqrt(height * width)
-        images = elastic.affine_warp(images, drawn.moves)
-        if p.alpha == 0:  # the published 32-pixel severity 1 is affine alone
-            return images
-        field = elastic.smooth_field(drawn.coefficients, height, width, p.sigma * unit)
-        return elastic.displace(images, field.mul_(p.alpha * unit))
+        warped = elastic.affine_warp(images, drawn.moves)
+        field = _displacement(drawn, p, *images.shape[2:])
+        return warped if field is None else elastic.displace(warped, field)
+
+    def origins(self, drawn: Distortion, shape: Shape, p: Parameters) -> Tensor:
+        """Follow both warps back."""
+        return elastic.distorted_origins(drawn.moves, _displacement(drawn, p, *shape.spatial), *shape.spatial)
+
+
+def _displacement(drawn: Distortion, p: Parameters, height: int, width: int) -> Tensor | None:
+    """Return the smooth displacements in pixels, [N, 2, H, W]; None where the warp is affine alone."""
+    if p.alpha == 0:  # as at the published 32-pixel severity 1
+        return None
+    unit = p.unit * math.sqrt(height * width)
+    return elastic.smooth_field(drawn.coefficients, height, width, p.sigma * unit).mul_(p.alpha * unit)

@@ -9,6 +9,7 @@ filter lets through are drawn, a handful where sigma is large.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from shiftproof.shifts import kernels
+from shiftproof.shifts.origins import OUTSIDE, nearest
 
 _TRUNCATE = 3.0
 _LOST = 1e-4
@@ -68,6 +70,26 @@ def affine_warp(images: Tensor, moves: Tensor) -> Tensor:
     outside, the image is mirrored about its border pixels.
     """
     height, width = images.shape[2:]
+    x, y = (torch.arange(side, device=images.device, dtype=torch.float64) for side in (width, height))
+    # In grid_sample's units of -1 to 1 between border centres.
+    units = (2 / (width - 1), 2 / (height - 1))
+    sources = [
+        ((along_x * unit - 1).float(), (along_y * unit).float())
+        for (along_x, along_y), unit in zip(affine_source(moves, x, y, height, width), units, strict=True)
+    ]
+    if kernels.usable(images):
+        from shiftproof.shifts.kernels.elastic import sample_affine
+
+        return sample_affine(images, *(torch.stack(parts, dim=1) for parts in zip(*sources, strict=True)))
+    grid = torch.stack([across[:, None, :] + down[:, :, None] for across, down in sources], dim=3)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=True)
+
+
+def affine_source(moves: Tensor, x: Tensor, y: Tensor, height: int, width: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield what output columns x, and rows y, add to the source column, and to the source row, of `affine_warp`.
+
+    In pixels, [N, ...] as `x` and `y` are [...] or [N, ...].
+    """
     half = min(height, width) // 3
     moves = moves.double()
     # Edges of the moved square from its first corner to the second, (a, b), and to the third, (c, d); without moves
@@ -76,30 +98,28 @@ def affine_warp(images: Tensor, moves: Tensor) -> Tensor:
     a = a + 2 * half
     # An output point is origin + s (a, b) + t (c, d), and its source is corner + s (0, -2 half) + t (-2 half, -2 half).
     scale = 2 * half / (a * d - b * c)
-    x, y = (torch.arange(side, device=images.device, dtype=torch.float64) for side in (width, height))
-    corner_x, corner_y = width // 2 + half, height // 2 + half
-    right = x - (moves[:, 0, :1] + corner_x)
-    below = y - (moves[:, 0, 1:] + corner_y)
-
-    def coordinate(from_x: Tensor, from_y: Tensor, corner: int, side: int) -> tuple[Tensor, Tensor]:
-        """Return what column, [N, W], and row, [N, H], add to the source along one axis.
-
-        In grid_sample's units of -1 to 1 between border centres.
-        """
-        along_x, along_y = from_x[:, None] * right + corner, from_y[:, None] * below
-        unit = 2 / (side - 1)
-        return (along_x * unit - 1).float(), (along_y * unit).float()
-
-    sources = (
-        coordinate(b * scale, -a * scale, corner_x, width),
-        coordinate((b - d) * scale, (c - a) * scale, corner_y, height),
+    corners = (width // 2 + half, height // 2 + half)
+    each = (-1, *(1,) * max(1, x.ndim - 1))
+    right, below = (
+        points - (moves[:, 0, axis] + corner).view(each)
+        for axis, (points, corner) in enumerate(zip((x, y), corners, strict=True))
     )
-    if kernels.usable(images):
-        from shiftproof.shifts.kernels.elastic import sample_affine
+    factors = ((b * scale, -a * scale), ((b - d) * scale, (c - a) * scale))
+    for (from_x, from_y), corner in zip(factors, corners, strict=True):
+        yield from_x.view(each) * right + corner, from_y.view(each) * below
 
-        return sample_affine(images, *(torch.stack(parts, dim=1) for parts in zip(*sources, strict=True)))
-    grid = torch.stack([across[:, None, :] + down[:, :, None] for across, down in sources], dim=3)
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=True)
+
+def distorted_origins(moves: Tensor, displacement: Tensor | None, height: int, width: int) -> Tensor:
+    """Return where the pixels of `displace(affine_warp(images, moves), displacement)` come from, [N, H, W]."""
+    x, y = (torch.arange(side, device=moves.device, dtype=torch.float64) for side in (width, height))
+    across, down = (points.expand(len(moves), height, width) for points in (x, y[:, None]))
+    if displacement is not None:
+        across, down = across + displacement[:, 0], down + displacement[:, 1]
+        # Beyond the image, the warped image is mirrored: what is seen there comes from elsewhere.
+        beyond = nearest(down, across, height, width) == OUTSIDE
+        across = across.masked_fill(beyond, math.nan)
+    columns, rows = (along_x + along_y for along_x, along_y in affine_source(moves, across, down, height, width))
+    return nearest(rows, columns, height, width)
 
 
 def displace(images: Tensor, displacement: Tensor) -> Tensor:

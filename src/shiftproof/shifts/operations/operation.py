@@ -25,7 +25,8 @@ from shiftproof.shifts.forms import Form, bracketed, plain, stated, typed
 from shiftproof.shifts.image_shift import ImageShift, Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations import enhance, geometric
-from shiftproof.shifts.operations.geometric import Fill
+from shiftproof.shifts.operations.geometric import MAPS, Fill, affine_origins
+from shiftproof.shifts.origins import unmoved
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,16 @@ class Operation(ImageShift):
         level = "" if self.level is None else f"={plain(self.level)}"
         return f"{self.name}{level}{bracketed(stated(self, without=('name', 'level')))}"
 
+    @property
+    def moves(self) -> bool:
+        """Whether the operation is geometric."""
+        return self.name in GEOMETRIC
+
+    def origins(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Invert the map of the operation."""
+        level = torch.full((len(rng),), self.level or 0.0, dtype=torch.float64, device=rng.device)
+        return affine_origins(MAPS[self.name](level, *shape.spatial), *shape.spatial)
+
     def draw(self, rng: Keyed, shape: Shape) -> None:
         """Nothing is random."""
 
@@ -175,6 +186,17 @@ def apply_each_(names: Sequence[str], levels: Tensor, which: Tensor, level: Tens
             rows = order[start:end]
             levels.index_copy_(0, rows, apply_(name, levels.index_select(0, rows), level[start:end], fill))
     return levels
+
+
+def origins_each(names: Sequence[str], which: Tensor, level: Tensor, shape: Shape, device: torch.device) -> Tensor:
+    """Return where the pixels of the images that `apply_each_` makes come from, [N, H, W] as in `shifts.origins`."""
+    found = unmoved(len(which), *shape.spatial, device)
+    for place, name in enumerate(names):
+        rows = (which == place).nonzero()[:, 0]
+        if len(rows) and name in GEOMETRIC:
+            source = MAPS[name](level[rows].to(device), *shape.spatial)
+            found.index_copy_(0, rows.to(device), affine_origins(source, *shape.spatial))
+    return found
 
 
 def apply_in_turn_(levels: Tensor, parts: Sequence[Sequence[Operation]]) -> Tensor:

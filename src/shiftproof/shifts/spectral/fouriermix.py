@@ -67,6 +67,7 @@ class FourierMix(Parametric):
 
     footprint: ClassVar[int] = 3
 
+    moves = False
     name: str = field(default="fouriermix", init=False)
     branches: Annotated[int, Ge(1), Le(8), "How many views are mixed."] = 3
     preset: Annotated[str, "The data set whose phases are drawn from."] = "cifar"

@@ -33,6 +33,8 @@ class PowerLaw(Parametric):
     bounds are given for 32 x 32 pixels and grow with the image's area, as the amplitudes of a magnified image do.
     """
 
+    moves = False
+    keeps_depth = True
     name: str = field(default="power_law", init=False)
     eps: Annotated[Positive, "The L2 norm of the noise."]
     center: Annotated[NotNegative, "The radial frequency with most energy."]
@@ -79,6 +81,8 @@ class FourierBasis(Parametric):
     The noise of Fourier sensitivity maps (Yin et al. 2019); negative frequencies are the other diagonals.
     """
 
+    moves = False
+    keeps_depth = True
     name: str = field(default="fourier_basis", init=False)
     i: Annotated[int, "Cycles down the image."]
     j: Annotated[int, "Cycles across the image."]

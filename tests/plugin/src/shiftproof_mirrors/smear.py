@@ -18,6 +18,7 @@ class Smear(ImageShift):
     reach: float = 0.25
     category = "blur"
     frequency = "low"
+    moves = True
 
     def draw(self, rng: Keyed, shape: Shape) -> Tensor:
         """Draw how far each image is moved, in pixels, [N]."""
