@@ -329,7 +329,7 @@ def test_imagenet_c_as_published_has_the_published_mce(tmp_path: Path) -> None:
                 path = tmp_path / "ImageNet-C" / CATEGORY[name] / name / str(severity) / wnid / f"{label}.png"
                 path.parent.mkdir(parents=True)
                 path.hardlink_to(tmp_path / "images" / f"{label}-{label < bad}.png")
-    result = shiftproof.audit(Reads(1000), tmp_path / "ImageNet-C", out=tmp_path / "run")
+    result = shiftproof.audit(Reads(1000), tmp_path / "ImageNet-C", out=tmp_path / "run", images=1000)
     by_hand = np.mean([(0.6 if name == "fog" else 0.3) / ALEXNET[name] for name in COMMON])
     assert result.numbers["mce"] == pytest.approx(100 * by_hand)
     assert len(cells(result)) == 75 * 10

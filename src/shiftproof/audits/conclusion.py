@@ -230,6 +230,12 @@ def _cut(about: Mapping[str, Any], scope: Scope) -> str:
     """Say what a costly model was not given, why, and how to get it."""
     settings = scope.settings
     thinned = ", fewer severities, and adaptation under one corruption of each kind" if settings.sparse else ""
+    if scope.cells:  # all severities of a suite are measured
+        thinned = (
+            ", and adaptation is under one corruption of each kind"
+            if thinned and "adaptation" in settings.sections
+            else ""
+        )
     return (
         f"One of the {scope.inputs} takes this model {about['operations'] / 1e9:.1f} billion operations, so "
         f"{settings.budget} has {100 * settings.scale:.2g}% of its usual sizes, though not below what each section "
