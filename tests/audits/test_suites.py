@@ -264,6 +264,31 @@ class TestResuming:
         assert spread.numbers == alone.numbers
 
 
+class TestComparing:
+    def test_models_are_compared_image_by_image_without_a_clean_set(self, suite: Path, tmp_path: Path) -> None:
+        class Blinder(Reads):
+            def forward(self, images: Any) -> Any:
+                seen = images.clone()
+                seen[:, 2] = (images[:, 1] * 255).round() % 2 * images[:, 2] + images[:, 1].sign()  # wrong but for 0
+                return super().forward(seen)
+
+        one = shiftproof.audit(Reads(10), suite, out=tmp_path / "one")
+        other = shiftproof.audit(Blinder(10), suite, out=tmp_path / "other", shifts=["fog", "my_smudge"])
+        found = shiftproof.compare(one.folder, other.folder, out=tmp_path / "compared").differences["other"]
+        by_name = {difference.name: difference for difference in found}
+        assert by_name["accuracy.my_smudge"].verdict == "worse"
+        assert by_name["accuracy.my_smudge"].low is not None
+        assert "accuracy.brightness" not in by_name  # not both measured it
+
+    def test_other_suites_have_nothing_in_common(self, suite: Path, tmp_path: Path) -> None:
+        other = write_arrays(tmp_path / "other", 10, ["fog"], images=30)
+        runs = [
+            shiftproof.audit(Reads(10), place, out=tmp_path / f"run-{place.name}").folder for place in (suite, other)
+        ]
+        with pytest.raises(ConfigurationError, match="nothing in common"):
+            shiftproof.compare(*runs, out=tmp_path / "compared")
+
+
 class TestParts:
     def test_parts_with_other_images_draw_their_own(self, tmp_path: Path) -> None:
         place = write_folders(tmp_path / "suite", WNIDS, ["brightness", "fog"])
@@ -329,7 +354,7 @@ def test_imagenet_c_as_published_has_the_published_mce(tmp_path: Path) -> None:
                 path = tmp_path / "ImageNet-C" / CATEGORY[name] / name / str(severity) / wnid / f"{label}.png"
                 path.parent.mkdir(parents=True)
                 path.hardlink_to(tmp_path / "images" / f"{label}-{label < bad}.png")
-    result = shiftproof.audit(Reads(1000), tmp_path / "ImageNet-C", out=tmp_path / "run")
+    result = shiftproof.audit(Reads(1000), tmp_path / "ImageNet-C", out=tmp_path / "run", images=1000)
     by_hand = np.mean([(0.6 if name == "fog" else 0.3) / ALEXNET[name] for name in COMMON])
     assert result.numbers["mce"] == pytest.approx(100 * by_hand)
     assert len(cells(result)) == 75 * 10

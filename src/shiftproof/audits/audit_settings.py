@@ -64,17 +64,6 @@ class AuditSettings:
         """Whether so little is left of the budget that severities and shifts are thinned out too."""
         return self.scale < 0.5
 
-    def told_cut(self, operations: float, inputs: str) -> str:
-        """Say what a model of so many operations per input is not given, why, and how to get it; nothing if it is."""
-        if self.scale >= 1:
-            return ""
-        thinned = ", fewer severities, and adaptation under one corruption of each kind" if self.sparse else ""
-        return (
-            f"One of the {inputs} takes this model {operations / 1e9:.1f} billion operations, so {self.budget} has "
-            f"{100 * self.scale:.2g}% of its usual sizes, though not below what each section needs{thinned}. "
-            f"--budget standard is never cut; --images sets the number of {inputs}."
-        )
-
     def to_row(self) -> dict[str, Json]:
         """Return the settings as JSON values, with shifts and methods by name."""
         named = {

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from shiftproof.adapters import Method
-from shiftproof.audits.audit_settings import AuditSettings, BudgetName, affordable, make_settings
+from shiftproof.audits.audit_settings import BudgetName, affordable, make_settings
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, conclude, noted, understood
 from shiftproof.audits.costs import PLANNED, note_memory
@@ -157,7 +157,7 @@ def audit(
     with Store(Path(out), subject.identity) as store:
         subject.check_answers(store)
         store.note({"audit": json.dumps(about), TASKS: noted(tasks, fingerprints)})
-        cut = partial(_cut, tasks, settings, scope.grown(usual, len(subject.labelled_data)), operations)
+        cut = partial(_cut, tasks, scope.grown(usual, len(subject.labelled_data)), scope.told_cut(operations))
         missing = _tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast))))
         drive(plan, store, partial(Measurer, subject), executor=where, on_progress=on_progress)
         if missing:
@@ -228,15 +228,9 @@ def _tell_plan(
     return True
 
 
-def _cut(
-    tasks: Mapping[str, Sequence[Measurement]],
-    settings: AuditSettings,
-    whole: Scope,
-    operations: float,
-    forecast: Forecast,
-) -> Forecast:
+def _cut(tasks: Mapping[str, Sequence[Measurement]], whole: Scope, why: str, forecast: Forecast) -> Forecast:
     """Return a forecast that says which sections have less than the whole scope would give them, and why."""
-    if not (why := settings.told_cut(operations, whole.inputs)):
+    if not why:
         return forecast
     return replace(forecast, kept=kept(tasks, {name: planned(name, whole) for name in tasks}), why=why)
 

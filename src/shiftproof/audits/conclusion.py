@@ -218,7 +218,7 @@ def _masthead(
         spent, planned = sum(costs.measured.values()), sum(costs.planned.values())
         method["time"] = f"{duration(spent)} of measuring; the plan announced {duration(planned)}"
     if scope.settings.scale < 1:
-        method["what was cut"] = scope.settings.told_cut(about["operations"], scope.inputs)
+        method["what was cut"] = scope.told_cut(about["operations"])
     if about["data_notes"]:
         method["data"] = " ".join(about["data_notes"])
     if missing:

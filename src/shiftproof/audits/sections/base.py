@@ -95,6 +95,20 @@ class Scope:
         """Whether there are clean inputs."""
         return self.gentlest is None
 
+    def told_cut(self, operations: float) -> str:
+        """Say what a model of so many operations per input is not given, why, and how to get it; nothing if it is."""
+        settings = self.settings
+        if settings.scale >= 1:
+            return ""
+        fewer = "" if self.cells else ", fewer severities"  # all severities of a suite are measured
+        adapted = ", adaptation under one corruption of each kind" if "adaptation" in settings.sections else ""
+        thinned = f"{fewer}{adapted}" if settings.sparse else ""
+        return (
+            f"One of the {self.inputs} takes this model {operations / 1e9:.1f} billion operations, so "
+            f"{settings.budget} has {100 * settings.scale:.2g}% of its usual sizes, though not below what each section "
+            f"needs{thinned}. --budget standard is never cut; --images sets the number of {self.inputs}."
+        )
+
     def grown(self, settings: AuditSettings, available: int) -> Scope:
         """Return the scope that other settings would give the same data, of which so much is available."""
         images = min(settings.images or available, available)
