@@ -12,7 +12,7 @@ from shiftproof import shifts
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
-from shiftproof.audits.sections.certified import CertifiedPart
+from shiftproof.audits.sections.certified import SIGMAS, CertifiedPart
 from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave
 from shiftproof.certificates import Smoothed
 from shiftproof.models import BlackBox
@@ -87,6 +87,18 @@ def test_a_robust_model_is_never_below_a_fragile_one_at_any_number():
     (headline, *_) = section("certified").numbers
     assert headline.name == "acr"  # what a requirement on the section is about
     assert robust.numbers["acr"] > fragile.numbers["acr"]
+
+
+def test_a_network_trained_with_noise_is_above_one_that_was_not_at_every_number():
+    def numbers(model):
+        subject = Subject.of(model, "demo", images=16, device="cpu", batch_size=64)
+        tasks = [CertifiedPart(None, sigma, 0, 16, n0=20, n=250, alpha=0.01, seed=0) for sigma in SIGMAS]
+        return section("certified").view([Result(task, task.measure(subject), None, 1.0) for task in tasks]).numbers
+
+    fragile, robust = numbers("demo"), numbers("cifar10-gaussian-jsd")
+    assert all(robust[name] >= value for name, value in fragile.items())
+    assert robust["acr"] > 2 * fragile["acr"]
+    assert robust["certified_accuracy.0.03"] > fragile["certified_accuracy.0.03"]
 
 
 def test_the_smoothed_models_accuracy_stands_beside_the_models_own():

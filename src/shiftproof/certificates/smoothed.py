@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftproof.certificates.checks import check_fixed, check_function, check_sizes
+from shiftproof.certificates.laws import check_sigma
 from shiftproof.certificates.radius import is_majority
-from shiftproof.certificates.rules import Rule, check_sigma, make_rule
+from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.sampling import Sampler
 from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import device_of
+from shiftproof.shifts.image_shift import check_values
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -90,21 +92,16 @@ class Smoothed:
         *,
         keys: Tensor | Sequence[int] | None = None,
         n0: int = 100,
-        n: int = 100_000,
-        alpha: float = 0.001,
         rule: str | Rule = "sequential",
         **options: Any,
     ) -> list[Certificate]:
         """Certify images [N, C, H, W] in [0, 1]; each certificate is wrong with probability at most alpha.
 
-        `rule` is a name, with its options (`radius`, `tolerance`, `futility`), or a rule. With `labels`, images whose
-        guess is wrong are skipped. `keys` name the images for their noise; without them, their pixels do.
+        `rule` is a name with its options (`n`, 100,000 by default, `alpha`, 0.001, `radius`, `tolerance`, `futility`),
+        or a rule, which has them. With `labels`, images whose guess is wrong are skipped. `keys` name the images for
+        their noise; without them, their pixels do.
         """
-        chosen = make_rule(rule, sigma=self.sigma, n=n, alpha=alpha, **options) if isinstance(rule, str) else rule
-        if chosen.sigma != self.sigma:
-            raise ConfigurationError(
-                "The rule is for other noise.", expected=f"sigma={self.sigma:g}", got=f"sigma={chosen.sigma:g}"
-            )
+        chosen = self._rule(rule, options)
         check_sizes(n0, chosen.n)
         sampler = self._sampler(images, keys, self.seed)
         wanted = None if labels is None else _labels(labels, len(images))
@@ -140,11 +137,30 @@ class Smoothed:
         settled = [is_majority(int(first), int(second), alpha) for first, second in top]
         return torch.from_numpy(np.where(settled, order[:, 0], ABSTAIN))
 
+    def _rule(self, rule: str | Rule, options: dict[str, Any]) -> Rule:
+        """Return a rule by its name and options; refuse one that is for other noise, and options beside a rule."""
+        if isinstance(rule, str):
+            return make_rule(rule, sigma=self.sigma, **options)
+        other = {name: value for name, value in options.items() if getattr(rule, name, None) != value}
+        if other:
+            raise ConfigurationError(
+                "A rule has its own options.",
+                expected=f"them in {rule}",
+                got=", ".join(f"{name}={value}" for name, value in other.items()),
+            )
+        if rule.sigma != self.sigma:
+            raise ConfigurationError(
+                "The rule is for other noise.", expected=f"sigma={self.sigma:g}", got=f"sigma={rule.sigma:g}"
+            )
+        return rule
+
     def _sampler(self, images: Tensor, keys: Tensor | Sequence[int] | None, seed: int) -> Sampler:
-        """Return what draws samples of these images, after a look at whether the model is one that can be certified."""
+        """Return what draws samples of these images, after a look at whether they and the model can be certified."""
+        check_fixed(self._plain)  # a model may have been switched to training since
         if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
             got = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images)
             raise DataError("This is not a batch of images.", expected="a float tensor N x C x H x W", got=str(got))
+        check_values(images)  # a distance on the scale of normalised images would be told for one on [0, 1]
         named = content_keys(images) if keys is None else torch.as_tensor(keys, dtype=torch.int64)
         if len(named) != len(images):
             raise DataError("Every image needs a key.", expected=f"{len(images)} keys", got=f"{len(named)}")

@@ -31,6 +31,7 @@ from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.wording import interval, labelled, listed, percent, title
 from shiftproof.certificates import Smoothed
+from shiftproof.certificates.laws import LAWS
 from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.rules import make_rule
 from shiftproof.errors import ModelError
@@ -44,7 +45,7 @@ from shiftproof.subjects import Subject
 
 SIGMAS = (0.03, 0.25)
 """Noise that most networks bear, and noise that those trained for certificates do."""
-DISTANCES = (0.03, 0.1, 0.25, 0.5, 1.0)
+DISTANCES = LAWS["l2"].distances
 """Where certified accuracy is told."""
 NEAR, FAR = 0.03, 0.25
 """Of these, the two that are told in words."""
