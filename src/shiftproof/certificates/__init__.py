@@ -11,6 +11,7 @@ from shiftproof.certificates.rules import AtLeast, Fixed, Rule, Sequential, make
 from shiftproof.certificates.smoothed import ABSTAIN, Certificate, Smoothed
 from shiftproof.certificates.spectral_analysis import Spectrum, spectrum
 from shiftproof.certificates.suite import CertifiedSuite
+from shiftproof.certificates.transformations import Transformation
 from shiftproof.measures.intervals import lower_bound, upper_bound
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Sequential",
     "Smoothed",
     "Spectrum",
+    "Transformation",
     "certify",
     "load_certificate",
     "lower_bound",

@@ -15,6 +15,7 @@ from shiftproof.certificates.laws import Law, law_of
 from shiftproof.certificates.radius import FloatArray, round_down
 from shiftproof.certificates.rules import Fixed, rule_of
 from shiftproof.certificates.smoothed import Certificate
+from shiftproof.certificates.transformations import TRANSFORMATIONS
 from shiftproof.errors import DataError, RunError
 from shiftproof.measures import Accuracy, MeanRadius, average_radius, certified_accuracy
 from shiftproof.measures.intervals import lower_bound
@@ -35,6 +36,15 @@ FAR_AWAY = (
     "fog, a shift by one pixel"
 )
 """What certificates in L2 do not say besides."""
+OUTSIDE = ("anything of larger ranges, and of other changes of the image, however small",)
+LEFT_OUT = {
+    **{name: each.limits for name, each in TRANSFORMATIONS.items()},
+    **dict.fromkeys(
+        ("rotation", "scaling"),
+        "images that were rounded to 256 levels after they were transformed, other interpolation",
+    ),
+}
+"""What certificates against transformations do not say besides."""
 APART = "that all certificates hold at once: each of them is wrong with probability at most alpha"
 
 
@@ -78,7 +88,8 @@ class Certification:
     """Certificates of a set of images, with what they are about.
 
     `labels` are None where nobody knows them; then `radii` counts whatever class is certified. `plain` is what the
-    model itself, without noise, says of each image; `values` is how many values an image has. `batch_size` is how many
+    model itself, without noise, says of each image; `values` is how many values an image has, and
+    `room` how large a range of a transformation keeps them in [0, 1]. `batch_size` is how many
     noisy images the model was given at a time, `distances` those at which certified accuracy is told.
     """
 
@@ -92,6 +103,7 @@ class Certification:
     certificates: tuple[Certificate, ...]
     plain: tuple[int, ...]
     values: int
+    room: tuple[float | None, ...]
     batch_size: int = field(default=0, compare=False)
     distances: tuple[float, ...] = field(default=(), compare=False)
 
@@ -142,6 +154,11 @@ class Certification:
             for each, label in zip(self.certificates, self.labels, strict=True)
         ]
         return certified_accuracy(wrong, at)
+
+    def unclipped(self, at: float) -> Accuracy:
+        """Return the share of images right and certified for a range all of whose images have values in [0, 1]."""
+        wide = np.array([np.inf if each is None else each for each in self.room])
+        return certified_accuracy(np.where(wide >= at, self.radii, 0.0), at)
 
     def linf(self, distance: float) -> float:
         """Return how far every value may change at once (Linf) within an L2 distance: r / sqrt(d), rounded down."""
@@ -199,7 +216,7 @@ class Certification:
 
     def not_guaranteed(self) -> list[str]:
         """Return what the certificates do not say."""
-        own = [FAR_AWAY] if self.terms.against == "l2" else []
+        own = [FAR_AWAY] if self.terms.against == "l2" else [*OUTSIDE, LEFT_OUT[self.terms.against]]
         return [*NOT_GUARANTEED, *own, *([] if self.terms.joint else [APART])]
 
     def to_json(self) -> dict[str, Any]:
@@ -212,6 +229,8 @@ class Certification:
         if self.terms.wrong:
             wrong = {f"{distance:g}": _value(self.certified_wrong(distance)) for distance in self.distances}
             numbers["certified_wrong_at"] = wrong
+        if any(each is not None for each in self.room):
+            numbers["unclipped_at"] = {f"{each:g}": self.unclipped(each).value for each in self.distances}
         if self.terms.against == "l2":
             numbers["linf_of_l2"] = {f"{distance:g}": self.linf(distance) for distance in self.distances}
         return {
@@ -224,10 +243,10 @@ class Certification:
             "terms": self.terms.to_row(),
             "batch_size": self.batch_size,
             "numbers": numbers,
-            "columns": ["key", "label", "plain", *FIELDS],
+            "columns": ["key", "label", "plain", "room", *FIELDS],
             "images": [
-                [key, label, plain, *astuple(replace(each, radius=round_down(each.radius)))]
-                for key, label, plain, each in zip(self.keys, labels, self.plain, self.certificates, strict=True)
+                [*about, *astuple(replace(each, radius=round_down(each.radius)))]
+                for *about, each in zip(self.keys, labels, self.plain, self.room, self.certificates, strict=True)
             ],
         }
 

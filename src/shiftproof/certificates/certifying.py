@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any, Literal, cast, overload
 
 import torch
+from torch import Tensor
 
 from shiftproof.certificates.certification import FIELDS, Certification, Terms, load_certificate
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.conditions import PUBLISHED_SIDE, SuiteName, conditions, groups_of, label_of
+from shiftproof.certificates.covering import certify_covered
 from shiftproof.certificates.driving import check_subject, measure_all
-from shiftproof.certificates.laws import law_of
-from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
+from shiftproof.certificates.laws import Against, law_of, scale_of
+from shiftproof.certificates.radius import round_down
+from shiftproof.certificates.rules import TOLERANCE, Grid, Rule, make_rule
 from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
 from shiftproof.certificates.suite import FILE as SUITE_FILE
 from shiftproof.certificates.suite import CertifiedSuite
+from shiftproof.certificates.transformations import TRANSFORMATIONS
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.models import BatchFitter, ModelLike, device_of, logits
@@ -57,7 +61,8 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     model: ModelLike = "demo",
     data: DataLike = "demo",
     *,
-    sigma: float,
+    sigma: float | None = None,
+    against: Against = "l2",
     shift: str | Shift | Sequence[str | Shift] | None = None,
     severities: Sequence[float] | None = None,
     suite: SuiteName | None = None,
@@ -81,16 +86,21 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> Certification | CertifiedSuite:
-    """Certify a model by randomized smoothing: L2 distances within which the smoothed model's class cannot change.
+    """Certify a model by randomized smoothing: ranges within which the smoothed model's class cannot change.
 
     The guarantee is the smoothed model's, served with noise and a vote (`Smoothed.predict`), not the model's own. With
     labels, images whose first guess is wrong are skipped, since they count 0. Several shifts, or a suite, give a
-    `CertifiedSuite`: the same images and the same number of samples under each, and their mean (mACR).
+    `CertifiedSuite`: the same images and the same number of samples under each, and their mean (mACR). Against a
+    transformation the noise is on its parameter (see `laws`), and a radius is a range of that.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
-        sigma: Standard deviation of the noise, on the [0, 1] scale of images; 2 at most.
+        sigma: Standard deviation of the noise, on the [0, 1] scale of images; 2 at most. Of a transformation: of its
+            parameter, in pixels for a translation; of blur, the mean variance in square pixels. Default: what most
+            networks bear, of a transformation.
+        against: l2: any change within a distance. brightness, contrast+brightness, blur, translation: noise on that.
+            rotation, scaling: noise on values at a grid of them, tens of thousands of passes an image.
         shift: Certify shifted images: fog@3, several of these, or a family such as common; clean is the images as they
             are. Default: clean ones.
         severities: Of corruptions that are named without one, and of families. Default: 1 to 5.
@@ -99,7 +109,8 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
             published tables (Cohen et al. 2019).
             radius: is it at least the radius? Most images answer within a few hundred samples; every radius is that or
             0, and their average is that times the share certified.
-        radius: The radius to ask for, with the rule radius.
+        radius: The radius to ask for, with the rule radius; of rotation and scaling, the range to cover in degrees or
+            as a share, of which the rule radius claims all or nothing.
         n0: Samples that choose a class.
         n: Fresh samples that count it, at most.
         alpha: Probability that a certificate is wrong, at most.
@@ -125,7 +136,16 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     1.0
     """
     check_fixed(model)  # before loading puts a module into evaluation mode
-    chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
+    chosen = make_rule(
+        rule,
+        sigma=scale_of(against, sigma),
+        n=n,
+        alpha=alpha,
+        radius=radius,
+        tolerance=tolerance,
+        futility=futility,
+        against=against,
+    )
     check_sizes(n0, n)
     several = suite is not None or not (shift is None or isinstance(shift, str | Shift))
     named: list[str | Shift] = [] if shift is None else [shift] if isinstance(shift, str | Shift) else list(shift)
@@ -243,6 +263,7 @@ class CertificationJob:
             labels=None if subject.data.labels is None else tuple(column("label")),
             certificates=tuple(Certificate(*values) for values in zip(*map(column, FIELDS), strict=True)),
             plain=tuple(column("plain")),
+            room=tuple(column("room")),
             values=math.prod(as_images(subject.data).shape),
             batch_size=self.batch_size
             or batch_size_for(device_of(subject.model), math.prod(as_images(subject.data).shape)),
@@ -258,6 +279,7 @@ class Certifier:
         self.smoothed = Smoothed(
             job.subject.model,
             job.rule.sigma,
+            against="l2" if law_of(job.rule.against).pixels else job.rule.against,
             seed=job.seed,
             batch_size=job.batch_size,
             dtype=job.dtype,
@@ -274,6 +296,18 @@ class Certifier:
 
         return self.fit(certify)
 
+    def certified(
+        self, images: Tensor, labels: Tensor | None, keys: Tensor, rule: Rule, n0: int
+    ) -> Sequence[Certificate]:
+        """Return the certificates of images by a rule."""
+        if not isinstance(rule, Grid):
+            return self.smoothed.certify(images, labels, keys=keys, n0=n0, rule=rule)
+        known = [None] * len(images) if labels is None else labels.tolist()
+        return [
+            certify_covered(self.smoothed, image, key, label, rule, n0=n0)
+            for image, key, label in zip(images, keys.tolist(), known, strict=True)
+        ]
+
 
 @dataclass(frozen=True)
 class CertifiedRun(Task[Certifier]):
@@ -289,15 +323,15 @@ class CertifiedRun(Task[Certifier]):
     def measure(self, subject: Certifier) -> Row:
         """Return the certificates, column by column."""
         chosen, terms = subject.data.subset(range(self.start, self.stop)), self.terms
-        rows: dict[str, list[Json]] = {name: [] for name in ("key", "label", "plain", *FIELDS)}
+        rows: dict[str, list[Json]] = {name: [] for name in ("key", "label", "plain", "room", *FIELDS)}
         model, size = subject.job.subject.model, subject.smoothed.batch_size or self.stop
         for batch in chosen.batches(self.stop - self.start, device=subject.smoothed.device):
             images = batch.inputs if self.shift is None else self.shift(batch.inputs, batch.keys, seed=terms.seed)
-            known = None if terms.wrong else batch.labels
-            made = subject.smoothed.certify(images, known, keys=batch.keys, n0=terms.n0, rule=self.rule)
+            made = subject.certified(images, None if terms.wrong else batch.labels, batch.keys, self.rule, terms.n0)
             rows["key"] += batch.keys.tolist()
             rows["plain"] += [each for part in images.split(size) for each in logits(model, part).argmax(1).tolist()]
             rows["label"] += [None] * len(batch) if batch.labels is None else batch.labels.tolist()
+            rows["room"] += room_of(images, self.rule.against)
             for field in FIELDS:
                 rows[field] += [getattr(each, field) for each in made]
         return rows
@@ -305,6 +339,14 @@ class CertifiedRun(Task[Certifier]):
     def parameters(self) -> dict[str, Json]:
         """Return the run and its terms, which name the shift and the rule."""
         return {"start": self.start, "stop": self.stop, **self.terms.to_row()}
+
+
+def room_of(images: Tensor, against: str) -> list[Json]:
+    """Return how large a range keeps each image's values in [0, 1], rounded down; None where every range does."""
+    if against not in TRANSFORMATIONS:
+        return [None] * len(images)
+    room = TRANSFORMATIONS[against].room(images).tolist()
+    return [round_down(max(0.0, each)) if math.isfinite(each) else None for each in room]
 
 
 def check_same(path: Path, terms: Terms) -> None:

@@ -40,7 +40,8 @@ class Law:
     """How far a certificate reaches: `reach(p, scale)` and its inverse `needs(range, scale)`.
 
     `scale` is that of the noise: `noise` says what it is, `usual` is one that most networks bear, `largest` is more
-    than makes sense. `range` says what a claim is about, `distances` are those at which accuracy is told.
+    than makes sense. `range` says what a claim is about, `distances` are those at which accuracy is told. The
+    noise is of an image's values (`pixels`) or of a parameter.
     """
 
     reach: Callable[[ArrayLike, float], FloatArray]
@@ -50,6 +51,7 @@ class Law:
     usual: float | None
     largest: float
     distances: tuple[float, ...]
+    pixels: bool = False
 
 
 def exponential_reach(bound: ArrayLike, scale: float) -> FloatArray:
@@ -147,6 +149,7 @@ LAWS: Mapping[str, Law] = {
         None,
         2.0,
         (0.03, 0.1, 0.25, 0.5, 1.0),
+        pixels=True,
     ),
     "brightness": Law(
         radius,
@@ -193,6 +196,7 @@ LAWS: Mapping[str, Law] = {
         0.25,
         2.0,
         (1.0, 2.0, 5.0, 10.0, 30.0),
+        pixels=True,
     ),
     "scaling": Law(
         radius,
@@ -202,6 +206,7 @@ LAWS: Mapping[str, Law] = {
         0.25,
         2.0,
         (0.02, 0.05, 0.1, 0.2, 0.3),
+        pixels=True,
     ),
 }
 """What a certificate can be against."""
@@ -234,7 +239,7 @@ def check_sigma(sigma: float, against: str = "l2") -> None:
             got=f"sigma={sigma:g}",
         )
     if sigma > law.largest:
-        pixels = law.largest == LAWS["l2"].largest
+        pixels = law.pixels
         raise ConfigurationError(
             f"Noise of {sigma:g} leaves nothing of images in [0, 1].",
             expected=f"sigma up to {law.largest:g}"

@@ -34,6 +34,11 @@ TOLERANCE = 0.15
 """What n more samples must promise to add to a radius, in units of sigma, for some of them to be drawn."""
 
 
+LIMITS = {"rotation": 10.0, "scaling": 0.1}
+"""The range of a grid where none is asked for: degrees, and a share."""
+WIDEST = {"rotation": 180.0, "scaling": 0.9}
+
+
 class Judgement(NamedTuple):
     """What a rule says of several images after a look, [N] each: the radius it would claim, and whether to stop."""
 
@@ -211,6 +216,54 @@ class AtLeast(Rule):
         return round_down(float(self.radius(low)), 3)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grid(Rule):
+    """Points from the middle of a range outwards, each with an equal share of alpha, until one fails or all hold.
+
+    `limit` is the range to cover; with `whole`, nothing less is claimed. A point is tested by the rule radius, or,
+    where `fixed`, by n samples and one bound.
+    """
+
+    name: ClassVar[str] = "grid"
+    limit: float
+    whole: bool = False
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.limit <= WIDEST[self.against]:
+            raise ConfigurationError(
+                f"A range of {self.limit:g} cannot be covered.",
+                expected=f"radius= above 0 and up to {WIDEST[self.against]:g} for {self.against}",
+            )
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Those of the rule at a point."""
+        return (self.n,)
+
+    @property
+    def reach(self) -> float:
+        """The whole range."""
+        return self.limit
+
+    def judge(self, look: int, hits: Counts) -> Judgement:
+        """Points are judged by `at_point`; this judges nothing."""
+        return Judgement(np.zeros(len(hits)), np.ones(len(hits), bool))
+
+    def at_point(self, distance: float, points: int) -> Rule | None:
+        """Return the rule that tests a point for a distance, one of so many; None where n samples cannot show it."""
+        alpha = self.alpha / points
+        if alpha ** (1 / self.n) <= 0.5:
+            return None
+        if self.fixed:
+            return Fixed(sigma=self.sigma, n=self.n, alpha=alpha)
+        try:
+            return AtLeast(sigma=self.sigma, n=self.n, alpha=alpha, asked=distance)
+        except ConfigurationError:
+            return None
+
+
 def make_rule(
     name: str,
     *,
@@ -222,7 +275,17 @@ def make_rule(
     futility: bool = True,
     against: str = "l2",
 ) -> Rule:
-    """Return a rule by name; `radius` is what the rule of that name asks for."""
+    """Return a rule by name; `radius` is what the rule of that name asks for, and a grid covers."""
+    if against in LIMITS and name in RULES:
+        return Grid(
+            sigma=sigma,
+            n=n,
+            alpha=alpha,
+            against=against,
+            limit=LIMITS[against] if radius is None else radius,
+            whole=name == "radius",
+            fixed=name == "fixed",
+        )
     if (radius is not None) != (name == "radius") and name in RULES:
         raise ConfigurationError(
             "A radius goes with the rule radius, which asks whether it is reached.",
@@ -242,7 +305,7 @@ def make_rule(
 
 def rule_of(facts: Mapping[str, float | int | str]) -> Rule:
     """Return the rule that a certificate tells of, by its `facts`."""
-    kinds: dict[str, type[Rule]] = {kind.name: kind for kind in (Fixed, Sequential, AtLeast)}
+    kinds: dict[str, type[Rule]] = {kind.name: kind for kind in (Fixed, Sequential, AtLeast, Grid)}
     options: dict[str, Any] = {name: value for name, value in facts.items() if name != "rule"}
     return kinds[str(facts["rule"])](**options)
 

@@ -310,7 +310,8 @@ class Amplitude(Task["SpectrumMeasurer"]):
         """Return the mean amplitude at each radial frequency."""
         before, images = subject.batch.inputs, subject.shifted(self.shift)
         change = images if self.shift is None else images - before
-        return {"profile": list(amplitude_profile(change)), "shares": power_shares(change)}
+        shares: dict[str, Json] = {str(name): share for name, share in power_shares(change).items()}
+        return {"profile": list(amplitude_profile(change)), "shares": shares}
 
 
 @dataclass(frozen=True)

@@ -19,19 +19,22 @@ def verdict(found: Certification) -> str:
     row, terms, acr = found.to_row(), found.terms, found.acr
     asked = terms.rule.get("asked")
     reach = f"{acr.interval.low:.4f} to {acr.interval.high:.4f}" if acr.interval else TOO_FEW
-    average = f"Average certified radius {acr.value:.4f} ({reach})."
+    what = "radius" if terms.against == "l2" else f"range of {terms.against}"
+    average = f"Average certified {what} {acr.value:.4f} ({reach})."
     if asked is not None:
         average += f" The rule asked only whether a radius is at least {asked:g}: the average is that times the share."
     drawn = found.samples / len(found.certificates)
     where = "clean images" if terms.shift == "clean" else f"images under {terms.shift}"
+    noise = f"noise {terms.sigma:g}" if terms.law.pixels else terms.law.noise.format(terms.sigma)
     said = [
-        f"{len(found.certificates):,} {where}, the model smoothed with noise {terms.sigma:g} and a vote: "
+        f"{len(found.certificates):,} {where}, the model smoothed with {noise} and a vote: "
         f"{found.accuracy().value:.1%} {'are right and' if found.labels is not None else 'are'} certified at some "
         f"distance, {row['abstained']} abstained, {row['skipped']} guessed wrong.",
         average,
         _accuracies(found),
         f"{drawn:,.0f} samples per image ({terms.rule['rule']}).",
         _price(found),
+        _clipped(found),
         _joint(found),
         "Without noise and a vote the model has no such guarantee.",
     ]
@@ -52,6 +55,17 @@ def _price(found: Certification) -> str:
     if full is None:
         return ""
     return f"At the same shares of hits, rule fixed with all {found.terms.rule['n']:,} samples would show {full:.4f}."
+
+
+def _clipped(found: Certification) -> str:
+    """Say how many certified ranges hold real images only, of transformations that may leave [0, 1]."""
+    if all(each is None for each in found.room):
+        return ""
+    at = found.distances[1]
+    return (
+        f"The claim is about images that are not clipped: at {at:g}, {found.unclipped(at).value:.1%} are certified and "
+        "have no value that leaves [0, 1]."
+    )
 
 
 def _joint(found: Certification) -> str:
