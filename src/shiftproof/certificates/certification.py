@@ -53,7 +53,8 @@ class Terms:
     """Everything that decides a certification's numbers, apart from the model and the images.
 
     `joint` is how many certificates hold together with probability 1 - `joint` * alpha, 0 where each is for itself;
-    `wrong` says that images with a wrong guess were certified too.
+    `wrong` says that images with a wrong guess were certified too; `denoiser` is the fingerprint of what stands before
+    the model.
     """
 
     sigma: float
@@ -66,6 +67,7 @@ class Terms:
     shift: str
     joint: int = 0
     wrong: bool = False
+    denoiser: str = ""
 
     @property
     def law(self) -> Law:
@@ -203,13 +205,14 @@ class Certification:
         """Say in one sentence what is guaranteed."""
         terms = self.terms
         under = "" if terms.shift == "clean" else f" under {terms.shift}"
+        behind = f" behind the denoiser with fingerprint {terms.denoiser}" if terms.denoiser else ""
         alpha = float(terms.rule["alpha"])
         wrong = f"For each image by itself, this is wrong with probability at most {alpha:g}"
         if terms.joint:
             wrong = f"That any of {terms.joint:,} such certificates is wrong has probability at most "
             wrong += f"{alpha * terms.joint:g}"
         return (
-            f"The model with fingerprint {self.model_fingerprint}, run in {terms.dtype} and smoothed with "
+            f"The model with fingerprint {self.model_fingerprint}{behind}, run in {terms.dtype} and smoothed with "
             f"{terms.law.noise.format(terms.sigma)}, gives an image{under} listed here and {terms.law.range} the same "
             f"class, `prediction`. {wrong} over the draw of the noise."
         )

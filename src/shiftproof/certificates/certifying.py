@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftproof.certificates.certification import FIELDS, Certification, Terms, load_certificate
 from shiftproof.certificates.checks import check_fixed, check_sizes
@@ -20,13 +20,14 @@ from shiftproof.certificates.driving import check_subject, measure_all
 from shiftproof.certificates.laws import Against, law_of, scale_of
 from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.rules import TOLERANCE, Grid, Rule, make_rule
-from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
+from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, denoised, precision_of
 from shiftproof.certificates.suite import FILE as SUITE_FILE
 from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.transformations import TRANSFORMATIONS
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, RunError
-from shiftproof.models import BatchFitter, ModelLike, device_of, logits
+from shiftproof.models import BatchFitter, ModelLike, device_of, fingerprint, logits
+from shiftproof.models.denoising import load_denoiser
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -76,6 +77,7 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     at: Sequence[float] = (),
     tolerance: float = TOLERANCE,
     futility: bool = True,
+    denoiser: str | Path | nn.Module | None = None,
     dtype: Precision = "float32",
     compile: bool = False,  # noqa: A002  (the option's name)
     images: int | None = None,
@@ -119,6 +121,8 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
         at: Tell certified accuracy at these distances too. Default: those that are the same for all models.
         tolerance: How much of the radius the rule sequential may give away (see `rules.Sequential`).
         futility: With the rule fixed, stop early on images that will not be certified.
+        denoiser: Put this before the model: cifar10, or a file or folder that the recipe denoiser left; in Python also
+            a module from images to images.
         dtype: Certify a copy of the model in this precision.
         compile: Compile the model first.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
@@ -166,11 +170,14 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
         seed=seed,
         joint=together,
         wrong=wrong,
+        denoiser=None if denoiser is None else load_denoiser(denoiser),
         dtype=dtype,
         compiled=compile,
         batch_size=batch_size,
     )
     check_subject(subject)
+    if job.denoiser is not None:
+        denoised(subject.model, job.denoiser, chosen.sigma, against)  # refuses other noise before any long work
     paths = {} if out is None else {each: Path(out) / file_name(label_of(each)) for each in shifts}
     for each, path in paths.items():
         if path.exists():
@@ -200,6 +207,7 @@ class CertificationJob:
     seed: int
     joint: int
     wrong: bool
+    denoiser: nn.Module | None
     dtype: Precision
     compiled: bool
     batch_size: int | None
@@ -225,6 +233,7 @@ class CertificationJob:
             shift=label_of(shift),
             joint=self.joint,
             wrong=self.wrong,
+            denoiser="" if self.denoiser is None else fingerprint(self.denoiser),
         )
 
     def tasks(self) -> tuple[CertifiedRun, ...]:
@@ -280,6 +289,7 @@ class Certifier:
             job.subject.model,
             job.rule.sigma,
             against="l2" if law_of(job.rule.against).pixels else job.rule.against,
+            denoiser=job.denoiser,
             seed=job.seed,
             batch_size=job.batch_size,
             dtype=job.dtype,

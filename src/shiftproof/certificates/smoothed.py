@@ -23,6 +23,8 @@ from shiftproof.certificates.transformations import Transformation, check_resolv
 from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import device_of
+from shiftproof.models.denoising import DenoiserLike, check_noise, load_denoiser
+from shiftproof.models.networks.denoiser import Denoised
 from shiftproof.shifts.image_shift import check_values
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
@@ -60,9 +62,10 @@ class Smoothed:
 
     `model` is any callable from images to scores, `sigma` the noise's standard deviation on the [0, 1] scale of images.
     Smoothed `against` a transformation (brightness, contrast+brightness, blur, translation, or a `Transformation`), the
-    noise is of its parameter, on the scale that `laws` says. `dtype` and `compile` run a copy of a module in another
-    precision or compiled, and certificates are about that copy. The noise that certifies an image depends on (`seed`,
-    its key) alone; that of a prediction is drawn afresh.
+    noise is of its parameter, on the scale that `laws` says. With a `denoiser` (a name, a file, or a module) what is
+    smoothed is the model behind it (Salman et al. 2020), which needs no training with noise. `dtype` and `compile` run
+    a copy of a module in another precision or compiled, and certificates are about that copy. The noise that certifies
+    an image depends on (`seed`, its key) alone; that of a prediction is drawn afresh.
 
     >>> smoothed = Smoothed(lambda images: images.mean((2, 3)), sigma=0.25)
     >>> smoothed.certify(torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8), n=1000)[1].prediction
@@ -75,6 +78,7 @@ class Smoothed:
         sigma: float,
         *,
         against: str | Transformation = "l2",
+        denoiser: DenoiserLike | None = None,
         seed: int = 0,
         batch_size: int | None = None,
         dtype: Precision = "float32",
@@ -86,6 +90,8 @@ class Smoothed:
         if batch_size is not None and batch_size < 1:
             raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))
         check_fixed(model)
+        if denoiser is not None:
+            model = denoised(model, denoiser, sigma, self.against)
         self.sigma, self.seed, self.batch_size = float(sigma), seed, batch_size
         self._plain, self.dtype = prepared(model, dtype, compile)
         self.model = torch.compile(self._plain, dynamic=False) if compile else self._plain
@@ -192,6 +198,19 @@ class Smoothed:
             dtype=self.dtype,
             transformation=self.transformation,
         )
+
+
+def denoised(model: Callable[[Tensor], Any], denoiser: DenoiserLike, sigma: float, against: str = "l2") -> Denoised:
+    """Return a model behind a denoiser, on the model's device; refuse noise that the denoiser is not for."""
+    if not law_of(against).pixels:
+        raise ConfigurationError(
+            "A denoiser takes noise off values.", expected="against l2, rotation or scaling", got=f"against {against}"
+        )
+    loaded = load_denoiser(denoiser, device_of(model))
+    check_noise(loaded, sigma)
+    made = Denoised(loaded.to(precision_of(model)), model, sigma)
+    made.training = False  # of the pair; the model's own mode is looked at apart
+    return made
 
 
 def certify_sampled(

@@ -26,10 +26,12 @@ from shiftproof.comparisons.along_streams import FILE as STREAM_FILE
 from shiftproof.estimators import Estimate
 from shiftproof.estimators.estimating import FILE as ESTIMATE_FILE
 from shiftproof.exports.writing import Written
+from shiftproof.models.denoising import DENOISER
 from shiftproof.searchers import Search, Trial
 from shiftproof.streams import StreamCalibration
 from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
 from shiftproof.training import Trained
+from shiftproof.training.denoiser_training import DenoiserInTraining
 
 
 def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
@@ -237,9 +239,12 @@ def show_training(trained: Trained, given: Mapping[str, Any]) -> None:
         under = f" under noise of sigma {trained.sigma:g}, {trained.clean_accuracy:.4f} clean," if trained.sigma else ""
         lines.append(("accuracy", f"{trained.accuracy:.4f}{under} on {validation}"))
     lines += [("chain", text) for text in trained.tuples]
-    lines += [("model", f"{out / 'model.safetensors'}"), ("log", f"{out / 'log.jsonl'}")]
+    denoiser = isinstance(trained.model, DenoiserInTraining)
+    made = DENOISER if denoiser else "model.safetensors"
+    lines += [("denoiser" if denoiser else "model", f"{out / made}"), ("log", f"{out / 'log.jsonl'}")]
     what = f"certify --sigma {trained.sigma:g} --images 100" if trained.sigma else "audit"
-    lines.append(("next", f"shiftproof {what} --model {out} --data {validation or _given(given['data'])}"))
+    which = f"--model {_given(given['model'])} --denoiser {out}" if denoiser else f"--model {out}"
+    lines.append(("next", f"shiftproof {what} {which} --data {validation or _given(given['data'])}"))
     for name, text in lines:
         typer.echo(f"{name:<9} {text}")
 
