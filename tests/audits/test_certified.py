@@ -110,6 +110,40 @@ def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
     assert "the model itself has no such guarantee" in said
 
 
+def test_provably_stable_ranges_are_told():
+    def part(against, sigma, radii):
+        row = {"images": len(radii), "radii": radii, "samples": 100, "voted_right": 2, "plain_right": 2}
+        return Result(CertifiedPart(None, sigma, 0, len(radii), 20, 250, 0.01, 0, against), row, None, 1.0)
+
+    view = section("certified").view(
+        [
+            certified("clean", 0.03, [0.05, 0.02]),
+            part("brightness", 0.1, [0.12, 0.0, 0.3, 0.09]),
+            part("contrast+brightness", 0.1, [0.11, 0.0]),
+            part("blur", 1.0, [3.0, 2.0]),
+            part("translation", 3.0, [2.5, 3.5]),
+        ]
+    )
+    said = view.verdict[1].text
+    assert "provably stable for brightness ±0.1 on 50.0%" in said
+    assert "contrast ±10% with brightness ±0.1 on 50.0%" in said
+    assert "Gaussian blur of a variance up to 2 square pixels on 100.0%" in said
+    assert "cyclic shifts of less than 3 pixels on 50.0%" in said
+    ranges = {name: value for name, value in view.numbers.items() if name.startswith("certified_range")}
+    assert ranges == pytest.approx(
+        {
+            **{"certified_range.brightness": 0.1275, "certified_range.contrast": 0.055},
+            **{"certified_range.blur": 2.5, "certified_range.translation": 3.0},
+        }
+    )
+    assert view.numbers["acr"] == pytest.approx(0.035)  # of L2 alone
+    table = view.blocks[-1]
+    assert isinstance(table, Table)
+    assert len(table.rows) == 20
+    planned = {cell.against for cell in section("certified").plan(scope()) if isinstance(cell, CertifiedPart)}
+    assert planned == {"l2", "brightness", "contrast+brightness", "blur", "translation"}
+
+
 def test_what_so_many_samples_can_show_is_told():
     view = section("certified").view([certified("clean", 0.03, [0.05, 0.02])])
     most = 0.25 * norm.ppf(0.005 ** (1 / 250))  # the last of two looks, each at half of alpha

@@ -27,6 +27,7 @@ from shiftproof.audits.sections.base import (
     label_of,
     shifting,
 )
+from shiftproof.audits.sections.certified_ranges import CertifiedRange, range_tables, range_verdict
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.wording import interval, labelled, listed, percent, title
@@ -47,6 +48,8 @@ SIGMAS = (0.03, 0.25)
 """Noise that most networks bear, and noise that those trained for certificates do."""
 DISTANCES = LAWS["l2"].distances
 """Where certified accuracy is told."""
+RANGES = ("brightness", "contrast+brightness", "blur", "translation")
+"""Transformations that are certified; rotation and scaling take too many passes for an audit."""
 NEAR, FAR = 0.03, 0.25
 """Of these, the two that are told in words."""
 POINTS = 25
@@ -59,10 +62,11 @@ LEVEL_RULE = f"smoothed, right and stable in L2: good from 50% at {FAR:g}, bad u
 
 @dataclass(frozen=True)
 class CertifiedSize:
-    """How many images are certified, clean and under each shift, with how many samples, and how sure."""
+    """How many images are certified, clean, under each shift and for each range, with how many samples, how sure."""
 
     images: int
     shifted: int
+    ranges: int
     part: int
     n0: int
     n: int
@@ -70,15 +74,15 @@ class CertifiedSize:
 
 
 SIZES: Mapping[str, CertifiedSize] = {
-    "quick": CertifiedSize(images=32, shifted=16, part=8, n0=20, n=250, alpha=0.01),
-    "standard": CertifiedSize(images=200, shifted=100, part=10, n0=100, n=2_000, alpha=0.001),
-    "full": CertifiedSize(images=500, shifted=250, part=10, n0=100, n=100_000, alpha=0.001),
+    "quick": CertifiedSize(images=32, shifted=16, ranges=12, part=8, n0=20, n=250, alpha=0.01),
+    "standard": CertifiedSize(images=200, shifted=100, ranges=50, part=10, n0=100, n=2_000, alpha=0.001),
+    "full": CertifiedSize(images=500, shifted=250, ranges=250, part=10, n0=100, n=100_000, alpha=0.001),
 }
 
 
 @dataclass(frozen=True)
 class CertifiedPart(Measurement):
-    """A few images, clean or under a shift, certified with one noise."""
+    """A few images, clean or under a shift, certified with one noise: in L2, or against a transformation."""
 
     kind = "certified"
     shift: Shift | None
@@ -89,6 +93,7 @@ class CertifiedPart(Measurement):
     n: int
     alpha: float
     seed: int
+    against: str = "l2"
 
     def measure(self, subject: Subject) -> Row:
         """Certify the images; radii of wrong answers and abstentions are 0."""
@@ -98,7 +103,13 @@ class CertifiedPart(Measurement):
         for batch in subject.data.subset(range(self.begin, self.end)).batches(count, device=subject.device):
             images = batch.inputs if self.shift is None else self.shift(batch.inputs, batch.keys, seed=self.seed)
             try:
-                smoothed = Smoothed(subject.model, self.sigma, seed=self.seed, batch_size=subject.batch_size)
+                smoothed = Smoothed(
+                    subject.model,
+                    self.sigma,
+                    against=self.against,
+                    seed=self.seed,
+                    batch_size=subject.batch_size,
+                )
                 made = smoothed.certify(images, batch.labels, keys=batch.keys, n0=self.n0, n=self.n, alpha=self.alpha)
             except ModelError as error:
                 return {"applies": False, "reason": error.headline}
@@ -112,7 +123,7 @@ class CertifiedPart(Measurement):
     @property
     def reach(self) -> float:
         """The largest radius that so many samples can show."""
-        return make_rule("sequential", sigma=self.sigma, n=self.n, alpha=self.alpha).reach
+        return make_rule("sequential", sigma=self.sigma, n=self.n, alpha=self.alpha, against=self.against).reach
 
     def work(self) -> Work:
         """Count noisy samples; about a third of those that are allowed are drawn, as wrong answers need few."""
@@ -139,33 +150,50 @@ class Certified(Section):
             "the share of clean images that the smoothed model gets right, certified at an L2 distance: "
             + ", ".join(f"{distance:g}" for distance in DISTANCES),
         ),
+        Number(
+            "certified_range.*",
+            "mean range within which the smoothed model is right and provably stable against brightness, "
+            "contrast (with brightness), blur or translation",
+            "higher",
+            "its own scale",
+        ),
     )
 
     def plan(self, scope: Scope) -> Iterator[CertifiedPart]:
         """Plan parts of the images for each noise, clean and under a shift of low and one of middle frequency."""
         settings, size = scope.settings, SIZES[scope.settings.budget]
         middle = scope.at(settings.severities[len(settings.severities) // 2])
+        for against in RANGES:
+            images = min(scope.images, scope.scaled(size.ranges, 4))
+            yield from self._parts(scope, size, None, cast(float, LAWS[against].usual), images, against)
         for shift in (None, *_two_shifts(middle)):
             images = min(scope.images, scope.scaled(size.images, 8) if shift is None else scope.scaled(size.shifted, 4))
             for sigma in SIGMAS:
-                for begin in range(0, images, size.part):
-                    yield CertifiedPart(
-                        shift=shift,
-                        sigma=sigma,
-                        begin=begin,
-                        end=min(begin + size.part, images),
-                        n0=size.n0,
-                        n=scope.scaled(size.n, 100),
-                        alpha=size.alpha,
-                        seed=settings.seed,
-                    )
+                yield from self._parts(scope, size, shift, sigma, images)
+
+    def _parts(
+        self, scope: Scope, size: CertifiedSize, shift: Shift | None, sigma: float, images: int, against: str = "l2"
+    ) -> Iterator[CertifiedPart]:
+        """Cut images into parts."""
+        for begin in range(0, images, size.part):
+            yield CertifiedPart(
+                shift=shift,
+                sigma=sigma,
+                begin=begin,
+                end=min(begin + size.part, images),
+                n0=size.n0,
+                n=scope.scaled(size.n, 100),
+                alpha=size.alpha,
+                seed=scope.settings.seed,
+                against=against,
+            )
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return the certified radii of clean images under the noise that certifies most."""
         radii: dict[float, list[float]] = defaultdict(list)
         reach: dict[float, float] = {}
         for task, row in rows(results, CertifiedPart):
-            if task.shift is None and row.get("applies", True):
+            if task.shift is None and task.against == "l2" and row.get("applies", True):
                 radii[task.sigma] += cast("list[float]", row["radii"])
                 reach[task.sigma] = task.reach
         best = max(radii, key=lambda sigma: sum(radii[sigma]), default=None)
@@ -173,7 +201,9 @@ class Certified(Section):
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how many images are certified at a distance, and what that means."""
-        found = [(task, row) for task, row in rows(results, CertifiedPart) if row.get("applies", True)]
+        every = [(task, row) for task, row in rows(results, CertifiedPart) if row.get("applies", True)]
+        found = [(task, row) for task, row in every if task.against == "l2"]
+        ranges = certified_ranges([(task, row) for task, row in every if task.against != "l2"])
         names = {label_of(task.shift): title(named(task.shift)) for task, _ in found if task.shift is not None}
         radii: dict[tuple[str, float], list[float]] = defaultdict(list)
         for task, row in found:
@@ -203,13 +233,25 @@ class Certified(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(Sentence(_verdict(radii, at, names, len(clean)) + _votes(found, at[NEAR][0]), level),),
+            verdict=(
+                Sentence(_verdict(radii, at, names, len(clean)) + _votes(found, at[NEAR][0]), level),
+                *range_verdict(ranges),
+            ),
             tiles=(tile,),
-            blocks=(_curves(lines, best), _distance_table(radii), _radius_table(radii, reach)),
+            blocks=(_curves(lines, best), _distance_table(radii), _radius_table(radii, reach), *range_tables(ranges)),
             notes=_notes(found, best),
-            numbers=numbers,
+            numbers={**numbers, **{f"certified_range.{each.name}": each.mean for each in ranges}},
             actions=(_action(far),) if level != "good" else (),
         )
+
+
+def certified_ranges(found: Sequence[tuple[CertifiedPart, Row]]) -> list[CertifiedRange]:
+    """Return the ranges of each transformation over its parts, in the order they are told."""
+    radii: dict[str, list[float]] = defaultdict(list)
+    for task, row in found:
+        radii[task.against] += cast("list[float]", row["radii"])
+    scale = {task.against: task.sigma for task, _ in found}
+    return [CertifiedRange(against, scale[against], tuple(radii[against])) for against in RANGES if radii.get(against)]
 
 
 def _two_shifts(some: Sequence[Shift]) -> list[Shift]:
