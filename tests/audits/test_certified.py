@@ -1,8 +1,10 @@
 """The sections certified and spectrum: what they plan, measure and say."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
@@ -108,6 +110,26 @@ def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
     said = section("certified").view([cell]).verdict[0].text
     assert "With noise 0.03 and a vote it is right on 50.0% of these, the model itself on 75.0%" in said
     assert "the model itself has no such guarantee" in said
+
+
+def test_a_denoiser_that_fits_is_used_and_told(tmp_path, monkeypatch):
+    from shiftproof.models import denoising
+    from shiftproof.models.networks.denoiser import Denoiser
+
+    denoising.save_denoiser(tmp_path / "cifar10.safetensors", Denoiser(3, (0.1, 0.3)), {})
+    (tmp_path / "cifar10.json").write_text(json.dumps({"shape": [3, 32, 32], "classifier": None}))
+    monkeypatch.setattr(denoising, "FOLDER", tmp_path)
+    planned = [cell for cell in section("certified").plan(scope(images=8)) if isinstance(cell, CertifiedPart)]
+    (task,) = [cell for cell in planned if cell.denoised]
+    assert denoising.fitting_denoiser("any", (3, 64, 64), 0.25) is None
+    assert denoising.fitting_denoiser("any", (3, 32, 32), 0.5) is None
+    subject = Subject.of("cifar10-gaussian-jsd", "demo", images=3, device="cpu", batch_size=32)
+    row: Any = replace(task, end=3, n=100).measure(subject)
+    assert row["denoiser"] == "cifar10"
+    view = section("certified").view([certified("clean", 0.03, [0.05, 0.02]), Result(task, row, None, 1.0)])
+    assert "Behind the denoiser 'cifar10'" in view.verdict[1].text
+    assert view.numbers["denoised_acr"] == pytest.approx(np.mean(row["radii"]))
+    assert view.numbers["acr"] == pytest.approx(0.035)
 
 
 def test_provably_stable_ranges_are_told():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -30,6 +30,31 @@ def denoiser_names() -> tuple[str, ...]:
     """Return the names of the denoisers that come with the package."""
     found = FOLDER.iterdir() if FOLDER.is_dir() else ()
     return tuple(sorted(each.name.removesuffix(".safetensors") for each in found if each.name.endswith(".safetensors")))
+
+
+def denoiser_card(name: str) -> dict[str, Any]:
+    """Return what is known of a denoiser that comes with the package.
+
+    `shape` is that of its images, `classifier` the fingerprint of the model it was trained through, or null.
+    """
+    card: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    return card
+
+
+def fitting_denoiser(model: str, shape: Sequence[int], sigma: float) -> str | None:
+    """Return the denoiser that comes with the package for a model, by its fingerprint, and images of a shape.
+
+    One that was trained through this model goes before one for all; None where none fits.
+    """
+    found = {name: denoiser_card(name) for name in denoiser_names()}
+    fit = [name for name, card in found.items() if card["shape"] == list(shape) and _covers(name, sigma)]
+    own = [name for name in fit if found[name]["classifier"] == model]
+    return next(iter([*own, *(name for name in fit if found[name]["classifier"] is None)]), None)
+
+
+def _covers(name: str, sigma: float) -> bool:
+    loaded = load_denoiser(name)
+    return isinstance(loaded, Denoiser) and loaded.range[0] <= sigma <= loaded.range[1]
 
 
 def load_denoiser(given: DenoiserLike, device: torch.device | str = "cpu") -> nn.Module:
