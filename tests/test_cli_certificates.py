@@ -46,14 +46,41 @@ def test_the_radius_rule_says_what_its_average_is(command):
     assert [line.split()[2:] for line in result.stdout.splitlines() if line.startswith("L2")] == [["ACR", "0.02"]]
 
 
-def test_the_table_rounds_distances_down(tmp_path, command):
-    """The last column is never beyond the largest radius, where nothing is certified."""
-    result = command("certify", "--sigma", 0.1, "--images", 12, "--n0", 20, "--n", 1000, "--rule", "fixed")
+def test_the_table_has_the_same_distances_for_every_model(tmp_path, command):
+    result = command("certify", "--sigma", 0.1, "--images", 6, "--n0", 20, "--n", 200, "--at", "0.05,0.02")
+    head, levels, row = (
+        line.split() for line in result.stdout.splitlines() if line.startswith(("L2", "Linf", "clean"))
+    )
+    assert head == ["L2", "distance", "ACR", "0.02", "0.03", "0.05", "0.1", "0.25", "0.5", "1"]
+    assert levels[2:] == ["0.09", "0.14", "0.23", "0.46", "1.15", "2.30", "4.60"]  # by sqrt(3072), in 1 / 255
+    assert len(row) == 9
     content = json.loads((tmp_path / "shiftproof-certificate" / "certificate.json").read_text())
-    largest = max(row[content["columns"].index("radius")] for row in content["images"])
-    head, row = (line.split() for line in result.stdout.splitlines() if line.startswith(("L2", "clean")))
-    assert 0 < float(head[-1]) <= largest
-    assert float(row[-1].rstrip("%")) > 0
+    assert [*content["numbers"]["certified_accuracy_at"]] == head[3:]
+
+
+def test_a_family_gives_macr_by_frequency_and_resumes(tmp_path, command):
+    options = ("certify", "--sigma", 0.03, *FEW, "--shift", "common", "--severities", "1,5")
+    result = command(*options)
+    assert result.exit_code == 0, result.exception
+    content = json.loads((tmp_path / "shiftproof-certificate" / "suite.json").read_text())
+    assert content["numbers"]["shifts"] == 30
+    assert [len(content["groups"][name]) for name in ("low", "mid", "high")] == [10, 10, 10]
+    by_shift = {row["shift"]: row["acr"] for row in content["shifts"]}
+    assert len(by_shift) == 31
+    for name, labels in content["groups"].items():
+        mean = sum(by_shift[label] for label in labels) / len(labels)
+        assert content["numbers"][f"macr.{name}"] == pytest.approx(mean)
+        assert f"{name} " in result.stdout
+    assert command(*options).stdout == result.stdout
+
+
+def test_the_rules_options_are_options_of_the_command(command):
+    result = command("certify", "--sigma", 0.03, *FEW, "--tolerance", 0, "--joint", "--wrong")
+    assert result.exit_code == 0, result.exception
+    assert "rule fixed with all 100 samples would show" in result.stdout
+    assert "All 6 certificates hold together, but for a probability of 0.01" in result.stdout
+    assert "Certified but wrong:" in result.stdout
+    assert command("certify", "--sigma", 0.03, *FEW, "--rule", "fixed", "--no-futility", "--out", "b").exit_code == 0
 
 
 def test_a_certificate_is_never_overwritten_by_one_on_other_terms(tmp_path, command):
@@ -103,6 +130,8 @@ ERRORS = {
     "far radius": (["certify", "--sigma", "0.1", "--rule", "radius", "--radius", "1"], "at most 0.3"),
     "shift": (["certify", "--sigma", "0.1", "--shift", "fogg@3"], "did you mean"),
     "dtype": (["certify", "--sigma", "0.1", "--dtype", "int8"], "bfloat16"),
+    "suite": (["certify", "--sigma", "0.1", "--suite", "cifar-g"], "cifar-f"),
+    "suite and shift": (["certify", "--sigma", "0.1", "--suite", "cifar-c", "--shift", "fog@3"], "A suite says itself"),
     "measure": (["spectrum", "--measure", "loss"], "acr"),
     "step": (["spectrum", "--step", "0"], "step"),
 }

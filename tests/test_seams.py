@@ -14,7 +14,7 @@ ROOT = Path(shiftproof.__file__).parent
 READERS = {
     "adapters.views": "the option augment of a method, as the user writes it",
     "audits.audit_settings": "shifts of an audit, as the user wrote them; a run directory keeps the same texts",
-    "certificates.certifying": "the shift to certify under",
+    "certificates.conditions": "the shifts to certify under",
     "comparisons.methods": "the shifts to adapt to",
     "estimators.estimating": "the shifts to calibrate on",
     "estimators.neighborhoods": "a neighbourhood by its text form, and the table of those that have a name",
@@ -47,7 +47,10 @@ ANY = {
     "__init__": (1, "a module's `__getattr__`"),
     "adapters": (25, "what a method keeps is its own; options and state dicts"),
     "audits": (18, "what JSON and Plotly hold"),
-    "certificates": (11, "a user's model is any callable; what JSON holds"),
+    "certificates": (
+        16,
+        "a user's model is any callable; what JSON holds; options of rules and overloads",
+    ),
     "cli": (56, "annotations and values that are inspected at run time"),
     "comparisons": (7, "options of methods, by name"),
     "data": (98, "foreign sets, tables and their items; a bare `Dataset` is of either kind"),

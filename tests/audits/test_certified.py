@@ -1,8 +1,10 @@
 """The sections certified and spectrum: what they plan, measure and say."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
@@ -12,7 +14,7 @@ from shiftproof import shifts
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
-from shiftproof.audits.sections.certified import CertifiedPart
+from shiftproof.audits.sections.certified import SIGMAS, CertifiedPart
 from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave
 from shiftproof.certificates import Smoothed
 from shiftproof.models import BlackBox
@@ -89,6 +91,18 @@ def test_a_robust_model_is_never_below_a_fragile_one_at_any_number():
     assert robust.numbers["acr"] > fragile.numbers["acr"]
 
 
+def test_a_network_trained_with_noise_is_above_one_that_was_not_at_every_number():
+    def numbers(model):
+        subject = Subject.of(model, "demo", images=16, device="cpu", batch_size=64)
+        tasks = [CertifiedPart(None, sigma, 0, 16, n0=20, n=250, alpha=0.01, seed=0) for sigma in SIGMAS]
+        return section("certified").view([Result(task, task.measure(subject), None, 1.0) for task in tasks]).numbers
+
+    fragile, robust = numbers("demo"), numbers("cifar10-gaussian-jsd")
+    assert all(robust[name] >= value for name, value in fragile.items())
+    assert robust["acr"] > 2 * fragile["acr"]
+    assert robust["certified_accuracy.0.03"] > fragile["certified_accuracy.0.03"]
+
+
 def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
     cell = certified("clean", 0.03, [0.05, 0.0, 0.0, 0.0])
     row: Any = cell.row
@@ -96,6 +110,60 @@ def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
     said = section("certified").view([cell]).verdict[0].text
     assert "With noise 0.03 and a vote it is right on 50.0% of these, the model itself on 75.0%" in said
     assert "the model itself has no such guarantee" in said
+
+
+def test_a_denoiser_that_fits_is_used_and_told(tmp_path, monkeypatch):
+    from shiftproof.models import denoising
+    from shiftproof.models.networks.denoiser import Denoiser
+
+    denoising.save_denoiser(tmp_path / "cifar10.safetensors", Denoiser(3, (0.1, 0.3)), {})
+    (tmp_path / "cifar10.json").write_text(json.dumps({"shape": [3, 32, 32], "classifier": None}))
+    monkeypatch.setattr(denoising, "FOLDER", tmp_path)
+    planned = [cell for cell in section("certified").plan(scope(images=8)) if isinstance(cell, CertifiedPart)]
+    (task,) = [cell for cell in planned if cell.denoised]
+    assert denoising.fitting_denoiser("any", (3, 64, 64), 0.25) is None
+    assert denoising.fitting_denoiser("any", (3, 32, 32), 0.5) is None
+    subject = Subject.of("cifar10-gaussian-jsd", "demo", images=3, device="cpu", batch_size=32)
+    row: Any = replace(task, end=3, n=100).measure(subject)
+    assert row["denoiser"] == "cifar10"
+    view = section("certified").view([certified("clean", 0.03, [0.05, 0.02]), Result(task, row, None, 1.0)])
+    assert "Behind the denoiser 'cifar10'" in view.verdict[1].text
+    assert view.numbers["denoised_acr"] == pytest.approx(np.mean(row["radii"]))
+    assert view.numbers["acr"] == pytest.approx(0.035)
+
+
+def test_provably_stable_ranges_are_told():
+    def part(against, sigma, radii):
+        row = {"images": len(radii), "radii": radii, "samples": 100, "voted_right": 2, "plain_right": 2}
+        return Result(CertifiedPart(None, sigma, 0, len(radii), 20, 250, 0.01, 0, against), row, None, 1.0)
+
+    view = section("certified").view(
+        [
+            certified("clean", 0.03, [0.05, 0.02]),
+            part("brightness", 0.1, [0.12, 0.0, 0.3, 0.09]),
+            part("contrast+brightness", 0.1, [0.11, 0.0]),
+            part("blur", 1.0, [3.0, 2.0]),
+            part("translation", 3.0, [2.5, 3.5]),
+        ]
+    )
+    said = view.verdict[1].text
+    assert "provably stable for brightness ±0.1 on 50.0%" in said
+    assert "contrast ±10% with brightness ±0.1 on 50.0%" in said
+    assert "Gaussian blur of a variance up to 2 square pixels on 100.0%" in said
+    assert "cyclic shifts of less than 3 pixels on 50.0%" in said
+    ranges = {name: value for name, value in view.numbers.items() if name.startswith("certified_range")}
+    assert ranges == pytest.approx(
+        {
+            **{"certified_range.brightness": 0.1275, "certified_range.contrast": 0.055},
+            **{"certified_range.blur": 2.5, "certified_range.translation": 3.0},
+        }
+    )
+    assert view.numbers["acr"] == pytest.approx(0.035)  # of L2 alone
+    table = view.blocks[-1]
+    assert isinstance(table, Table)
+    assert len(table.rows) == 20
+    planned = {cell.against for cell in section("certified").plan(scope()) if isinstance(cell, CertifiedPart)}
+    assert planned == {"l2", "brightness", "contrast+brightness", "blur", "translation"}
 
 
 def test_what_so_many_samples_can_show_is_told():

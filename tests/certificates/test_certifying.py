@@ -18,7 +18,7 @@ from shiftproof.adapters import adapt
 from shiftproof.certificates import Certification, Smoothed, certify, load_certificate, make_rule
 from shiftproof.certificates.certifying import CELL_SAMPLES
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
-from shiftproof.measures import average_radius, certified_curve, mean_average_radius
+from shiftproof.measures import Accuracy, average_radius, certified_curve, mean_average_radius
 
 SMALL: dict[str, Any] = {"sigma": 0.04, "n0": 20, "n": 120, "alpha": 0.01, "images": 9}
 
@@ -74,6 +74,49 @@ def test_the_file_says_what_is_guaranteed(reference, tmp_path):
     place = content["columns"].index("radius")
     for row, computed in zip(content["images"], reference.certificates, strict=True):
         assert row[place] <= computed.radius < row[place] + 1.1e-6
+
+
+def test_the_file_names_what_it_does_not_say_and_both_accuracies(reference):
+    content = reference.to_json()
+    assert any("floating-point" in each for each in content["not_guaranteed"])
+    assert any("hold at once" in each for each in content["not_guaranteed"])
+    model = shiftproof.load_model("demo")
+    demo = shiftproof.load_data("demo")
+    (batch,) = demo.subset(demo.draw(9).sort().values).batches(9)
+    assert list(reference.plain) == model(batch.inputs).argmax(1).tolist()
+    right = sum(each.guess == label for each, label in zip(reference.certificates, reference.labels, strict=True))
+    assert content["numbers"]["smoothed_accuracy"] == right / 9
+    assert content["numbers"]["accuracy"] == sum(reference.plain[i] == reference.labels[i] for i in range(9)) / 9
+    assert content["numbers"]["certified_wrong"] is None
+    assert content["numbers"]["linf_of_l2"]["0.25"] == pytest.approx(0.25 / 3072**0.5, abs=1e-6)
+    assert [*content["numbers"]["certified_accuracy_at"]] == ["0.03", "0.1", "0.25", "0.5", "1"]
+
+
+def test_certified_but_wrong_is_counted_on_request():
+    images = torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
+    found = certify(lambda x: x.mean((2, 3)), (images, [0, 2, 2]), sigma=0.25, n=400, wrong=True)
+    assert found.certified_wrong(0.2) == Accuracy(1, 3)
+    assert found.accuracy(0.2) == Accuracy(2, 3)
+    assert not any(each.skipped for each in found.certificates)
+
+
+def test_joint_certificates_share_alpha():
+    images = torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
+    found = certify(lambda x: x.mean((2, 3)), images, sigma=0.25, n=400, alpha=0.03, joint=True)
+    assert found.terms.rule["alpha"] == pytest.approx(0.01)
+    assert "any of 3 such certificates is wrong has probability at most 0.03" in found.guarantee()
+    assert not any("hold at once" in each for each in found.not_guaranteed())
+    both = certify(lambda x: x.mean((2, 3)), images, sigma=0.25, n=400, shift=["clean", "fog@1"], joint=True)
+    assert both.parts[0].terms.joint == 6  # of all conditions
+
+
+def test_the_price_of_stopping_early_is_told():
+    images = torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8) * 0.05 + 0.5
+    found = certify(lambda x: x.mean((2, 3)), images, sigma=0.25, n=5000, tolerance=1.0)
+    fixed = certify(lambda x: x.mean((2, 3)), images, sigma=0.25, n=5000, rule="fixed")
+    assert found.acr.value < fixed.acr.value
+    assert found.acr_by_fixed == pytest.approx(fixed.acr.value, rel=0.1)
+    assert fixed.acr_by_fixed is None
 
 
 def test_bad_certificate_files_are_refused(tmp_path):

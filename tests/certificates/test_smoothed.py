@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 from torch import nn
 
 import shiftproof
@@ -175,6 +176,23 @@ def test_served_noise_cannot_be_foreseen(linear):
     assert len(again) == 1
 
 
+def test_an_attacker_who_knows_the_code_finds_nothing_worse_than_chance(linear):
+    """He tries images within the certified distance at home, under the seed he guesses, and keeps the wrong ones."""
+    direction = linear.weight.detach() / linear.weight.norm().detach()
+    across = torch.randn(4000, 16, generator=torch.Generator().manual_seed(0))
+    across -= (across @ direction)[:, None] * direction  # along the plane: all images are equally far from it
+    tried = at_distances([0.002]) + 0.02 * across.view(-1, *SHAPE)
+    smoothed = Smoothed(linear, SIGMA, batch_size=4096)
+    guessed = [smoothed.predict(tried, n=200, alpha=0.05, seed=0) for _ in range(2)]
+    kept = tried[guessed[0] == 0]
+    assert torch.equal(guessed[0], guessed[1])
+    assert len(kept) > 40  # under a seed that is known the attack works: each of these is wrong every time
+    served = torch.stack([smoothed.predict(kept, n=200, alpha=0.05) for _ in range(20)])
+    wrong = int((served == 0).sum())
+    assert binomtest(wrong, served.numel(), 0.05, alternative="greater").pvalue > 1e-6
+    assert (served == 0).float().mean(0).max() < 0.5  # and no single image is
+
+
 def test_predict_is_wrong_as_seldom_as_it_says(linear):
     images = at_distances([0.005]).expand(2000, -1, -1, -1)
     predicted = Smoothed(linear, SIGMA, batch_size=4096).predict(images, keys=range(2000), n=60, alpha=0.1, seed=0)
@@ -260,6 +278,33 @@ def test_models_that_cannot_be_certified_are_refused(make, says):
     images = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 0.9 + 0.05
     with pytest.raises(ModelError, match=says):
         Smoothed(make(), SIGMA).certify(images, n=100)
+
+
+def test_a_model_switched_to_training_later_is_refused():
+    made = network().eval()
+    smoothed = Smoothed(made, SIGMA)
+    images = torch.rand(2, 3, 8, 8)
+    smoothed.certify(images, n=100)
+    before = made[1].running_mean.clone()
+    made.train()
+    for act in (smoothed.certify, smoothed.predict):
+        with pytest.raises(ModelError, match="training mode"):
+            act(images, n=100)
+    assert torch.equal(made[1].running_mean, before)
+
+
+@pytest.mark.parametrize("scaled", [lambda x: (x - 0.5) / 0.25, lambda x: x * 255], ids=["normalised", "0 to 255"])
+def test_images_on_another_scale_are_refused(linear, scaled):
+    images = scaled(torch.rand(2, *SHAPE, generator=torch.Generator().manual_seed(0)))
+    for act in (Smoothed(linear, SIGMA).certify, Smoothed(linear, SIGMA).predict):
+        with pytest.raises(DataError, match="Normalize"):
+            act(images, n=100)
+
+
+def test_options_beside_a_rule_are_refused(linear):
+    rule = Fixed(sigma=SIGMA, n=200)
+    with pytest.raises(ConfigurationError, match="own options"):
+        Smoothed(linear, SIGMA).certify(at_distances([0.1]), n=500, rule=rule)
 
 
 def test_an_adapter_is_refused_before_it_learns():

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from shiftproof import shifts
 from shiftproof.certificates import spectrum
 from shiftproof.certificates.frequencies import axis, band, band_means, frequencies, laid_out, radial
-from shiftproof.certificates.spectral_analysis import amplitude_profile, power_shares
+from shiftproof.certificates.spectral_analysis import SpectrumPlan, amplitude_profile, power_shares
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.shifts.spectral.waves import fourier_basis
 
@@ -107,10 +108,39 @@ def test_amplitudes_tell_where_a_corruption_acts():
     wave = fourier_basis(0, 12, 32, 32).expand(2, 3, 32, 32)
     profile = amplitude_profile(wave)
     assert int(np.argmax(profile)) == 12
-    assert power_shares(profile, 32)["high"] > 0.999
-    flat = power_shares([1.0] * 17, 32)
-    assert sum(flat.values()) == pytest.approx(1)
-    assert power_shares([0.0] * 17, 32) == {"low": 0, "mid": 0, "high": 0}
+    assert power_shares(wave)["high"] > 0.999
+    assert power_shares(torch.zeros(1, 3, 32, 32)) == {"low": 0, "mid": 0, "high": 0}
+
+
+def test_white_noise_has_the_shares_of_the_areas_of_the_bands():
+    """Corners of the spectrum included, which are a fifth of it."""
+    noise = torch.randn(200, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    every = [radial((i, j), 32, 32) for i in range(-16, 16) for j in range(-16, 16)]
+    counts = {name: sum(band(each, 32) == name for each in every) / 1024 for name in ("low", "mid", "high")}
+    assert power_shares(noise) == pytest.approx(counts, abs=0.005)
+    assert counts["high"] == pytest.approx(0.65, abs=0.01)
+
+
+def test_large_images_get_a_grid_that_can_be_afforded():
+    heard: list[SpectrumPlan] = []
+    images = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+
+    def on_plan(plan):
+        heard.append(plan)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        spectrum(lambda x: x.mean((2, 3)), (images, [0, 1]), on_plan=on_plan)
+    (plan,) = heard
+    assert plan.cells < 300
+    assert plan.images == 2
+    assert plan.seconds > 0
+
+
+def test_norms_grow_with_the_side(images):
+    options: dict[str, Any] = {"step": 8, "alphas": [], "corruptions": ["contrast"], "images": 2}
+    assert spectrum(Detector(1, 1), images, **options).facts["eps"] == 4 * SIDE / 32
+    assert spectrum(Detector(1, 1), images, eps=1.5, **options).facts["eps"] == 1.5
 
 
 def test_corruptions_act_where_the_tables_say():

@@ -20,7 +20,7 @@ from shiftproof.training.tuples import Tuples
 
 def test_the_recipes_are_the_papers():
     assert set(RECIPES) == {
-        *("erm", "gaussian", "gaussian+jsd", "smoothadv", "macer", "rda", "rsda", "esda"),
+        *("erm", "gaussian", "gaussian+jsd", "smoothadv", "macer", "denoiser", "rda", "rsda", "esda"),
         *("autoaugment", "autoaugment+jsd", "augmix", "augmix+jsd", "augmix+hcr"),
         *("fouriermix", "fouriermix+jsd", "fouriermix+hcr"),
     }

@@ -10,6 +10,8 @@ from shiftproof.certificates.radius import radius
 from shiftproof.certificates.rules import AtLeast, Fixed, Rule, Sequential, make_rule
 from shiftproof.certificates.smoothed import ABSTAIN, Certificate, Smoothed
 from shiftproof.certificates.spectral_analysis import Spectrum, spectrum
+from shiftproof.certificates.suite import CertifiedSuite
+from shiftproof.certificates.transformations import Transformation
 from shiftproof.measures.intervals import lower_bound, upper_bound
 
 __all__ = [
@@ -17,11 +19,13 @@ __all__ = [
     "AtLeast",
     "Certificate",
     "Certification",
+    "CertifiedSuite",
     "Fixed",
     "Rule",
     "Sequential",
     "Smoothed",
     "Spectrum",
+    "Transformation",
     "certify",
     "load_certificate",
     "lower_bound",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.certificates.laws import Law, law_of
 from shiftproof.certificates.radius import FloatArray, round_down
-from shiftproof.certificates.rules import rule_of
+from shiftproof.certificates.rules import Fixed, rule_of
 from shiftproof.certificates.smoothed import Certificate
+from shiftproof.certificates.transformations import TRANSFORMATIONS
 from shiftproof.errors import DataError, RunError
 from shiftproof.measures import Accuracy, MeanRadius, average_radius, certified_accuracy
+from shiftproof.measures.intervals import lower_bound
 from shiftproof.runs import Json, write_atomically
 from shiftproof.runs.files import read_json
 from shiftproof.version import __version__
@@ -22,21 +26,36 @@ from shiftproof.version import __version__
 FORMAT = "shiftproof-certificate/1"
 FIELDS = tuple(each.name for each in fields(Certificate))
 """What there is to say of an image."""
-STEPS = 8
-"""Certified accuracy is written at so many distances above 0, up to the largest radius the samples can show."""
-
 NOT_GUARANTEED = (
     "that a prediction is right: a radius says that it stays the same",
-    "anything of the model without noise, in another precision, or with other weights",
-    "anything of images that are further away, and of changes that move many pixels by little but are far in L2: blur, "
-    "fog, a shift by one pixel",
-    "that all certificates hold at once: each of them is wrong with probability at most alpha",
+    "anything of the model without noise and a vote, in another precision, or with other weights",
+    "anything finer than floating-point arithmetic: noise of 24-bit numbers is added, and scores are computed, in it",
 )
+FAR_AWAY = (
+    "anything of images that are further away, and of changes that move many pixels by little but are far in L2: blur, "
+    "fog, a shift by one pixel"
+)
+"""What certificates in L2 do not say besides."""
+OUTSIDE = ("anything of larger ranges, and of other changes of the image, however small",)
+LEFT_OUT = {
+    **{name: each.limits for name, each in TRANSFORMATIONS.items()},
+    **dict.fromkeys(
+        ("rotation", "scaling"),
+        "images that were rounded to 256 levels after they were transformed, other interpolation",
+    ),
+}
+"""What certificates against transformations do not say besides."""
+APART = "that all certificates hold at once: each of them is wrong with probability at most alpha"
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Everything that decides a certification's numbers, apart from the model and the images."""
+    """Everything that decides a certification's numbers, apart from the model and the images.
+
+    `joint` is how many certificates hold together with probability 1 - `joint` * alpha, 0 where each is for itself;
+    `wrong` says that images with a wrong guess were certified too; `denoiser` is the fingerprint of what stands before
+    the model.
+    """
 
     sigma: float
     n0: int
@@ -46,6 +65,19 @@ class Terms:
     compiled: bool
     device: str
     shift: str
+    joint: int = 0
+    wrong: bool = False
+    denoiser: str = ""
+
+    @property
+    def law(self) -> Law:
+        """What a radius of these certificates is."""
+        return law_of(self.against)
+
+    @property
+    def against(self) -> str:
+        """What the certificates are against."""
+        return str(self.rule["against"])
 
     def to_row(self) -> dict[str, Json]:
         """Return the terms as JSON values, those of the rule among them."""
@@ -57,8 +89,10 @@ class Terms:
 class Certification:
     """Certificates of a set of images, with what they are about.
 
-    `labels` are None where nobody knows them; then `radii` counts whatever class is certified. `batch_size` is how many
-    noisy images the model was given at a time.
+    `labels` are None where nobody knows them; then `radii` counts whatever class is certified. `plain` is what the
+    model itself, without noise, says of each image; `values` is how many values an image has, and
+    `room` how large a range of a transformation keeps them in [0, 1]. `batch_size` is how many
+    noisy images the model was given at a time, `distances` those at which certified accuracy is told.
     """
 
     model: str
@@ -69,7 +103,11 @@ class Certification:
     keys: tuple[int, ...]
     labels: tuple[int, ...] | None
     certificates: tuple[Certificate, ...]
+    plain: tuple[int, ...]
+    values: int
+    room: tuple[float | None, ...]
     batch_size: int = field(default=0, compare=False)
+    distances: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def radii(self) -> FloatArray:
@@ -91,8 +129,59 @@ class Certification:
         return sum(each.samples + self.terms.n0 for each in self.certificates)
 
     def accuracy(self, at: float = 0.0) -> Accuracy:
-        """Return the share of images that are right and certified at an L2 distance."""
+        """Return the share of images that are right and certified at a distance."""
         return certified_accuracy(self.radii, at)
+
+    @property
+    def plain_accuracy(self) -> Accuracy | None:
+        """The model's own accuracy, without noise and a vote; None without labels."""
+        return self._right(self.plain)
+
+    @property
+    def smoothed_accuracy(self) -> Accuracy | None:
+        """The smoothed model's accuracy, by a vote of n0 samples; None without labels."""
+        return self._right([each.guess for each in self.certificates])
+
+    def _right(self, classes: Sequence[int]) -> Accuracy | None:
+        if self.labels is None:
+            return None
+        return Accuracy(int((np.array(classes) == np.array(self.labels)).sum()), len(self.labels))
+
+    def certified_wrong(self, at: float = 0.0) -> Accuracy | None:
+        """Return the share of images certified at a distance whose class is not the label; None where not looked at."""
+        if self.labels is None or not self.terms.wrong:
+            return None
+        wrong = [
+            each.radius if each.prediction != label else 0.0
+            for each, label in zip(self.certificates, self.labels, strict=True)
+        ]
+        return certified_accuracy(wrong, at)
+
+    def unclipped(self, at: float) -> Accuracy:
+        """Return the share of images right and certified for a range all of whose images have values in [0, 1]."""
+        wide = np.array([np.inf if each is None else each for each in self.room])
+        return certified_accuracy(np.where(wide >= at, self.radii, 0.0), at)
+
+    def linf(self, distance: float) -> float:
+        """Return how far every value may change at once (Linf) within an L2 distance: r / sqrt(d), rounded down."""
+        return round_down(distance / math.sqrt(self.values))
+
+    @property
+    def acr_by_fixed(self) -> float | None:
+        """What the average radius would be by the rule fixed, reckoned at each image's share of hits; else None.
+
+        Of the rule sequential alone, which stops early: this is its price.
+        """
+        if self.terms.rule["rule"] != "sequential":
+            return None
+        rule = rule_of(self.terms.rule)
+        fixed = Fixed(sigma=rule.sigma, n=rule.n, alpha=rule.alpha, against=rule.against)
+        counted = np.array([each.samples for each in self.certificates])
+        share = np.array([each.hits for each in self.certificates]) / np.maximum(counted, 1)
+        radii = fixed.radius(lower_bound(share * rule.n, rule.n, rule.alpha))
+        if self.labels is not None:
+            radii = radii * (np.array([each.guess for each in self.certificates]) == np.array(self.labels))
+        return float(radii.mean())
 
     def to_row(self) -> dict[str, Json]:
         """Return the headline numbers."""
@@ -103,7 +192,10 @@ class Certification:
             "acr": acr.value,
             "acr_low": low,
             "acr_high": high,
+            "accuracy": _value(self.plain_accuracy),
+            "smoothed_accuracy": _value(self.smoothed_accuracy),
             "certified_accuracy": self.accuracy().value,
+            "certified_wrong": _value(self.certified_wrong()),
             "abstained": sum(each.prediction < 0 and not each.skipped for each in self.certificates),
             "skipped": sum(each.skipped for each in self.certificates),
             "samples": self.samples,
@@ -113,35 +205,51 @@ class Certification:
         """Say in one sentence what is guaranteed."""
         terms = self.terms
         under = "" if terms.shift == "clean" else f" under {terms.shift}"
+        behind = f" behind the denoiser with fingerprint {terms.denoiser}" if terms.denoiser else ""
+        alpha = float(terms.rule["alpha"])
+        wrong = f"For each image by itself, this is wrong with probability at most {alpha:g}"
+        if terms.joint:
+            wrong = f"That any of {terms.joint:,} such certificates is wrong has probability at most "
+            wrong += f"{alpha * terms.joint:g}"
         return (
-            f"The model with fingerprint {self.model_fingerprint}, run in {terms.dtype} and smoothed with Gaussian "
-            f"noise of standard deviation {terms.sigma:g} on [0, 1] images, gives an image{under} listed here and "
-            "every image within the L2 distance `radius` of it the same class, `prediction`. For each image by itself, "
-            f"this is wrong with probability at most {terms.rule['alpha']:g} over the draw of the noise."
+            f"The model with fingerprint {self.model_fingerprint}{behind}, run in {terms.dtype} and smoothed with "
+            f"{terms.law.noise.format(terms.sigma)}, gives an image{under} listed here and {terms.law.range} the same "
+            f"class, `prediction`. {wrong} over the draw of the noise."
         )
+
+    def not_guaranteed(self) -> list[str]:
+        """Return what the certificates do not say."""
+        own = [FAR_AWAY] if self.terms.against == "l2" else [*OUTSIDE, LEFT_OUT[self.terms.against]]
+        return [*NOT_GUARANTEED, *own, *([] if self.terms.joint else [APART])]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values; radii are rounded down."""
-        reach = max([each.radius for each in self.certificates], default=0.0)
-        distances = sorted({round_down(reach * step / STEPS, 3) for step in range(STEPS + 1)})
         labels: Sequence[int | None] = self.labels if self.labels is not None else [None] * len(self.keys)
+        numbers: dict[str, Any] = {
+            **self.to_row(),
+            "certified_accuracy_at": {f"{distance:g}": self.accuracy(distance).value for distance in self.distances},
+        }
+        if self.terms.wrong:
+            wrong = {f"{distance:g}": _value(self.certified_wrong(distance)) for distance in self.distances}
+            numbers["certified_wrong_at"] = wrong
+        if any(each is not None for each in self.room):
+            numbers["unclipped_at"] = {f"{each:g}": self.unclipped(each).value for each in self.distances}
+        if self.terms.against == "l2":
+            numbers["linf_of_l2"] = {f"{distance:g}": self.linf(distance) for distance in self.distances}
         return {
             "format": FORMAT,
             "version": __version__,
             "guarantee": self.guarantee(),
-            "not_guaranteed": list(NOT_GUARANTEED),
+            "not_guaranteed": self.not_guaranteed(),
             "model": {"name": self.model, "fingerprint": self.model_fingerprint},
             "data": {"name": self.data, "fingerprint": self.data_fingerprint, "images": len(self.keys)},
             "terms": self.terms.to_row(),
             "batch_size": self.batch_size,
-            "numbers": {
-                **self.to_row(),
-                "certified_accuracy_at": {f"{distance:g}": self.accuracy(distance).value for distance in distances},
-            },
-            "columns": ["key", "label", *FIELDS],
+            "numbers": numbers,
+            "columns": ["key", "label", "plain", "room", *FIELDS],
             "images": [
-                [key, label, *astuple(replace(each, radius=round_down(each.radius)))]
-                for key, label, each in zip(self.keys, labels, self.certificates, strict=True)
+                [*about, *astuple(replace(each, radius=round_down(each.radius)))]
+                for *about, each in zip(self.keys, labels, self.plain, self.room, self.certificates, strict=True)
             ],
         }
 
@@ -154,6 +262,10 @@ class Certification:
         text = json.dumps(head, indent=1, allow_nan=False, ensure_ascii=False).removesuffix("\n}")
         write_atomically(path, f'{text},\n "images": [\n  {rows}\n ]\n}}\n')
         return path
+
+
+def _value(found: Accuracy | None) -> float | None:
+    return None if found is None else found.value
 
 
 def load_certificate(path: str | Path) -> dict[str, Any]:

@@ -5,22 +5,31 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, overload
 
 import torch
+from torch import Tensor, nn
 
 from shiftproof.certificates.certification import FIELDS, Certification, Terms, load_certificate
 from shiftproof.certificates.checks import check_fixed, check_sizes
+from shiftproof.certificates.conditions import PUBLISHED_SIDE, SuiteName, conditions, groups_of, label_of
+from shiftproof.certificates.covering import certify_covered
 from shiftproof.certificates.driving import check_subject, measure_all
-from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
-from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, precision_of
+from shiftproof.certificates.laws import Against, law_of, scale_of
+from shiftproof.certificates.radius import round_down
+from shiftproof.certificates.rules import TOLERANCE, Grid, Rule, make_rule
+from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, denoised, precision_of
+from shiftproof.certificates.suite import FILE as SUITE_FILE
+from shiftproof.certificates.suite import CertifiedSuite
+from shiftproof.certificates.transformations import TRANSFORMATIONS
 from shiftproof.data import DataLike, as_images
-from shiftproof.errors import RunError
-from shiftproof.models import BatchFitter, ModelLike, device_of
+from shiftproof.errors import ConfigurationError, RunError
+from shiftproof.models import BatchFitter, ModelLike, device_of, fingerprint, logits
+from shiftproof.models.denoising import load_denoiser
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
-from shiftproof.shifts import Shift, as_shift
+from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
 
 FILE = "certificate.json"
@@ -31,19 +40,44 @@ SHARE_DRAWN = {"fixed": 1.0, "sequential": 0.3, "radius": 0.03}
 CELL_IMAGES = 256
 
 
+@overload
 def certify(
+    model: ModelLike = ..., data: DataLike = ..., *, shift: str | Shift | None = ..., suite: None = ..., **options: Any
+) -> Certification: ...
+@overload
+def certify(
+    model: ModelLike = ...,
+    data: DataLike = ...,
+    *,
+    shift: list[str] | list[Shift] | list[str | Shift] | tuple[str | Shift, ...],
+    **options: Any,
+) -> CertifiedSuite: ...
+@overload
+def certify(
+    model: ModelLike = ..., data: DataLike = ..., *, suite: SuiteName, shift: None = ..., **options: Any
+) -> CertifiedSuite: ...
+
+
+def certify(  # type: ignore[misc]  # options are those of this signature: there is no second list of them
     model: ModelLike = "demo",
     data: DataLike = "demo",
     *,
-    sigma: float,
-    shift: str | Shift | None = None,
+    sigma: float | None = None,
+    against: Against = "l2",
+    shift: str | Shift | Sequence[str | Shift] | None = None,
+    severities: Sequence[float] | None = None,
+    suite: SuiteName | None = None,
     rule: Literal["sequential", "fixed", "radius"] = "sequential",
     radius: float | None = None,
     n0: int = 100,
     n: int = 100_000,
     alpha: float = 0.001,
+    joint: bool = False,
+    wrong: bool = False,
+    at: Sequence[float] = (),
     tolerance: float = TOLERANCE,
     futility: bool = True,
+    denoiser: str | Path | nn.Module | None = None,
     dtype: Precision = "float32",
     compile: bool = False,  # noqa: A002  (the option's name)
     images: int | None = None,
@@ -53,26 +87,42 @@ def certify(
     out: str | Path | None = None,
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
-) -> Certification:
-    """Certify a model by randomized smoothing: L2 distances within which the smoothed model's class cannot change.
+) -> Certification | CertifiedSuite:
+    """Certify a model by randomized smoothing: ranges within which the smoothed model's class cannot change.
 
     The guarantee is the smoothed model's, served with noise and a vote (`Smoothed.predict`), not the model's own. With
-    labels, images whose first guess is wrong are skipped, since they count 0.
+    labels, images whose first guess is wrong are skipped, since they count 0. Several shifts, or a suite, give a
+    `CertifiedSuite`: the same images and the same number of samples under each, and their mean (mACR). Against a
+    transformation the noise is on its parameter (see `laws`), and a radius is a range of that.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
-        sigma: Standard deviation of the noise, on the [0, 1] scale of images; 2 at most.
-        shift: Certify shifted images, such as fog@3. Default: clean ones.
-        rule: sequential: the full radius with fewer samples. fixed: n samples and one bound (Cohen et al. 2019).
+        sigma: Standard deviation of the noise, on the [0, 1] scale of images; 2 at most. Of a transformation: of its
+            parameter, in pixels for a translation; of blur, the mean variance in square pixels. Default: what most
+            networks bear, of a transformation.
+        against: l2: any change within a distance. brightness, contrast+brightness, blur, translation: noise on that.
+            rotation, scaling: noise on values at a grid of them, tens of thousands of passes an image.
+        shift: Certify shifted images: fog@3, several of these, or a family such as common; clean is the images as they
+            are. Default: clean ones.
+        severities: Of corruptions that are named without one, and of families. Default: 1 to 5.
+        suite: cifar-c, imagenet-c: 15 corruptions at 5 severities. cifar-f: 192 sets of noise by frequency.
+        rule: sequential: a third of the samples, for a slightly smaller radius. fixed: n samples and one bound, as in
+            published tables (Cohen et al. 2019).
             radius: is it at least the radius? Most images answer within a few hundred samples; every radius is that or
             0, and their average is that times the share certified.
-        radius: The radius to ask for, with the rule radius.
+        radius: The radius to ask for, with the rule radius; of rotation and scaling, the range to cover in degrees or
+            as a share, of which the rule radius claims all or nothing.
         n0: Samples that choose a class.
         n: Fresh samples that count it, at most.
         alpha: Probability that a certificate is wrong, at most.
+        joint: Let alpha be the probability that any of all the certificates is wrong (Bonferroni).
+        wrong: Certify images with a wrong guess too, to learn which are wrong and stable.
+        at: Tell certified accuracy at these distances too. Default: those that are the same for all models.
         tolerance: How much of the radius the rule sequential may give away (see `rules.Sequential`).
         futility: With the rule fixed, stop early on images that will not be certified.
+        denoiser: Put this before the model: cifar10, or a file or folder that the recipe denoiser left; in Python also
+            a module from images to images.
         dtype: Certify a copy of the model in this precision.
         compile: Compile the model first.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
@@ -90,27 +140,60 @@ def certify(
     1.0
     """
     check_fixed(model)  # before loading puts a module into evaluation mode
-    chosen = make_rule(rule, sigma=sigma, n=n, alpha=alpha, radius=radius, tolerance=tolerance, futility=futility)
+    chosen = make_rule(
+        rule,
+        sigma=scale_of(against, sigma),
+        n=n,
+        alpha=alpha,
+        radius=radius,
+        tolerance=tolerance,
+        futility=futility,
+        against=against,
+    )
     check_sizes(n0, n)
+    several = suite is not None or not (shift is None or isinstance(shift, str | Shift))
+    named: list[str | Shift] = [] if shift is None else [shift] if isinstance(shift, str | Shift) else list(shift)
+    asked = conditions(named, severities, suite, (3, PUBLISHED_SIDE, PUBLISHED_SIDE))  # before anything is loaded
+    if not several and (severities is not None or len(asked) > 1):
+        raise ConfigurationError(
+            "Several shifts are given as a list.", expected=f"shift=[{shift!r}]", got=f"shift={shift!r}"
+        )
+    subject = Subject.of(model, data, images=images, seed=seed, device=device)
+    shape = as_images(subject.data).shape
+    shifts = conditions(named, severities, suite, shape) or [None]
+    together = len(shifts) * len(subject.data) if joint else 0
     job = CertificationJob(
-        subject=Subject.of(model, data, images=images, seed=seed, device=device),
-        rule=chosen,
+        subject=subject,
+        rule=replace(chosen, alpha=alpha / together) if together else chosen,
         n0=n0,
-        shift=None if shift is None else as_shift(shift),
+        shifts=tuple(shifts),
         seed=seed,
+        joint=together,
+        wrong=wrong,
+        denoiser=None if denoiser is None else load_denoiser(denoiser),
         dtype=dtype,
         compiled=compile,
         batch_size=batch_size,
     )
-    check_subject(job.subject)
-    path = None if out is None else Path(out) / file_name(job.terms().shift)
-    if path is not None and path.exists():
-        check_same(path, job.terms())
-    where = choose_executor(executor, device=job.subject.device)
-    made = job.conclude(measure_all(job.subject, job.tasks(), job, out=out, executor=where, on_progress=on_progress))
-    if path is not None:
-        made.save(path)
-    return made
+    check_subject(subject)
+    if job.denoiser is not None:
+        denoised(subject.model, job.denoiser, chosen.sigma, against)  # refuses other noise before any long work
+    paths = {} if out is None else {each: Path(out) / file_name(label_of(each)) for each in shifts}
+    for each, path in paths.items():
+        if path.exists():
+            check_same(path, job.terms(each))
+    where = choose_executor(executor, device=subject.device)
+    results = measure_all(subject, job.tasks(), job, out=out, executor=where, on_progress=on_progress)
+    distances = tuple(sorted({*law_of(chosen.against).distances, *map(float, at)}))
+    made = [replace(job.conclude(results, each), distances=distances) for each in shifts]
+    for one, path in zip(made, paths.values(), strict=False):
+        one.save(path)
+    if not several:
+        return made[0]
+    found = CertifiedSuite(tuple(made), groups_of(shifts, math.sqrt(shape[1] * shape[2])))
+    if out is not None:
+        found.save(Path(out) / SUITE_FILE)
+    return found
 
 
 @dataclass(frozen=True)
@@ -120,8 +203,11 @@ class CertificationJob:
     subject: Subject
     rule: Rule
     n0: int
-    shift: Shift | None
+    shifts: tuple[Shift | None, ...]
     seed: int
+    joint: int
+    wrong: bool
+    denoiser: nn.Module | None
     dtype: Precision
     compiled: bool
     batch_size: int | None
@@ -130,36 +216,46 @@ class CertificationJob:
         """Return what certifies cells in this process."""
         return Certifier(self)
 
-    def terms(self) -> Terms:
-        """Return what decides the numbers."""
+    def terms(self, shift: Shift | None) -> Terms:
+        """Return what decides the numbers under a shift."""
         model = self.subject.model
         own = precision_of(model) if self.dtype == "float32" else getattr(torch, self.dtype)
+        where = device_of(model).type
+        rounded = where == "cuda" and own == torch.float32 and torch.backends.cudnn.allow_tf32
         return Terms(
             sigma=self.rule.sigma,
             n0=self.n0,
             rule=self.rule.facts(),
             seed=self.seed,
-            dtype=str(own).removeprefix("torch."),
+            dtype=str(own).removeprefix("torch.") + " (TF32 convolutions)" * rounded,
             compiled=self.compiled,
-            device=device_of(model).type,
-            shift="clean" if self.shift is None else self.shift.label,
+            device=where,
+            shift=label_of(shift),
+            joint=self.joint,
+            wrong=self.wrong,
+            denoiser="" if self.denoiser is None else fingerprint(self.denoiser),
         )
 
     def tasks(self) -> tuple[CertifiedRun, ...]:
-        """Cut the images into runs."""
-        terms, images = self.terms(), len(self.subject.data)
-        most = CELL_SAMPLES.get(terms.device, CELL_SAMPLES["cuda"])
+        """Cut the images into runs, under each shift."""
+        images = len(self.subject.data)
+        most = CELL_SAMPLES.get(device_of(self.subject.model).type, CELL_SAMPLES["cuda"])
         step = int(most / (self.n0 + self.rule.n * SHARE_DRAWN.get(self.rule.name, 1.0)))
         step = max(1, min(CELL_IMAGES, step))
         return tuple(
-            CertifiedRun(start, min(start + step, images), self.shift, self.rule, terms)
+            CertifiedRun(start, min(start + step, images), shift, self.rule, self.terms(shift))
+            for shift in self.shifts
             for start in range(0, images, step)
         )
 
-    def conclude(self, results: Sequence[Result]) -> Certification:
-        """Put the rows of all cells together, in the order of the data."""
-        rows = [result.row for result in results if result.row is not None]
-        subject = self.subject
+    def conclude(self, results: Sequence[Result], shift: Shift | None) -> Certification:
+        """Put the rows of all cells under a shift together, in the order of the data."""
+        subject, label = self.subject, label_of(shift)
+        rows = [
+            result.row
+            for result in results
+            if isinstance(result.task, CertifiedRun) and result.row is not None and result.task.terms.shift == label
+        ]
         order = subject.places.argsort().tolist()
 
         def column(name: str) -> list[Any]:
@@ -171,10 +267,13 @@ class CertificationJob:
             model_fingerprint=subject.model_fingerprint,
             data=subject.data.name,
             data_fingerprint=subject.fingerprints["sample"],
-            terms=self.terms(),
+            terms=self.terms(shift),
             keys=tuple(column("key")),
             labels=None if subject.data.labels is None else tuple(column("label")),
             certificates=tuple(Certificate(*values) for values in zip(*map(column, FIELDS), strict=True)),
+            plain=tuple(column("plain")),
+            room=tuple(column("room")),
+            values=math.prod(as_images(subject.data).shape),
             batch_size=self.batch_size
             or batch_size_for(device_of(subject.model), math.prod(as_images(subject.data).shape)),
         )
@@ -189,6 +288,8 @@ class Certifier:
         self.smoothed = Smoothed(
             job.subject.model,
             job.rule.sigma,
+            against="l2" if law_of(job.rule.against).pixels else job.rule.against,
+            denoiser=job.denoiser,
             seed=job.seed,
             batch_size=job.batch_size,
             dtype=job.dtype,
@@ -205,6 +306,18 @@ class Certifier:
 
         return self.fit(certify)
 
+    def certified(
+        self, images: Tensor, labels: Tensor | None, keys: Tensor, rule: Rule, n0: int
+    ) -> Sequence[Certificate]:
+        """Return the certificates of images by a rule."""
+        if not isinstance(rule, Grid):
+            return self.smoothed.certify(images, labels, keys=keys, n0=n0, rule=rule)
+        known = [None] * len(images) if labels is None else labels.tolist()
+        return [
+            certify_covered(self.smoothed, image, key, label, rule, n0=n0)
+            for image, key, label in zip(images, keys.tolist(), known, strict=True)
+        ]
+
 
 @dataclass(frozen=True)
 class CertifiedRun(Task[Certifier]):
@@ -220,12 +333,15 @@ class CertifiedRun(Task[Certifier]):
     def measure(self, subject: Certifier) -> Row:
         """Return the certificates, column by column."""
         chosen, terms = subject.data.subset(range(self.start, self.stop)), self.terms
-        rows: dict[str, list[Json]] = {name: [] for name in ("key", "label", *FIELDS)}
+        rows: dict[str, list[Json]] = {name: [] for name in ("key", "label", "plain", "room", *FIELDS)}
+        model, size = subject.job.subject.model, subject.smoothed.batch_size or self.stop
         for batch in chosen.batches(self.stop - self.start, device=subject.smoothed.device):
             images = batch.inputs if self.shift is None else self.shift(batch.inputs, batch.keys, seed=terms.seed)
-            made = subject.smoothed.certify(images, batch.labels, keys=batch.keys, n0=terms.n0, rule=self.rule)
+            made = subject.certified(images, None if terms.wrong else batch.labels, batch.keys, self.rule, terms.n0)
             rows["key"] += batch.keys.tolist()
+            rows["plain"] += [each for part in images.split(size) for each in logits(model, part).argmax(1).tolist()]
             rows["label"] += [None] * len(batch) if batch.labels is None else batch.labels.tolist()
+            rows["room"] += room_of(images, self.rule.against)
             for field in FIELDS:
                 rows[field] += [getattr(each, field) for each in made]
         return rows
@@ -233,6 +349,14 @@ class CertifiedRun(Task[Certifier]):
     def parameters(self) -> dict[str, Json]:
         """Return the run and its terms, which name the shift and the rule."""
         return {"start": self.start, "stop": self.stop, **self.terms.to_row()}
+
+
+def room_of(images: Tensor, against: str) -> list[Json]:
+    """Return how large a range keeps each image's values in [0, 1], rounded down; None where every range does."""
+    if against not in TRANSFORMATIONS:
+        return [None] * len(images)
+    room = TRANSFORMATIONS[against].room(images).tolist()
+    return [round_down(max(0.0, each)) if math.isfinite(each) else None for each in room]
 
 
 def check_same(path: Path, terms: Terms) -> None:

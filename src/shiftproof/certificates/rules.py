@@ -1,9 +1,9 @@
 """When to stop counting, and what to claim: small decisions on numbers, each with a stated error probability.
 
 A rule is asked after each of its `looks`, cumulative numbers of samples, with the hits of many images so far. Its claim
-is a radius, 0 for none. Whatever the true probability p of the class, the radius claimed is larger than
-`sigma * ppf(p)` with probability at most alpha, over all looks together. Abstaining claims nothing and costs no error
-probability, so every rule gives up on an image as soon as it is plain that nothing will come of it.
+is a radius, 0 for none. Whatever the true probability p of the class, the radius claimed is larger than p certifies
+(`laws`; in L2, `sigma * ppf(p)`) with probability at most alpha, over all looks together. Abstaining claims nothing and
+costs no error probability, so every rule gives up on an image as soon as it is plain that nothing will come of it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,10 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from shiftproof.certificates.radius import (
-    FloatArray,
-    log_evidence,
-    probability,
-    radius,
-    round_down,
-)
+from shiftproof.certificates.laws import check_sigma, law_of
+from shiftproof.certificates.radius import FloatArray, log_evidence, round_down
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.intervals import lower_bound, upper_bound
 from shiftproof.registry import unknown
@@ -35,10 +30,13 @@ SHARES = (0.01, 0.03, 0.1, 0.3, 1.0)
 """When to look, as shares of n: after 1,000, 3,000, 10,000, 30,000 and 100,000 of 100,000 samples."""
 FIRST_LOOK = 100
 """Fewer samples than this say too little to stop at."""
-LARGEST_SIGMA = 2.0
-"""Twice the range of an image's values; more is a slip of scale."""
 TOLERANCE = 0.15
 """What n more samples must promise to add to a radius, in units of sigma, for some of them to be drawn."""
+
+
+LIMITS = {"rotation": 10.0, "scaling": 0.1}
+"""The range of a grid where none is asked for: degrees, and a share."""
+WIDEST = {"rotation": 180.0, "scaling": 0.9}
 
 
 class Judgement(NamedTuple):
@@ -50,16 +48,24 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(ABC):
-    """A way to certify: noise `sigma`, at most `n` samples of an image, error probability `alpha`."""
+    """A way to certify: noise `sigma`, at most `n` samples of an image, error probability `alpha`.
+
+    `against` is what the noise is of, and so which radius a probability shows (`laws`).
+    """
 
     name: ClassVar[str]
     sigma: float
     n: int = 100_000
     alpha: float = 0.001
+    against: str = "l2"
 
     def __post_init__(self) -> None:
-        check_sigma(self.sigma)
+        check_sigma(self.sigma, self.against)
         check_numbers(self.n, self.alpha)
+
+    def radius(self, bound: ArrayLike) -> FloatArray:
+        """Return the radius that a bound on the probability shows, 0 for none."""
+        return law_of(self.against).reach(bound, self.sigma)
 
     @property
     @abstractmethod
@@ -101,7 +107,7 @@ class Fixed(Rule):
         """Give up early or claim at the end."""
         n = self.looks[look]
         if n == self.n:
-            return Judgement(radius(lower_bound(hits, n, self.alpha), self.sigma), np.ones(len(hits), bool))
+            return Judgement(self.radius(lower_bound(hits, n, self.alpha)), np.ones(len(hits), bool))
         return Judgement(np.zeros(len(hits)), upper_bound(hits, n, self.alpha) < 0.5)
 
 
@@ -140,19 +146,19 @@ class Sequential(Rule):
     def judge(self, look: int, hits: Counts) -> Judgement:
         """Claim this look's bound; stop at the last look, in vain, or where little is to be gained."""
         n = self.looks[look]
-        reached = self._radius(hits, n)
+        reached = self._shown(hits, n)
         if n == self.n:
             return Judgement(reached, np.ones(len(hits), bool))
         futile = upper_bound(hits, n, self.alpha_per_look) < 0.5
         hardly_grows = np.ones(len(hits), bool)
         for later in self.looks[look + 1 :]:
-            gain = self._radius(hits / n * later, later) - reached
+            gain = self._shown(hits / n * later, later) - reached
             hardly_grows &= gain < self.tolerance * self.sigma * (later - n) / self.n
         return Judgement(reached, futile | hardly_grows)
 
-    def _radius(self, hits: Counts | FloatArray, n: int) -> FloatArray:
+    def _shown(self, hits: Counts | FloatArray, n: int) -> FloatArray:
         """Return the radius that so many hits show at one look."""
-        return radius(lower_bound(hits, n, self.alpha_per_look), self.sigma)
+        return self.radius(lower_bound(hits, n, self.alpha_per_look))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +189,7 @@ class AtLeast(Rule):
     @cached_property
     def p(self) -> float:
         """The probability that the asked radius needs."""
-        return float(probability(self.asked, self.sigma))
+        return float(law_of(self.against).needs(self.asked, self.sigma))
 
     @cached_property
     def looks(self) -> tuple[int, ...]:
@@ -202,13 +208,60 @@ class AtLeast(Rule):
 
     def _largest(self) -> float:
         """Return a radius that n samples can show, rounded down."""
-        low, high = 0.0, 40.0
-        while high - low > 1e-3:
+        low, high = 0.5, 1.0
+        while high - low > 1e-12 and high - low > 1e-4 * (1 - low):
             middle = (low + high) / 2
-            p = float(probability(middle, 1.0))
-            shows = p < 1 and log_evidence(self.n, self.n, p) >= -np.log(self.alpha)
+            shows = log_evidence(self.n, self.n, middle) >= -np.log(self.alpha)
             low, high = (middle, high) if shows else (low, middle)
-        return round_down(low * self.sigma, 3)
+        return round_down(float(self.radius(low)), 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(Rule):
+    """Points from the middle of a range outwards, each with an equal share of alpha, until one fails or all hold.
+
+    `limit` is the range to cover; with `whole`, nothing less is claimed. A point is tested by the rule radius, or,
+    where `fixed`, by n samples and one bound.
+    """
+
+    name: ClassVar[str] = "grid"
+    limit: float
+    whole: bool = False
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.limit <= WIDEST[self.against]:
+            raise ConfigurationError(
+                f"A range of {self.limit:g} cannot be covered.",
+                expected=f"radius= above 0 and up to {WIDEST[self.against]:g} for {self.against}",
+            )
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Those of the rule at a point."""
+        return (self.n,)
+
+    @property
+    def reach(self) -> float:
+        """The whole range."""
+        return self.limit
+
+    def judge(self, look: int, hits: Counts) -> Judgement:
+        """Points are judged by `at_point`; this judges nothing."""
+        return Judgement(np.zeros(len(hits)), np.ones(len(hits), bool))
+
+    def at_point(self, distance: float, points: int) -> Rule | None:
+        """Return the rule that tests a point for a distance, one of so many; None where n samples cannot show it."""
+        alpha = self.alpha / points
+        if alpha ** (1 / self.n) <= 0.5:
+            return None
+        if self.fixed:
+            return Fixed(sigma=self.sigma, n=self.n, alpha=alpha)
+        try:
+            return AtLeast(sigma=self.sigma, n=self.n, alpha=alpha, asked=distance)
+        except ConfigurationError:
+            return None
 
 
 def make_rule(
@@ -220,8 +273,19 @@ def make_rule(
     radius: float | None = None,
     tolerance: float = TOLERANCE,
     futility: bool = True,
+    against: str = "l2",
 ) -> Rule:
-    """Return a rule by name; `radius` is what the rule of that name asks for."""
+    """Return a rule by name; `radius` is what the rule of that name asks for, and a grid covers."""
+    if against in LIMITS and name in RULES:
+        return Grid(
+            sigma=sigma,
+            n=n,
+            alpha=alpha,
+            against=against,
+            limit=LIMITS[against] if radius is None else radius,
+            whole=name == "radius",
+            fixed=name == "fixed",
+        )
     if (radius is not None) != (name == "radius") and name in RULES:
         raise ConfigurationError(
             "A radius goes with the rule radius, which asks whether it is reached.",
@@ -230,25 +294,25 @@ def make_rule(
         )
     match name:
         case "fixed":
-            return Fixed(sigma=sigma, n=n, alpha=alpha, futility=futility)
+            return Fixed(sigma=sigma, n=n, alpha=alpha, against=against, futility=futility)
         case "sequential":
-            return Sequential(sigma=sigma, n=n, alpha=alpha, tolerance=tolerance)
+            return Sequential(sigma=sigma, n=n, alpha=alpha, against=against, tolerance=tolerance)
         case "radius":
-            return AtLeast(asked=radius or 0.0, sigma=sigma, n=n, alpha=alpha)
+            return AtLeast(asked=radius or 0.0, sigma=sigma, n=n, alpha=alpha, against=against)
         case _:
             raise unknown("rule", name, RULES)
 
 
 def rule_of(facts: Mapping[str, float | int | str]) -> Rule:
     """Return the rule that a certificate tells of, by its `facts`."""
-    kinds: dict[str, type[Rule]] = {kind.name: kind for kind in (Fixed, Sequential, AtLeast)}
+    kinds: dict[str, type[Rule]] = {kind.name: kind for kind in (Fixed, Sequential, AtLeast, Grid)}
     options: dict[str, Any] = {name: value for name, value in facts.items() if name != "rule"}
     return kinds[str(facts["rule"])](**options)
 
 
 RULES: Mapping[str, str] = {
     "fixed": "all n samples and one bound, as in Cohen et al. 2019",
-    "sequential": "the full radius with fewer samples: stop when it could hardly grow",
+    "sequential": "fewer samples for a slightly smaller radius: stop when it could hardly grow",
     "radius": "is it at least so large? stop when the answer is clear",
 }
 """Name -> what it does, for tables and messages."""
@@ -257,21 +321,6 @@ RULES: Mapping[str, str] = {
 def looks_of(n: int) -> tuple[int, ...]:
     """Return the numbers of samples at which to look, up to n, without repeats."""
     return tuple(sorted({min(n, max(FIRST_LOOK, round(share * n))) for share in SHARES}))
-
-
-def check_sigma(sigma: float) -> None:
-    """Refuse noise that smooths nothing, or leaves nothing of an image."""
-    if not 0 < sigma < np.inf:
-        raise ConfigurationError(
-            "Smoothing needs noise.", expected="sigma above 0, on the [0, 1] scale of images", got=f"sigma={sigma:g}"
-        )
-    if sigma > LARGEST_SIGMA:
-        raise ConfigurationError(
-            f"Noise of {sigma:g} leaves nothing of images in [0, 1].",
-            expected=f"sigma up to {LARGEST_SIGMA:g}, on the [0, 1] scale; certified training uses 0.12 to 1",
-            got=f"sigma={sigma:g}",
-            fix=f"if that is on the scale of 0 to 255, sigma={sigma / 255:.3g}",
-        )
 
 
 def check_numbers(n: int, alpha: float) -> None:

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shiftproof.certificates.transformations import Transformation
 from shiftproof.errors import INTERRUPTIONS, ModelError, ShiftproofError
 from shiftproof.keyed import Keyed
 
@@ -29,10 +30,11 @@ _STEP = 0x9E3779B97F4A7C15
 
 
 class Sampler:
-    """The counts of the classes a model gives to images with Gaussian noise, image by image, on the model's device.
+    """The counts of the classes a model gives to images with noise, image by image, on the model's device.
 
     `images` are [N, C, H, W] in [0, 1] and `keys` [N] name them. `model` maps a batch of `batch_size` images, in
-    `dtype`, to scores [batch_size, K]; the noise is added in float32.
+    `dtype`, to scores [batch_size, K]; the noise is added in float32. It is Gaussian and of the values, or of the
+    parameter of a transformation.
     """
 
     def __init__(
@@ -46,9 +48,11 @@ class Sampler:
         batch_size: int,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
+        transformation: Transformation | None = None,
     ) -> None:
-        self.model = model
+        self.model, self.transformation = model, transformation
         self.images = images.to(device)
+        self._prepared = self.images if transformation is None else transformation.prepared(self.images)
         self.keys = keys.cpu().numpy().astype(np.uint64)
         self.sigma, self.seed = sigma, seed
         self.batch_size, self.device, self.dtype = batch_size, device, dtype
@@ -73,6 +77,14 @@ class Sampler:
         self._batch()
         while self._rows >= self.batch_size:
             self._batch()
+
+    def counted(self, n: int) -> NDArray[np.int64]:
+        """Draw samples 0, ..., n - 1 of every image and return their counts, [N, K]."""
+        for image in range(len(self.images)):
+            self.ask(image, 0, n)
+        while self.waiting:
+            self.run()
+        return self.take(range(len(self.images)))
 
     def undrawn(self) -> set[int]:
         """Return the images some of whose samples wait."""
@@ -104,15 +116,20 @@ class Sampler:
         keys = sample_keys(self.keys[np.pad(owners, (0, padding), mode="edge")], np.pad(places, (0, padding)))
         owners = np.pad(owners, (0, padding), constant_values=len(self.images))
         owner, key = self._sent(np.stack([owners, keys.view(np.int64)]))
-        noise = Keyed(self.seed, key, path=STREAM).normal(std=self.sigma, shape=self.images.shape[1:])
-        noisy = noise.add_(self.images[owner.clamp(max=len(self.images) - 1)])
-        scores = self._scores(noisy.to(self.dtype))
+        scores = self._scores(self._noisy(self._prepared[owner.clamp(max=len(self.images) - 1)], key).to(self.dtype))
         if self._counts is None:
             self._counts = torch.zeros(len(self.images) + 1, scores.shape[1], dtype=torch.int64, device=self.device)
         self._finite &= scores.isfinite().all()
         hit = owner * scores.shape[1] + scores.argmax(1)
         self._counts.view(-1).index_add_(0, hit, torch.ones_like(hit))
         self.batches += 1
+
+    def _noisy(self, prepared: Tensor, keys: Tensor) -> Tensor:
+        """Return images with noise of these keys."""
+        if self.transformation is None:
+            return Keyed(self.seed, keys, path=STREAM).normal(std=self.sigma, shape=prepared.shape[1:]).add_(prepared)
+        rng = Keyed(self.seed, keys, path=f"{STREAM}/{self.transformation.name}")
+        return self.transformation.apply(prepared, self.transformation.draw(rng, self.sigma))
 
     def _sent(self, numbers: NDArray[np.int64]) -> Tensor:
         """Return numbers on the device, without waiting for it: a wait would leave it idle until the next batch."""

@@ -1,4 +1,4 @@
-"""The stateful shell: a model smoothed with Gaussian noise, which predicts and certifies."""
+"""The stateful shell: a model smoothed with noise, which predicts and certifies."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftproof.certificates.checks import check_fixed, check_function, check_sizes
+from shiftproof.certificates.laws import check_sigma, law_of
 from shiftproof.certificates.radius import is_majority
-from shiftproof.certificates.rules import Rule, check_sigma, make_rule
+from shiftproof.certificates.rules import Rule, check_numbers, make_rule
 from shiftproof.certificates.sampling import Sampler
+from shiftproof.certificates.transformations import Transformation, check_resolvable, transformation
 from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import device_of
+from shiftproof.models.denoising import DenoiserLike, check_noise, load_denoiser
+from shiftproof.models.networks.denoiser import Denoised
+from shiftproof.shifts.image_shift import check_values
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -38,7 +43,8 @@ class Certificate:
     """What is known of one image.
 
     `prediction` is the smoothed classifier's class, or -1 where it abstains: nothing is claimed then. Within the L2
-    distance `radius` of the image (on the [0, 1] scale, over all values) the prediction is the same. `guess` is the
+    distance `radius` of the image (on the [0, 1] scale, over all values), or a range of a transformation, the
+    prediction is the same. `guess` is the
     class the first n0 samples chose; `hits` of `samples` fresh ones agreed with it. An image whose guess was not its
     label was `skipped`: it counts 0 whatever its radius, so no fresh sample was drawn.
     """
@@ -55,8 +61,11 @@ class Smoothed:
     """A classifier smoothed with Gaussian noise: its answer is what `model` says most often of an image with noise.
 
     `model` is any callable from images to scores, `sigma` the noise's standard deviation on the [0, 1] scale of images.
-    `dtype` and `compile` run a copy of a module in another precision or compiled, and certificates are about that copy.
-    The noise that certifies an image depends on (`seed`, its key) alone; that of a prediction is drawn afresh.
+    Smoothed `against` a transformation (brightness, contrast+brightness, blur, translation, or a `Transformation`), the
+    noise is of its parameter, on the scale that `laws` says. With a `denoiser` (a name, a file, or a module) what is
+    smoothed is the model behind it (Salman et al. 2020), which needs no training with noise. `dtype` and `compile` run
+    a copy of a module in another precision or compiled, and certificates are about that copy. The noise that certifies
+    an image depends on (`seed`, its key) alone; that of a prediction is drawn afresh.
 
     >>> smoothed = Smoothed(lambda images: images.mean((2, 3)), sigma=0.25)
     >>> smoothed.certify(torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8), n=1000)[1].prediction
@@ -68,15 +77,21 @@ class Smoothed:
         model: Callable[[Tensor], Any],
         sigma: float,
         *,
+        against: str | Transformation = "l2",
+        denoiser: DenoiserLike | None = None,
         seed: int = 0,
         batch_size: int | None = None,
         dtype: Precision = "float32",
         compile: bool = False,  # noqa: A002  (the option's name)
     ) -> None:
-        check_sigma(sigma)
+        self.transformation = against if isinstance(against, Transformation) else _transformation(against)
+        self.against = against.name if isinstance(against, Transformation) else against
+        check_sigma(sigma, self.against)
         if batch_size is not None and batch_size < 1:
             raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))
         check_fixed(model)
+        if denoiser is not None:
+            model = denoised(model, denoiser, sigma, self.against)
         self.sigma, self.seed, self.batch_size = float(sigma), seed, batch_size
         self._plain, self.dtype = prepared(model, dtype, compile)
         self.model = torch.compile(self._plain, dynamic=False) if compile else self._plain
@@ -90,23 +105,18 @@ class Smoothed:
         *,
         keys: Tensor | Sequence[int] | None = None,
         n0: int = 100,
-        n: int = 100_000,
-        alpha: float = 0.001,
         rule: str | Rule = "sequential",
         **options: Any,
     ) -> list[Certificate]:
         """Certify images [N, C, H, W] in [0, 1]; each certificate is wrong with probability at most alpha.
 
-        `rule` is a name, with its options (`radius`, `tolerance`, `futility`), or a rule. With `labels`, images whose
-        guess is wrong are skipped. `keys` name the images for their noise; without them, their pixels do.
+        `rule` is a name with its options (`n`, 100,000 by default, `alpha`, 0.001, `radius`, `tolerance`, `futility`),
+        or a rule, which has them. With `labels`, images whose guess is wrong are skipped. `keys` name the images for
+        their noise; without them, their pixels do.
         """
-        chosen = make_rule(rule, sigma=self.sigma, n=n, alpha=alpha, **options) if isinstance(rule, str) else rule
-        if chosen.sigma != self.sigma:
-            raise ConfigurationError(
-                "The rule is for other noise.", expected=f"sigma={self.sigma:g}", got=f"sigma={chosen.sigma:g}"
-            )
+        chosen = self._rule(rule, options)
         check_sizes(n0, chosen.n)
-        sampler = self._sampler(images, keys, self.seed)
+        sampler = self.sampler(images, keys)
         wanted = None if labels is None else _labels(labels, len(images))
         return certify_sampled(sampler, chosen, n0, wanted) if len(images) else []
 
@@ -126,25 +136,47 @@ class Smoothed:
         A `seed` is for evaluating and reproducing only: whoever knows it can search at home for an image, within the
         certified distance, that is answered wrongly every time.
         """
-        make_rule("fixed", sigma=self.sigma, n=n, alpha=alpha)  # which checks the numbers
-        sampler = self._sampler(images, keys, secrets.randbits(SEED_BITS) if seed is None else seed)
+        check_numbers(n, alpha)
+        sampler = self.sampler(images, keys, secrets.randbits(SEED_BITS) if seed is None else seed)
         if not len(images):
             return torch.empty(0, dtype=torch.int64)
-        for image in range(len(images)):
-            sampler.ask(image, 0, n)
-        while sampler.waiting:
-            sampler.run()
-        counts = sampler.take(range(len(images)))
+        counts = sampler.counted(n)
         order = np.argsort(-counts, axis=1, kind="stable")[:, :2]
         top = np.take_along_axis(counts, order, 1)
         settled = [is_majority(int(first), int(second), alpha) for first, second in top]
         return torch.from_numpy(np.where(settled, order[:, 0], ABSTAIN))
 
-    def _sampler(self, images: Tensor, keys: Tensor | Sequence[int] | None, seed: int) -> Sampler:
-        """Return what draws samples of these images, after a look at whether the model is one that can be certified."""
+    def choose(self, images: Tensor, keys: Tensor | Sequence[int] | None = None, n0: int = 100) -> list[int]:
+        """Return what most of n0 samples say of images: classes to be counted with others, and no claim."""
+        chosen: list[int] = self.sampler(images, keys).counted(n0).argmax(1).tolist()
+        return chosen
+
+    def _rule(self, rule: str | Rule, options: dict[str, Any]) -> Rule:
+        """Return a rule by its name and options; refuse one that is for other noise, and options beside a rule."""
+        if isinstance(rule, str):
+            return make_rule(rule, sigma=self.sigma, against=self.against, **options)
+        other = {name: value for name, value in options.items() if getattr(rule, name, None) != value}
+        if other:
+            raise ConfigurationError(
+                "A rule has its own options.",
+                expected=f"them in {rule}",
+                got=", ".join(f"{name}={value}" for name, value in other.items()),
+            )
+        if (rule.sigma, rule.against) != (self.sigma, self.against):
+            raise ConfigurationError(
+                "The rule is for other noise.",
+                expected=f"sigma={self.sigma:g} against {self.against}",
+                got=f"sigma={rule.sigma:g} against {rule.against}",
+            )
+        return rule
+
+    def sampler(self, images: Tensor, keys: Tensor | Sequence[int] | None, seed: int | None = None) -> Sampler:
+        """Return what draws samples of these images, after a look at whether they and the model can be certified."""
+        check_fixed(self._plain)  # a model may have been switched to training since
         if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
             got = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images)
             raise DataError("This is not a batch of images.", expected="a float tensor N x C x H x W", got=str(got))
+        check_values(images)  # a distance on the scale of normalised images would be told for one on [0, 1]
         named = content_keys(images) if keys is None else torch.as_tensor(keys, dtype=torch.int64)
         if len(named) != len(images):
             raise DataError("Every image needs a key.", expected=f"{len(images)} keys", got=f"{len(named)}")
@@ -152,30 +184,48 @@ class Smoothed:
         size = self.batch_size or batch_size_for(self.device, math.prod(shape))
         if len(images) and shape not in self._known:
             check_function(self._plain, images.to(self.device, torch.float32), self.dtype)
+            if self.transformation is not None:
+                check_resolvable(self.transformation, shape, self.sigma)
             self._known.add(shape)
         return Sampler(
             self.model,
             images.float(),
             named,
             sigma=self.sigma,
-            seed=seed,
+            seed=self.seed if seed is None else seed,
             batch_size=size,
             device=self.device,
             dtype=self.dtype,
+            transformation=self.transformation,
         )
 
 
-def certify_sampled(sampler: Sampler, rule: Rule, n0: int, labels: NDArray[np.int64] | None) -> list[Certificate]:
+def denoised(model: Callable[[Tensor], Any], denoiser: DenoiserLike, sigma: float, against: str = "l2") -> Denoised:
+    """Return a model behind a denoiser, on the model's device; refuse noise that the denoiser is not for."""
+    if not law_of(against).pixels:
+        raise ConfigurationError(
+            "A denoiser takes noise off values.", expected="against l2, rotation or scaling", got=f"against {against}"
+        )
+    loaded = load_denoiser(denoiser, device_of(model))
+    check_noise(loaded, sigma)
+    made = Denoised(loaded.to(precision_of(model)), model, sigma)
+    made.training = False  # of the pair; the model's own mode is looked at apart
+    return made
+
+
+def certify_sampled(
+    sampler: Sampler, rule: Rule, n0: int, labels: NDArray[np.int64] | None, classes: NDArray[np.int64] | None = None
+) -> list[Certificate]:
     """Certify all images of a sampler by a rule.
 
-    Samples 0 to n0 - 1 of an image choose its class; those after them, which are fresh, count it. Images are admitted
-    as others finish, so that batches stay full.
+    Samples 0 to n0 - 1 of an image choose its class; those after them, which are fresh, count it. With `classes` that
+    were chosen before, nothing is chosen. Images are admitted as others finish, so that batches stay full.
     """
     images = len(sampler.images)
     made: dict[int, Certificate] = {}
     admitted = 0
-    guess, hits = np.full(images, ABSTAIN), np.zeros(images, np.int64)
-    looks = np.full(images, -1)  # of each image, the next look at it; -1 while its class is chosen
+    guess, hits = np.full(images, ABSTAIN) if classes is None else classes, np.zeros(images, np.int64)
+    looks = np.full(images, -1 if classes is None else 0)  # the next look at an image; -1 while its class is chosen
 
     def ask(image: int) -> None:
         before = rule.looks[looks[image] - 1] if looks[image] > 0 else 0
@@ -183,7 +233,10 @@ def certify_sampled(sampler: Sampler, rule: Rule, n0: int, labels: NDArray[np.in
 
     while len(made) < images:
         while admitted < images and sampler.waiting < PREFETCH_BATCHES * sampler.batch_size:
-            sampler.ask(admitted, 0, n0)
+            if classes is None:
+                sampler.ask(admitted, 0, n0)
+            else:
+                ask(admitted)
             admitted += 1
         sampler.run()
         waiting = sampler.undrawn()
@@ -240,6 +293,11 @@ def batch_size_for(device: torch.device, values: int) -> int:
     if device.type == "cpu":
         return 64
     return int(max(256, min(4096, 2 ** int(math.log2(2**24 / values)))))
+
+
+def _transformation(against: str) -> Transformation | None:
+    """Return what a kind of certificate smooths over; None where it is the values themselves."""
+    return None if law_of(against).pixels else transformation(against)
 
 
 def _labels(labels: Tensor | Sequence[int], images: int) -> NDArray[np.int64]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 from shiftproof import shifts
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.driving import check_subject, measure_all
-from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band, band_means, frequencies, laid_out, radial
+from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band_means, frequencies, laid_out, radial
 from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.data import DataLike, as_images
@@ -30,7 +31,13 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BatchFitter, ModelLike, device_of, logits
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor, write_atomically
 from shiftproof.shifts import Shift
-from shiftproof.shifts.spectral.waves import FourierBasis, PowerLaw, amplitude_spectrum, radial_profile
+from shiftproof.shifts.spectral.waves import (
+    FourierBasis,
+    PowerLaw,
+    amplitude_spectrum,
+    radial_frequency,
+    radial_profile,
+)
 from shiftproof.subjects import Subject
 from shiftproof.version import __version__
 
@@ -38,7 +45,13 @@ Measure: TypeAlias = Literal["accuracy", "acr"]
 
 FORMAT = "shiftproof-spectrum/1"
 ALPHAS = (0.5, 1.0, 2.0, 3.0)
-STRENGTHS = (8.0, 10.0, 12.0)
+WAVE, STRENGTHS = 4.0, (8.0, 10.0, 12.0)
+"""L2 norms at 32 pixels: of a wave in each channel, and of noise. They grow with the side of the image."""
+LARGE_SIDE, POINTS = 64, 16
+"""Of larger images than this, so many frequencies along a side are measured: all of them would take days."""
+SHARE_DRAWN = 0.3
+"""Of the samples that count a class, the share that the rule sequential draws on average."""
+TIMED_IMAGES = 8
 CLEAN = "clean"
 
 
@@ -48,7 +61,8 @@ class Spectrum:
 
     `clean` is the value on the images as they are, `waves` under each wave, `sets` under power-law noise by (alpha,
     centre), averaged over strengths; `amplitudes` by corruption are the mean amplitude of its change at radial
-    frequencies 0, 1, 2, ..., and under `clean` that of the images themselves.
+    frequencies 0, 1, 2, ..., and under `clean` that of the images themselves; `powers` are the shares of its squared
+    amplitude in each band, corners of the spectrum included.
     """
 
     measure: Measure
@@ -60,6 +74,7 @@ class Spectrum:
     waves: Mapping[Frequency, float]
     sets: Mapping[tuple[float, float], float]
     amplitudes: Mapping[str, tuple[float, ...]]
+    powers: Mapping[str, Mapping[Band, float]]
     facts: Mapping[str, Json]
 
     @property
@@ -90,7 +105,7 @@ class Spectrum:
 
     def shares(self) -> dict[str, dict[Band, float]]:
         """Return, by corruption, which share of its change (in squared amplitude) is in each band."""
-        return {name: power_shares(profile, self.side) for name, profile in self.amplitudes.items()}
+        return {name: dict(shares) for name, shares in self.powers.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
@@ -107,6 +122,7 @@ class Spectrum:
             "waves": [[*frequency, value] for frequency, value in self.waves.items()],
             "sets": [[*place, value] for place, value in self.sets.items()],
             "amplitudes": {name: list(profile) for name, profile in self.amplitudes.items()},
+            "shares": self.shares(),
         }
 
     def save(self, path: str | Path) -> Path:
@@ -120,10 +136,10 @@ def spectrum(
     data: DataLike = "demo",
     *,
     measure: Measure = "accuracy",
-    eps: float = 4.0,
-    step: int = 1,
+    eps: float | None = None,
+    step: int | None = None,
     alphas: Sequence[float] = ALPHAS,
-    strengths: Sequence[float] = STRENGTHS,
+    strengths: Sequence[float] | None = None,
     corruptions: Sequence[str] | None = None,
     severity: float = 3.0,
     sigma: float = 0.25,
@@ -137,6 +153,7 @@ def spectrum(
     out: str | Path | None = None,
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
+    on_plan: Callable[[SpectrumPlan], None] | None = None,
 ) -> Spectrum:
     """Measure a model by frequency: under single waves, under noise around a frequency. Writes spectrum.json.
 
@@ -144,10 +161,13 @@ def spectrum(
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
         measure: accuracy, or acr: the average certified radius, by the rule sequential.
-        eps: L2 norm of a wave, in each channel.
-        step: Measure frequencies that are multiples of this.
+        eps: L2 norm of a wave, in each channel, before values are clipped to [0, 1]. Default: 4 at 32 pixels, and more
+            for larger images, as their side.
+        step: Measure frequencies that are multiples of this. Default: every one up to 64 pixels, 16 along a side of
+            larger images.
         alphas: Powers of the noise around a frequency.
-        strengths: L2 norms of that noise; values are averaged over them.
+        strengths: L2 norms of that noise, before clipping; values are averaged over them. Default: 8, 10 and 12 at 32
+            pixels, and more for larger images.
         corruptions: Corruptions whose amplitudes are reported. Default: common.
         severity: Their severity.
         sigma: With the measure acr, standard deviation of the noise.
@@ -161,6 +181,7 @@ def spectrum(
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
+        on_plan: Called with a `SpectrumPlan` before any long work: how many cells, and about how many seconds.
 
     >>> found = spectrum("demo", "demo", images=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
     >>> sorted(found.waves), found.amplitudes.keys() >= {"clean", "fog"}
@@ -169,11 +190,11 @@ def spectrum(
     check_fixed(model)
     if measure not in ("accuracy", "acr"):
         raise ConfigurationError(f"There is no measure {measure!r}.", expected="accuracy or acr")
-    if step < 1 or images < 1 or not 0 < eps < math.inf:
+    if (step is not None and step < 1) or images < 1 or (eps is not None and not 0 < eps < math.inf):
         raise ConfigurationError(
             "Invalid spectrum settings.",
             expected="a step and a number of images of 1 or more, and a finite eps above 0",
-            got=f"step={step}, images={images}, eps={eps:g}",
+            got=f"step={step}, images={images}, eps={eps}",
         )
     rule = None
     if measure == "acr":
@@ -184,16 +205,49 @@ def spectrum(
     check_subject(subject)
     if subject.data.labels is None:
         raise DataError("The images have no labels.", expected="labels, of which accuracy and certified radii speak")
+    shape = as_images(subject.data).shape
+    side = math.sqrt(shape[1] * shape[2])
+    step = step or (1 if side <= LARGE_SIDE else max(1, int(side) // POINTS))
+    eps = eps or WAVE * side / 32
     plan = Disturbances(
-        eps, step, tuple(alphas), tuple(strengths), tuple(corruptions or shifts.names("common")), severity
+        eps,
+        step,
+        tuple(alphas),
+        tuple(each * side / 32 for each in STRENGTHS) if strengths is None else tuple(strengths),
+        tuple(corruptions or shifts.names("common")),
+        severity,
     )
-    tasks = plan.tasks(as_images(subject.data).shape, job.terms())
+    tasks = plan.tasks(shape, job.terms())
+    if on_plan is not None:
+        on_plan(SpectrumPlan.of(job, sum(isinstance(task, SpectrumValue) for task in tasks)))
     where = choose_executor(executor, device=subject.device)
     results = measure_all(subject, tasks, job, out=out, executor=where, on_progress=on_progress)
     made = _conclude(results, subject, measure, step, {**job.terms(), "eps": eps, "images": len(subject.data)})
     if out is not None:
         made.save(Path(out) / "spectrum.json")
     return made
+
+
+@dataclass(frozen=True)
+class SpectrumPlan:
+    """What a spectrum will take: cells of so many images each, and about how many seconds in one process."""
+
+    cells: int
+    images: int
+    seconds: float
+
+    @classmethod
+    def of(cls, job: SpectrumJob, cells: int) -> Self:
+        """Time the model on a few images."""
+        subject, images = job.subject, len(job.subject.data)
+        few = min(TIMED_IMAGES, images)
+        batch = next(iter(subject.data.subset(range(few)).batches(few, device=subject.device)))
+        logits(subject.model, batch.inputs)
+        begun = time.perf_counter()
+        logits(subject.model, batch.inputs)
+        each = (time.perf_counter() - begun) / few
+        passes = 1.0 if job.rule is None else job.n0 + SHARE_DRAWN * job.rule.n
+        return cls(cells, images, cells * images * passes * each)
 
 
 @dataclass(frozen=True)
@@ -255,7 +309,9 @@ class Amplitude(Task["SpectrumMeasurer"]):
     def measure(self, subject: SpectrumMeasurer) -> Row:
         """Return the mean amplitude at each radial frequency."""
         before, images = subject.batch.inputs, subject.shifted(self.shift)
-        return {"profile": list(amplitude_profile(images if self.shift is None else images - before))}
+        change = images if self.shift is None else images - before
+        shares: dict[str, Json] = {str(name): share for name, share in power_shares(change).items()}
+        return {"profile": list(amplitude_profile(change)), "shares": shares}
 
 
 @dataclass(frozen=True)
@@ -316,16 +372,17 @@ def amplitude_profile(images: Tensor) -> tuple[float, ...]:
     return tuple(radial_profile(amplitude_spectrum(images).mean((0, 1))).tolist())
 
 
-def power_shares(profile: Sequence[float], side: float) -> dict[Band, float]:
-    """Return the share of the squared amplitude in each band, given mean amplitudes at radial frequencies 0, 1, 2, ...
-
-    A ring counts with the number of its frequencies, which grows as its radius.
-    """
-    power = dict.fromkeys(BANDS, 0.0)
-    for ring, value in enumerate(profile):
-        power[band(ring, side)] += max(1.0, 2 * math.pi * ring) * value**2
-    total = sum(power.values()) or 1.0
-    return {name: value / total for name, value in power.items()}
+def power_shares(images: Tensor) -> dict[Band, float]:
+    """Return the share of the squared amplitude of images, or of changes of them, in each band; corners are high."""
+    height, width = images.shape[-2:]
+    side = math.sqrt(height * width)
+    power = amplitude_spectrum(images).double().square().mean((0, 1)).flatten()
+    distance = radial_frequency(height, width, device=images.device).flatten()
+    edges = torch.tensor([side / 6, side / 3], dtype=torch.float64, device=images.device)  # those of `band`
+    sums = torch.zeros(len(BANDS), dtype=torch.float64, device=images.device)
+    sums.index_add_(0, torch.bucketize(distance, edges, right=True), power)
+    total = float(sums.sum()) or 1.0
+    return {name: value / total for name, value in zip(BANDS, sums.tolist(), strict=True)}
 
 
 def _conclude(
@@ -335,11 +392,14 @@ def _conclude(
     waves: dict[Frequency, float] = {}
     sets: dict[tuple[float, float], list[float]] = {}
     amplitudes: dict[str, tuple[float, ...]] = {}
+    powers: dict[str, dict[Band, float]] = {}
     clean = 0.0
     for result in results:
         task, row = result.task, cast(Row, result.row)
         if isinstance(task, Amplitude):
-            amplitudes[CLEAN if task.shift is None else task.shift.name] = tuple(cast("list[float]", row["profile"]))
+            name = CLEAN if task.shift is None else task.shift.name
+            amplitudes[name] = tuple(cast("list[float]", row["profile"]))
+            powers[name] = cast("dict[Band, float]", row["shares"])
         elif isinstance(task, SpectrumValue):
             value, shift = cast(float, row["value"]), task.shift
             if shift is None:
@@ -351,4 +411,4 @@ def _conclude(
     data = as_images(subject.data)
     means = {place: sum(some) / len(some) for place, some in sets.items()}
     shape = (data.shape[1], data.shape[2])
-    return Spectrum(measure, subject.name, data.name, shape, step, clean, waves, means, amplitudes, facts)
+    return Spectrum(measure, subject.name, data.name, shape, step, clean, waves, means, amplitudes, powers, facts)

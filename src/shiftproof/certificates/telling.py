@@ -2,58 +2,114 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-
-import numpy as np
 
 from shiftproof.certificates.certification import Certification
 from shiftproof.certificates.frequencies import BANDS
-from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.spectral_analysis import Spectrum
+from shiftproof.certificates.suite import CertifiedSuite, check_equal_terms
 from shiftproof.measures.intervals import TOO_FEW
 
-COLUMNS = 5
-"""Distances in a table, from 0 on."""
+GROUPED = 12
+"""Of more shifts than this, the groups are shown and not every one."""
 
 
 def verdict(found: Certification) -> str:
-    """Say in a sentence or two what was found."""
+    """Say in a few sentences what was found, of the smoothed model and of the model itself."""
     row, terms, acr = found.to_row(), found.terms, found.acr
     asked = terms.rule.get("asked")
     reach = f"{acr.interval.low:.4f} to {acr.interval.high:.4f}" if acr.interval else TOO_FEW
-    average = f"Average certified radius {acr.value:.4f} ({reach})."
+    what = "radius" if terms.against == "l2" else f"range of {terms.against}"
+    average = f"Average certified {what} {acr.value:.4f} ({reach})."
     if asked is not None:
         average += f" The rule asked only whether a radius is at least {asked:g}: the average is that times the share."
     drawn = found.samples / len(found.certificates)
     where = "clean images" if terms.shift == "clean" else f"images under {terms.shift}"
-    return (
-        f"{len(found.certificates):,} {where}, the model smoothed with noise {terms.sigma:g} and a vote: "
+    noise = f"noise {terms.sigma:g}" if terms.law.pixels else terms.law.noise.format(terms.sigma)
+    said = [
+        f"{len(found.certificates):,} {where}, the model smoothed with {noise} and a vote: "
         f"{found.accuracy().value:.1%} {'are right and' if found.labels is not None else 'are'} certified at some "
-        f"distance, {row['abstained']} abstained, {row['skipped']} guessed wrong. {average} {drawn:,.0f} samples per "
-        f"image ({terms.rule['rule']}). Without noise and a vote the model has no such guarantee."
+        f"distance, {row['abstained']} abstained, {row['skipped']} guessed wrong.",
+        average,
+        _accuracies(found),
+        f"{drawn:,.0f} samples per image ({terms.rule['rule']}).",
+        _price(found),
+        _clipped(found),
+        _joint(found),
+        "Without noise and a vote the model has no such guarantee.",
+    ]
+    return " ".join(each for each in said if each)
+
+
+def _accuracies(found: Certification) -> str:
+    smoothed, plain, wrong = found.smoothed_accuracy, found.plain_accuracy, found.certified_wrong()
+    if smoothed is None or plain is None:
+        return ""
+    said = f"The smoothed model is right on {smoothed.value:.1%} of them, the model itself on {plain.value:.1%}."
+    return said if wrong is None else f"{said} Certified but wrong: {wrong.value:.1%}."
+
+
+def _price(found: Certification) -> str:
+    """Say what stopping early costs."""
+    full = found.acr_by_fixed
+    if full is None:
+        return ""
+    return f"At the same shares of hits, rule fixed with all {found.terms.rule['n']:,} samples would show {full:.4f}."
+
+
+def _clipped(found: Certification) -> str:
+    """Say how many certified ranges hold real images only, of transformations that may leave [0, 1]."""
+    if all(each is None for each in found.room):
+        return ""
+    at = found.distances[1]
+    return (
+        f"The claim is about images that are not clipped: at {at:g}, {found.unclipped(at).value:.1%} are certified and "
+        "have no value that leaves [0, 1]."
+    )
+
+
+def _joint(found: Certification) -> str:
+    terms = found.terms
+    if not terms.joint:
+        return ""
+    return (
+        f"All {terms.joint:,} certificates hold together, but for a probability of "
+        f"{float(terms.rule['alpha']) * terms.joint:g}."
     )
 
 
 def certified_table(found: Sequence[Certification]) -> str:
-    """Return certified accuracies by distance, one row per certification, as text; distances are rounded down."""
-    asked = found[0].terms.rule.get("asked")
-    reach = max(float(each.radii.max()) for each in found)
-    wanted = np.linspace(0, reach, COLUMNS) if asked is None else [float(asked)]
-    distances = sorted({round_down(distance, _decimals(distance)) for distance in wanted})
-    width = max(len(each.terms.shift) for each in found)
-    head = f"{'L2 distance':<{max(width, 11)}}  {'ACR':>7}  " + "  ".join(f"{distance:>7g}" for distance in distances)
-    lines = [
-        f"{each.terms.shift:<{max(width, 11)}}  {each.acr.value:7.4f}  "
+    """Return certified accuracies by distance, one row per certification on equal terms, as text."""
+    check_equal_terms(found)
+    terms = found[0].terms
+    asked = terms.rule.get("asked")
+    distances = found[0].distances if asked is None else (float(asked),)
+    title = {"l2": "L2 distance"}.get(terms.against, terms.against)
+    width = max(len(title), *(len(each.terms.shift) for each in found))
+    lines = [f"{title:<{width}}  {'ACR':>7}  " + "  ".join(f"{distance:>7g}" for distance in distances)]
+    if terms.against == "l2":
+        levels = "  ".join(f"{255 * found[0].linf(distance):>7.2f}" for distance in distances)
+        lines.append(f"{'Linf, /255':<{width}}  {'':>7}  {levels}")
+    lines += [
+        f"{each.terms.shift:<{width}}  {each.acr.value:7.4f}  "
         + "  ".join(f"{each.accuracy(distance).value:7.1%}" for distance in distances)
         for each in found
     ]
-    return "\n".join([head, *lines])
+    return "\n".join(lines)
 
 
-def _decimals(distance: float) -> int:
-    """Return the decimals that leave a distance two digits."""
-    return 1 - math.floor(math.log10(distance)) if distance else 0
+def suite_table(found: CertifiedSuite) -> str:
+    """Return the mean average certified radius over all shifts and over each group, as text, after single shifts."""
+    rows = {"mACR": found.macr}
+    rows |= {f"  {name}": each for name, each in found.group_means().items()}
+    width = max(map(len, rows))
+    lines = [
+        f"{name:<{width}}  {each.value:.4f}"
+        + (f"  ({each.interval.low:.4f} to {each.interval.high:.4f})" if each.interval else "")
+        for name, each in rows.items()
+    ]
+    few = [each for each in found if len(found.parts) <= GROUPED or each is found.clean]
+    return "\n\n".join([*([certified_table(few)] if few else []), "\n".join(lines)])
 
 
 def spectrum_table(found: Spectrum) -> str:

@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, Command] = {
         "shiftproof.certificates.certifying:certify",
         "shiftproof.cli.showing:show_certificates",
         defaults={"out": "shiftproof-certificate"},
-        each="shift",
+        several="shift",
     ),
     "spectrum": Command(
         "shiftproof.certificates.spectral_analysis:spectrum",

@@ -40,16 +40,15 @@ PANELS = {"model": "Model", "data": "Data", "executor": "Where it runs"}
 class Command:
     """A verb as a command: what prints its result, which parameters stand without a name, and defaults of its own.
 
-    `each` is a parameter of which several can be given: the verb is called for each, and the results are shown
-    together. `settings` is the options class behind the verb's further keywords. `loads` says which options of
-    `load_data` go to a parameter that is data, where not all do.
+    `several` is a parameter that takes one text or a list of them. `settings` is the options class behind the verb's
+    further keywords. `loads` says which options of `load_data` go to a parameter that is data, where not all do.
     """
 
     verb: str
     show: str
     arguments: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    each: str = ""
+    several: str = ""
     settings: str = ""
     loads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -164,7 +163,7 @@ def options_for(command: Command) -> list[Option]:
     verb = imported(command.verb)
     signature = inspect.signature(verb).parameters
     found = options_of(verb, "verb", without=("on_progress", "on_plan", "command"))
-    found = [each._replace(type=list[str], many=str) if each.name == command.each else each for each in found]
+    found = [each._replace(type=list[str], many=str) if each.name == command.several else each for each in found]
     helps = documented(verb)
     if command.settings:
         own = {each.name for each in found}
@@ -226,8 +225,8 @@ def call(verb: Callable[..., Any], command: Command, options: Sequence[Option], 
     with Progress() as progress:
         heard = {"on_progress": progress.on_progress, "on_plan": progress.on_plan, "command": _command_line()}
         given |= {name: value for name, value in heard.items() if name in known}
-        results = [_called(verb, {**given, **one}) for one in _each(command.each, given)]
-    imported(command.show)(results if command.each else results[0], given)
+        result = _called(verb, given)
+    imported(command.show)(result, given)
 
 
 def _called(verb: Callable[..., Any], given: Mapping[str, Any]) -> Any:
@@ -235,10 +234,6 @@ def _called(verb: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     many = [name for name, each in inspect.signature(verb).parameters.items() if each.kind is each.VAR_POSITIONAL]
     several = given[many[0]] if many else ()
     return verb(*several, **{name: value for name, value in given.items() if name not in many})
-
-
-def _each(name: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{name: one} for one in given[name]] if name and given.get(name) else [{}]
 
 
 def _chosen(options: Sequence[Option], values: Mapping[str, Any], owner: str) -> dict[str, Any]:

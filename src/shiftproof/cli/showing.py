@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from shiftproof.adapters import method
 from shiftproof.certificates.certification import Certification
 from shiftproof.certificates.certifying import file_name
 from shiftproof.certificates.spectral_analysis import Spectrum
-from shiftproof.certificates.telling import certified_table, spectrum_table, verdict
+from shiftproof.certificates.suite import FILE as SUITE_FILE
+from shiftproof.certificates.suite import CertifiedSuite
+from shiftproof.certificates.telling import GROUPED, certified_table, spectrum_table, suite_table, verdict
 from shiftproof.cli.application import FAILED
 from shiftproof.cli.terminal import escape
 from shiftproof.comparisons import Comparison, MethodComparison, StreamComparison, audit_views
@@ -24,11 +26,12 @@ from shiftproof.comparisons.along_streams import FILE as STREAM_FILE
 from shiftproof.estimators import Estimate
 from shiftproof.estimators.estimating import FILE as ESTIMATE_FILE
 from shiftproof.exports.writing import Written
-from shiftproof.measures import mean_average_radius
+from shiftproof.models.denoising import DENOISER
 from shiftproof.searchers import Search, Trial
 from shiftproof.streams import StreamCalibration
 from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
 from shiftproof.training import Trained
+from shiftproof.training.denoiser_training import DenoiserInTraining
 
 
 def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
@@ -172,13 +175,19 @@ def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:
     )
 
 
-def show_certificates(found: Sequence[Certification], given: Mapping[str, Any]) -> None:
+def show_certificates(found: Certification | CertifiedSuite, given: Mapping[str, Any]) -> None:
     """Print what was certified, clean or under each shift, and where the certificates are."""
-    typer.echo(f"{verdict(found[0])}\n\n{certified_table(found)}\n")
-    if len(found) > 1:
-        typer.echo(f"mACR         {mean_average_radius({each.terms.shift: each.radii for each in found}).value:.4f}")
-    for each in found:
-        typer.echo(f"certificate  {Path(given['out']) / file_name(each.terms.shift)}")
+    out = Path(given["out"])
+    if isinstance(found, Certification):
+        typer.echo(f"{verdict(found)}\n\n{certified_table([found])}\n")
+        typer.echo(f"certificate  {out / file_name(found.terms.shift)}")
+        return
+    typer.echo(f"{verdict(found.clean or found.parts[0])}\n\n{suite_table(found)}\n")
+    typer.echo(f"numbers       {out / SUITE_FILE}")
+    for each in found.parts[:GROUPED]:
+        typer.echo(f"certificate   {out / file_name(each.terms.shift)}")
+    if len(found.parts) > GROUPED:
+        typer.echo(f"certificates  {len(found.parts)} in {out}")
 
 
 def show_spectrum(found: Spectrum, given: Mapping[str, Any]) -> None:
@@ -235,9 +244,12 @@ def show_training(trained: Trained, given: Mapping[str, Any]) -> None:
         under = f" under noise of sigma {trained.sigma:g}, {trained.clean_accuracy:.4f} clean," if trained.sigma else ""
         lines.append(("accuracy", f"{trained.accuracy:.4f}{under} on {validation}"))
     lines += [("chain", text) for text in trained.tuples]
-    lines += [("model", f"{out / 'model.safetensors'}"), ("log", f"{out / 'log.jsonl'}")]
+    denoiser = isinstance(trained.model, DenoiserInTraining)
+    made = DENOISER if denoiser else "model.safetensors"
+    lines += [("denoiser" if denoiser else "model", f"{out / made}"), ("log", f"{out / 'log.jsonl'}")]
     what = f"certify --sigma {trained.sigma:g} --images 100" if trained.sigma else "audit"
-    lines.append(("next", f"shiftproof {what} --model {out} --data {validation or _given(given['data'])}"))
+    which = f"--model {_given(given['model'])} --denoiser {out}" if denoiser else f"--model {out}"
+    lines.append(("next", f"shiftproof {what} {which} --data {validation or _given(given['data'])}"))
     for name, text in lines:
         typer.echo(f"{name:<9} {text}")
 

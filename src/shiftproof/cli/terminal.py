@@ -17,6 +17,7 @@ from rich.table import Table
 from shiftproof.audits.conclusion import Audit
 from shiftproof.audits.costs import duration
 from shiftproof.audits.forecast import Forecast
+from shiftproof.certificates.spectral_analysis import SpectrumPlan
 from shiftproof.cli.application import FAILED, GATED
 from shiftproof.errors import printable
 from shiftproof.reports import headlines, view
@@ -58,8 +59,12 @@ class Progress:
             what = f"epoch {float(str(result['epoch'])):.1f} loss {float(str(result['loss'])):.4f}"
         self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
 
-    def on_plan(self, forecast: Forecast) -> None:
+    def on_plan(self, forecast: Forecast | SpectrumPlan) -> None:
         """Print how long each section should take, and all of them, and which are cut and why."""
+        if isinstance(forecast, SpectrumPlan):
+            said = f"{forecast.cells:,} cells of {forecast.images:,} images, about {duration(forecast.seconds)}"
+            self._console.print(said, highlight=False)
+            return
         lines = [(name, duration(seconds / forecast.at_a_time)) for name, seconds in forecast.remaining.items()]
         for name, text in [*lines, ("all", duration(forecast.seconds))]:
             cut = f", {100 * forecast.kept[name]:.2g}% of the budget's passes" if name in forecast.kept else ""

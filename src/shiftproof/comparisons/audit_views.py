@@ -87,7 +87,13 @@ def verdict(found: Comparison, label: str) -> Sentence:
 def words(name: str) -> str:
     """Write the name of a number as words: `accuracy.fog` is accuracy under fog."""
     kind, dot, rest = name.partition(".")
-    joints = {"accuracy": "under", "acr": "under", "gain": "by", "certified_accuracy": "within"}
+    joints = {
+        "accuracy": "under",
+        "acr": "under",
+        "gain": "by",
+        "certified_accuracy": "within",
+        "certified_range": "against",
+    }
     between = joints.get(kind, "of")
     return " ".join([title(kind), *([between, title(rest)] if dot else [])]).replace("mce", "mCE").replace("acr", "ACR")
 

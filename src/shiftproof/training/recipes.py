@@ -13,6 +13,7 @@ from typing import Any, Literal
 from shiftproof.errors import ConfigurationError
 from shiftproof.options import Options
 from shiftproof.registry import Registry, unknown
+from shiftproof.training.denoiser_training import Denoising
 from shiftproof.training.objectives import (
     Adversarial,
     CertifiedRadius,
@@ -52,6 +53,11 @@ class Recipe:
     def passes(self) -> int:
         """How many images go through the network for each image of a batch."""
         return self.objective.passes
+
+    @property
+    def denoising(self) -> Denoising | None:
+        """How a denoiser is trained, where that is what is trained."""
+        return self.objective if isinstance(self.objective, Denoising) else None
 
     def with_options(self, **options: Any) -> Recipe:
         """Return the recipe with other settings of its loss, its tuples or its augmentation.
@@ -122,6 +128,15 @@ def _recipes() -> dict[str, Recipe]:
             CertifiedRadius(),
             noise="all",
             defaults={"lr": 0.01, "batch_size": 64},
+        ),
+        Recipe(
+            "denoiser",
+            "a denoiser for a classifier that stays as it is",
+            "Salman et al. 2020",
+            Denoising(),
+            noise="all",
+            defaults={"lr": 0.001, "optimizer": "adam", "schedule": "cosine", "epochs": 90, "ema": 0.999},
+            departures="a U-net that is told the noise, for a range of noises, rather than a DnCNN for each",
         ),
         Recipe("rda", "a random chain of operations per batch", volpi, tuples=Tuples()),
         Recipe(

@@ -16,6 +16,7 @@ from shiftproof.models import NETWORKS, ModelLike, ModelSpec, build_network, fin
 from shiftproof.models.class_names import read_class_names, with_class_names
 from shiftproof.models.identity import digest
 from shiftproof.models.python_file import is_python_file, split_python_file
+from shiftproof.training.denoiser_training import DenoiserInTraining
 from shiftproof.training.feed import labels_of
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.seeding import seeded
@@ -31,9 +32,11 @@ class Start:
         recipe: Recipe,
         *,
         seed: int,
+        sigma: float = 0.0,
     ) -> None:
         spec = model if isinstance(model, ModelSpec) else ModelSpec(model)
         self.model, self.options, self.data, self.recipe, self.seed = spec.given, spec.options, data, recipe, seed
+        self.sigma = sigma
         self.text = str(self.model) if isinstance(self.model, str | Path) else ""
 
     def network(self) -> nn.Module:
@@ -62,6 +65,14 @@ class Start:
         return digest([fingerprint(other), function, path.read_bytes()])
 
     def _network(self, seed: int) -> nn.Module:
+        denoising = self.recipe.denoising
+        classifier = self._classifier(seed)
+        if denoising is None:
+            return classifier
+        with seeded(seed):
+            return DenoiserInTraining(classifier, self.data.shape[0], self.sigma, denoising)
+
+    def _classifier(self, seed: int) -> nn.Module:
         with seeded(seed):
             if self.text in NETWORKS and self.options.get("weights") is None:
                 return self._reference()

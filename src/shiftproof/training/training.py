@@ -13,9 +13,11 @@ from shiftproof.data import DataLike, ImageSet, load_images, matched
 from shiftproof.errors import DataError, ModelError
 from shiftproof.models import ModelLike, choose_device, logits
 from shiftproof.models.class_names import with_class_names
+from shiftproof.models.denoising import DENOISER, save_denoiser
 from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.runs import Json
 from shiftproof.shifts.catalogue import OTHERS
+from shiftproof.training.denoiser_training import DenoiserInTraining
 from shiftproof.training.feed import HELD_BYTES, Feed, labels_of
 from shiftproof.training.loop import Loop, evaluating
 from shiftproof.training.recipes import Recipe
@@ -46,6 +48,9 @@ def train(
 ) -> Trained:
     """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl.
 
+    The recipe denoiser leaves the network as it is and trains a denoiser for it, to be put before it: it writes
+    denoiser.safetensors, which `certify --denoiser DIR` loads.
+
     With a run directory a checkpoint is written every epoch, or every `checkpoint_every` steps, and the same call after
     a kill resumes to the same weights, bit for bit on a CPU; at the end `load_model(out)` returns the network. Classes
     of the data are matched to the network's outputs by name where it has names. A reference network normalises with the
@@ -56,7 +61,7 @@ def train(
         model: resnet20, resnet110, wrn16_4, convnet (from random weights, or those of a `ModelSpec`), or what
             `load_model` makes a module of; a module is copied.
         data: Labelled images: what `load_data` takes or returned.
-        recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, ...
+        recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, denoiser, ...
         sigma: Standard deviation of the noise. Default: 0.25, where a recipe has noise.
         options: The recipe's own settings, such as lam=20; in Python also {"lam": 20}.
         validation: Images to take the accuracy on at every checkpoint, under the recipe's noise.
@@ -76,7 +81,7 @@ def train(
     loop_settings = make_settings(chosen, settings)
     where = torch.device(device_here(choose_device(device)))
     loaded = _loaded(data, images, loop_settings.seed)
-    start = Start(model, loaded, chosen, seed=loop_settings.seed)
+    start = Start(model, loaded, chosen, seed=loop_settings.seed, sigma=noise)
     network = start.network()
     with evaluating(network):  # two images are tried before any long work
         loaded = matched(loaded, network)
@@ -109,7 +114,10 @@ def train(
         "last": dict(log[-1]),
     }
     if folder is not None and team.leads:
-        write_model(folder, final.state_dict(), facts)
+        if isinstance(final, DenoiserInTraining):
+            save_denoiser(folder / DENOISER, final.denoiser, facts)
+        else:
+            write_model(folder, final.state_dict(), facts)
     tuples = chosen.tuples
     found = () if tuples is None else tuple(tuples.chain(genes).label for genes in loop.found)
     return Trained(final, chosen.name, noise, tuple(log), found, folder)

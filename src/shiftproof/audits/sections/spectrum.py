@@ -20,7 +20,7 @@ from shiftproof.certificates.frequencies import (
     frequencies,
     radial,
 )
-from shiftproof.certificates.spectral_analysis import ALPHAS, amplitude_profile, power_shares
+from shiftproof.certificates.spectral_analysis import ALPHAS, WAVE, power_shares
 from shiftproof.data import as_images
 from shiftproof.measures import Accuracy
 from shiftproof.measures.intervals import Interval, mean_interval
@@ -30,8 +30,8 @@ from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral.waves import FourierBasis, PowerLaw
 from shiftproof.subjects import Subject
 
-WAVE, NOISE = 4.0, 8.0
-"""L2 norms at 32 pixels: of a wave in each channel, and of the noise of a set. They grow with the side of the image."""
+NOISE = 8.0
+"""The L2 norm of the noise of a set at 32 pixels; as that of a wave, it grows with the side of the image."""
 UNEVEN = 0.1
 """Bands whose accuracies are further apart than this are told apart."""
 NOTCH = 0.2
@@ -123,8 +123,8 @@ class Amplitudes(Measurement):
         """Return the shares of the bands in the change."""
         count = min(self.images, len(subject.data))
         (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-        profile = amplitude_profile(self.shift(batch.inputs, batch.keys, seed=self.seed) - batch.inputs)
-        return {"shares": {name: round(share, 6) for name, share in power_shares(profile, self.side).items()}}
+        shares = power_shares(self.shift(batch.inputs, batch.keys, seed=self.seed) - batch.inputs)
+        return {"shares": {name: round(share, 6) for name, share in shares.items()}}
 
     def work(self) -> Work:
         """Count images under the corruption; amplitudes are told without the model."""
@@ -192,8 +192,9 @@ class FrequencySensitivity(Section):
             ),
             notes=(
                 f"{first.images} images for each wave; every wave has an L2 norm of {first.shift.eps:g} in each "
-                f"channel, a random sign there, and nothing else. Low is under {side / 6:.0f} cycles per image, high "
-                f"over {side / 3:.0f}.",
+                "channel and a random sign there, and then values are clipped to [0, 1] and rounded to 256 levels, "
+                "which takes a little of it, most where images are dark or bright. Low is under "
+                f"{side / 6:.0f} cycles per image, high over {side / 3:.0f}.",
             ),
             numbers=numbers,
         )

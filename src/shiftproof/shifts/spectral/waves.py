@@ -21,7 +21,7 @@ from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.parametric import Parametric
 
 REFERENCE_AREA = 32 * 32
-"""The image area that the published bounds on amplitudes stand for."""
+"""The image area that the bounds on amplitudes stand for."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,10 @@ class PowerLaw(Parametric):
     """Noise with energy around one radial frequency, falling off by a power law (Sun et al. 2022, section 6.1).
 
     The noise has amplitude clip(A(f), low, high) / (|f - center| + 1) ** alpha, where A is the image's own amplitude,
-    varied by a factor in [1 - spread, 1 + spread], and random phase; over all channels its L2 norm is `eps`. The clip's
-    bounds are given for 32 x 32 pixels and grow with the image's area, as the amplitudes of a magnified image do.
+    varied by a factor in [1 - spread, 1 + spread], and random phase; over all channels its L2 norm is `eps`, before
+    values are clipped to [0, 1]. The paper publishes no bounds of its clip: `low` and `high` are ours. At 32 pixels
+    most amplitudes of a photograph are below 20, so there the noise falls off by the power law alone. They are given
+    for 32 x 32 pixels and grow with the image's area, as the amplitudes of a magnified image do.
     """
 
     moves = False
