@@ -50,7 +50,7 @@ class Recipe:
     noise: Noise = "none"
     tuples: Tuples | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    large: Mapping[str, Any] = field(default_factory=dict)
+    large: Mapping[str, float | str] = field(default_factory=dict)
     departures: str = ""
 
     @property
