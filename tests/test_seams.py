@@ -48,7 +48,7 @@ ANY = {
     "adapters": (25, "what a method keeps is its own; options and state dicts"),
     "audits": (18, "what JSON and Plotly hold"),
     "certificates": (
-        16,
+        15,
         "a user's model is any callable; what JSON holds; options of rules and overloads",
     ),
     "cli": (56, "annotations and values that are inspected at run time"),

@@ -15,7 +15,7 @@ from shiftproof.certificates.laws import law_of
 from shiftproof.certificates.transformations import (
     TRANSFORMATIONS,
     Blur,
-    Brightness,
+    BrightnessChange,
     Translation,
     check_resolvable,
     cosines,
@@ -32,7 +32,7 @@ def test_two_are_one(name, shape):
     check_resolvable(TRANSFORMATIONS[name], shape, SCALES[name])
 
 
-class Clipped(Brightness):
+class Clipped(BrightnessChange):
     name = "clipped"
 
     def apply(self, prepared, parameters):

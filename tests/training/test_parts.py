@@ -33,6 +33,18 @@ def test_the_recipes_are_the_papers():
     assert RECIPES["macer"].defaults == {"lr": 0.01, "batch_size": 64}
 
 
+def test_large_images_are_trained_on_with_the_options_for_them():
+    small, large = (recipe("fouriermix+hcr").fitting(side, ()).options() for side in (32, 224))
+    assert (small["lam"], small["eta"], small["augment"]) == (40, 10, "fouriermix")
+    assert (large["lam"], large["eta"], large["augment"]) == (5, 5, "fouriermix[preset=imagenet]")
+    given = recipe("augmix+hcr", lam=20).fitting(224, ["lam"]).options()
+    assert (given["lam"], given["eta"], given["augment"]) == (20, 5, "augmix")
+    assert recipe("autoaugment+jsd").fitting(224, ()).options()["augment"] == "auto_augment[policy=imagenet]"
+    for each in RECIPES.values():
+        each.fitting(224, ())  # its options are ones it has
+        assert each.fitting(64, ()) is each
+
+
 def test_options_go_where_they_belong():
     assert recipe("esda", length="3", every=0.5).tuples == Tuples("evolution", length=3, every=0.5, budget=110)
     assert recipe("fouriermix+hcr", lam="20", augment="fouriermix[preset=imagenet]").options() == {

@@ -225,7 +225,7 @@ class Certification:
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values; radii are rounded down."""
         labels: Sequence[int | None] = self.labels if self.labels is not None else [None] * len(self.keys)
-        numbers: dict[str, Any] = {
+        numbers: dict[str, Json] = {
             **self.to_row(),
             "certified_accuracy_at": {f"{distance:g}": self.accuracy(distance).value for distance in self.distances},
         }

@@ -200,7 +200,7 @@ class Smoothed:
         )
 
 
-def denoised(model: Callable[[Tensor], Any], denoiser: DenoiserLike, sigma: float, against: str = "l2") -> Denoised:
+def denoised(model: Callable[[Tensor], Tensor], denoiser: DenoiserLike, sigma: float, against: str = "l2") -> Denoised:
     """Return a model behind a denoiser, on the model's device; refuse noise that the denoiser is not for."""
     if not law_of(against).pixels:
         raise ConfigurationError(

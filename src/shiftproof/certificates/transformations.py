@@ -61,7 +61,7 @@ class Transformation(ABC):
         return self.apply(self.prepared(images), parameters)
 
 
-class Brightness(Transformation):
+class BrightnessChange(Transformation):
     """One number is added to all values."""
 
     name = "brightness"
@@ -179,7 +179,7 @@ class Translation(Transformation):
 
 
 TRANSFORMATIONS: Mapping[str, Transformation] = {
-    each.name: each for each in (Brightness(), ContrastBrightness(), Blur(), Translation())
+    each.name: each for each in (BrightnessChange(), ContrastBrightness(), Blur(), Translation())
 }
 """What an image can be smoothed over, by name."""
 

@@ -184,10 +184,11 @@ def show_certificates(found: Certification | CertifiedSuite, given: Mapping[str,
         return
     typer.echo(f"{verdict(found.clean or found.parts[0])}\n\n{suite_table(found)}\n")
     typer.echo(f"numbers       {out / SUITE_FILE}")
-    for each in found.parts[:GROUPED]:
-        typer.echo(f"certificate   {out / file_name(each.terms.shift)}")
     if len(found.parts) > GROUPED:
         typer.echo(f"certificates  {len(found.parts)} in {out}")
+        return
+    for each in found.parts:
+        typer.echo(f"certificate   {out / file_name(each.terms.shift)}")
 
 
 def show_spectrum(found: Spectrum, given: Mapping[str, Any]) -> None:

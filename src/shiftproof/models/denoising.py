@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -32,12 +32,12 @@ def denoiser_names() -> tuple[str, ...]:
     return tuple(sorted(each.name.removesuffix(".safetensors") for each in found if each.name.endswith(".safetensors")))
 
 
-def denoiser_card(name: str) -> dict[str, Any]:
+def denoiser_card(name: str) -> dict[str, Json]:
     """Return what is known of a denoiser that comes with the package.
 
     `shape` is that of its images, `classifier` the fingerprint of the model it was trained through, or null.
     """
-    card: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    card: dict[str, Json] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     return card
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -53,14 +53,16 @@ class DenoiserInTraining(nn.Module):
         self.classifier.eval()
         return self
 
-    def forward(self, images: Tensor) -> Any:
+    def forward(self, images: Tensor) -> Tensor:
         """Return scores, or losses."""
         if images.shape[1] == self.channels:
-            return self.classifier(self.denoiser(images, self.sigma))
+            scores: Tensor = self.classifier(self.denoiser(images, self.sigma))
+            return scores
         noisy, level, clean = images[:, : self.channels], images[:, self.channels], images[:, self.channels + 1 :]
         restored = self.denoiser(noisy, level[:, 0, 0])
         if self.target == "mse":
-            return (restored.float() - clean).square().flatten(1).mean(1, keepdim=True)
+            off: Tensor = (restored.float() - clean).square()
+            return off.flatten(1).mean(1, keepdim=True)
         with torch.no_grad():
             said = self.classifier(clean).argmax(1)
         return functional.cross_entropy(self.classifier(restored).float(), said, reduction="none")[:, None]

@@ -5,7 +5,7 @@ Written `augmentation` or `augmentation+loss`: `fouriermix+hcr`, `augmix`, `gaus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -27,6 +27,8 @@ from shiftproof.training.tuples import Tuples
 
 Noise = Literal["none", "half", "all"]
 
+SMALL_SIDE = 96
+"""Up to so many pixels a side, images are trained on as CIFAR's are; larger ones as ImageNet's."""
 SIGMA = 0.25
 """The standard deviation of the noise where none is named: the papers' on CIFAR."""
 
@@ -36,7 +38,8 @@ class Recipe:
     """How a network is trained: `augment` is the text form of a shift, `tuples` a growing set of transformations.
 
     `noise` goes on every image, on half of them (each with probability one half), or on none. `defaults` are the
-    paper's settings of the loop where they differ from the usual ones.
+    paper's settings of the loop where they differ from the usual ones, `large` its options for ImageNet's images where
+    they are not those for CIFAR's.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Recipe:
     noise: Noise = "none"
     tuples: Tuples | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    large: Mapping[str, float | str] = field(default_factory=dict)
     departures: str = ""
 
     @property
@@ -75,6 +79,16 @@ class Recipe:
             given = {name: value for name, value in options.items() if name in part.to_dict()}
             changes |= {place: part.changed(given, self.name)} if given else {}
         return replace(self, **changes) if changes else self
+
+    def fitting(self, side: float, given: Collection[str]) -> Recipe:
+        """Return the recipe for images of a side, in pixels: of large ones, the options that were not given.
+
+        >>> recipe("fouriermix+hcr").fitting(224, ["eta"]).options()["lam"]
+        5.0
+        """
+        if side <= SMALL_SIDE:
+            return self
+        return self.with_options(**{name: value for name, value in self.large.items() if name not in given})
 
     def options(self) -> dict[str, Any]:
         """Return the settings a recipe has of its own, by name."""
@@ -105,6 +119,12 @@ class Recipe:
         return value
 
 
+_LARGE_AUGMENT = {
+    "autoaugment": {"augment": "auto_augment[policy=imagenet]"},
+    "fouriermix": {"augment": "fouriermix[preset=imagenet]"},
+}
+_LARGE_HCR = {"lam": 5.0, "eta": 5.0}
+"""Of Sun et al. 2022, on ImageNet."""
 _AUGMENTED = {
     "autoaugment": ("auto_augment", "Cubuk et al. 2019", ("jsd",)),
     "augmix": ("augmix", "Hendrycks et al. 2020", ("jsd", "hcr")),
@@ -154,8 +174,15 @@ def _recipes() -> dict[str, Recipe]:
     ]
     made = {each.name: each for each in plain}
     for name, (shift, paper, losses) in _AUGMENTED.items():
+        large = _LARGE_AUGMENT.get(name, {})
         made[name] = Recipe(
-            name, f"{name} views, noise on half of them", paper, augment=shift, noise="half", departures=_HALF
+            name,
+            f"{name} views, noise on half of them",
+            paper,
+            augment=shift,
+            noise="half",
+            large=large,
+            departures=_HALF,
         )
         if "jsd" in losses:
             does = f"divergence of an image and two {name} views"
@@ -168,6 +195,7 @@ def _recipes() -> dict[str, Recipe]:
                 Hierarchical(),
                 augment=shift,
                 noise="all",
+                large={**large, **_LARGE_HCR},
             )
     return made
 

@@ -81,6 +81,8 @@ def train(
     loop_settings = make_settings(chosen, settings)
     where = torch.device(device_here(choose_device(device)))
     loaded = _loaded(data, images, loop_settings.seed)
+    if isinstance(recipe, str):
+        chosen = chosen.fitting(loaded.side or 0, options or {})
     start = Start(model, loaded, chosen, seed=loop_settings.seed, sigma=noise)
     network = start.network()
     with evaluating(network):  # two images are tried before any long work

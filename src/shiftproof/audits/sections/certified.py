@@ -60,6 +60,8 @@ NEAR, FAR = 0.03, 0.25
 """Of these, the two that are told in words."""
 DRAWN = 0.35
 """Of the samples that count a class, the share that is drawn on average: images that are wrong need none."""
+DENOISED_COST = 3
+"""A denoiser and a small network take so many times as long as the network."""
 GOOD, BAD = 0.5, 0.2
 LEVEL_RULE = f"smoothed, right and stable in L2: good from 50% at {FAR:g}, bad under 20% at {NEAR:g}"
 
@@ -146,7 +148,8 @@ class CertifiedPart(Measurement):
         """Count noisy samples; about a third of those that are allowed are drawn, as wrong answers need few."""
         images = self.end - self.begin
         samples = images * (self.n0 + DRAWN * self.n)
-        return [(READ, images), (NOISE, samples), (FORWARD, samples), *shifting(self.shift, images)]
+        forward = samples * (DENOISED_COST if self.denoised else 1)
+        return [(READ, images), (NOISE, samples), (FORWARD, forward), *shifting(self.shift, images)]
 
     def parameters(self) -> dict[str, Json]:
         """Return the fields, with a name for no shift."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -63,11 +63,11 @@ class Denoised(nn.Module):
     any callable.
     """
 
-    def __init__(self, denoiser: nn.Module, model: Any, sigma: float) -> None:
+    def __init__(self, denoiser: nn.Module, model: Callable[[Tensor], Tensor], sigma: float) -> None:
         super().__init__()
         self.denoiser, self.model, self.sigma = denoiser, model, float(sigma)
 
-    def forward(self, images: Tensor) -> Any:
+    def forward(self, images: Tensor) -> Tensor:
         """Return the classifier's scores of denoised images."""
         clean = self.denoiser(images, self.sigma) if isinstance(self.denoiser, Denoiser) else self.denoiser(images)
         return self.model(clean)
