@@ -78,7 +78,7 @@ def test_every_corruption_and_severity_is_measured_on_its_own_files(suite: Path,
     assert listed.rows[5][:4] == ("fog", 1.0, 20, 0.8)
     assert listed.rows[5][4:] == pytest.approx(Accuracy(16, 20).interval())
     assert "sections that need clean images were left out: clean, worst_case" in result.masthead.method["data"]
-    assert result.masthead.facts["images"] == "20 per cell"
+    assert (result.masthead.facts["cells"], result.masthead.facts["images"]) == ("15", "20")
     assert "shifts" not in result.masthead.method
     assert "my smudge" in result.report.read_text()
 
@@ -378,7 +378,7 @@ class TestCommandLine:
         junit = ["--junit", tmp_path / "junit.xml"]
         done = invoke("audit", *given, "--require", "accuracy.fog > 10%", "-r", "accuracy.contrast > 99%", *junit)
         assert done.exit_code == 3, done.output
-        assert "demo on CIFAR-10-C, 30 per cell images" in done.stdout
+        assert "demo on CIFAR-10-C, 10 cells of 30 images" in done.stdout
         assert "No clean set was given" in done.stdout
         assert "holds  accuracy.fog > 0.1" in done.stdout
         assert 'name="accuracy.contrast &gt; 0.99"' in (tmp_path / "junit.xml").read_text()

@@ -193,7 +193,8 @@ def _masthead(
 ) -> Masthead:
     prints = about["fingerprints"]
     facts = {
-        scope.inputs + (" per cell" if scope.cells else ""): f"{scope.images:,}",
+        scope.inputs: f"{scope.images:,}",
+        **({"cells": f"{len(scope.cells):,}"} if scope.cells else {}),
         "budget": about["budget"],
         "device": about["device"],
         "measuring time": duration(sum(costs.measured.values())),

@@ -99,8 +99,9 @@ def summary(audit: Audit, console: Console | None = None) -> None:
     """Print the verdict, the first table of every section, failed cells, and where the report is."""
     console = console or Console()
     head = audit.masthead
-    kind = next(iter(head.facts))  # images, texts, or how many of them a cell of a suite has
-    console.print(f"\n[bold]{escape(head.model)}[/] on [bold]{escape(head.data)}[/], {head.facts[kind]} {kind}\n")
+    kind = "texts" if "texts" in head.facts else "images"
+    count = f"{head.facts['cells']} cells of {head.facts[kind]}" if "cells" in head.facts else head.facts[kind]
+    console.print(f"\n[bold]{escape(head.model)}[/] on [bold]{escape(head.data)}[/], {count} {kind}\n")
     if "data" in head.method:
         console.print(f"  {escape(head.method['data'])}\n", soft_wrap=True)
     for _, sentence in headlines.verdict(audit.views):
