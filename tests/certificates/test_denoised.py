@@ -74,7 +74,7 @@ def test_training_lowers_the_loss_and_leaves_the_classifier_alone(tmp_path, targ
     before = fingerprint(demo)
     options: dict[str, Any] = {
         "recipe": "denoiser", "sigma": 0.1, "options": {"target": target}, "images": 24, "batch_size": 24,
-        "epochs": 20, "log_every": 5, "framing": "", "ema": 0, "out": tmp_path,
+        "epochs": 20, "log_every": 5, "framing": "", "ema": 0, "out": tmp_path, "device": "cpu",
     }  # fmt: skip
     made = shiftproof.train(demo, "demo", **options)
     losses = made.losses()
@@ -88,5 +88,5 @@ def test_training_lowers_the_loss_and_leaves_the_classifier_alone(tmp_path, targ
     (batch,) = shiftproof.load_data("demo").subset(range(2)).batches(2)
     assert torch.allclose(inside(batch.inputs), demo(batch.inputs))
     assert shiftproof.train(demo, "demo", **options).losses() == losses  # resumed
-    found = certify(demo, "demo", sigma=0.1, denoiser=tmp_path, **FEW)
+    found = certify(demo, "demo", sigma=0.1, denoiser=tmp_path, device="cpu", **FEW)
     assert found.terms.denoiser == fingerprint(denoiser)
