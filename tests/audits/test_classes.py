@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -15,6 +16,7 @@ from shiftproof.errors import DataError
 from shiftproof.estimators import Estimator
 from shiftproof.models import class_names, load_model
 from shiftproof.models.class_names import CIFAR10
+from shiftproof.reports.view import Table
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +108,20 @@ def test_a_trained_folder_is_audited_by_the_names_it_was_trained_on(folders, tmp
     assert "3 classes, matched by name (dog, ship)" in made.report.read_text("utf-8")
     with pytest.raises(DataError, match="not those of the model"):
         shiftproof.audit(str(tmp_path / "model"), folders / "others", out=tmp_path / "out2", sections=["clean"])
+
+
+def test_classes_that_only_count_have_the_models_names(tmp_path):
+    data = load_data("demo").take(60, seed=0)
+    (batch,) = data.batches(60)
+    assert batch.labels is not None
+    pixels = (batch.inputs * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    options: dict[str, Any] = {
+        "out": tmp_path,
+        "sections": ["clean", "corruptions"],
+        "shifts": ["contrast"],
+        "severities": [5],
+    }
+    made = shiftproof.audit("demo", (pixels, batch.labels.numpy()), sections=["clean", "corruptions"], **options)
+    table = next(block for block in made.views[0].blocks if isinstance(block, Table))
+    assert {row[0] for row in table.rows} == set(CIFAR10)
+    assert "predicted as" in made.report.read_text("utf-8")

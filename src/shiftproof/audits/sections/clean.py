@@ -15,6 +15,7 @@ from shiftproof.audits.sections.measuring import (
     image_means,
     mean_confidence,
     measured_under,
+    naming,
     predictions,
     rows,
     tally,
@@ -47,11 +48,7 @@ class CleanSlice(Measurement):
     def measure(self, subject: Subject) -> Row:
         """Return the tally of the slice, over all and by class."""
         labels, predicted, confidences = predictions(subject, self.start, self.stop, None, seed=0)
-        names = subject.data.classes
-
-        def name(label: int) -> str:
-            return names[label] if label < len(names) else str(label)
-
+        name = naming(subject)
         classes = {
             name(label): [int((predicted[labels == label] == label).sum()), int((labels == label).sum())]
             for label in sorted(set(labels.tolist()))

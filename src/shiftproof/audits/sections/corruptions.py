@@ -28,6 +28,7 @@ from shiftproof.audits.sections.measuring import (
     image_means,
     is_imagenet,
     measured_under,
+    naming,
     picture,
     predictions,
     rows,
@@ -96,11 +97,7 @@ class Examples(Measurement):
         (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
         images: Any = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=self.seed)
         confidence, predicted = logits(subject.fast_model, images).softmax(1).max(1)
-        names = subject.data.classes
-
-        def name(label: int) -> str:
-            return names[label] if label < len(names) else str(label)
-
+        name = naming(subject)
         labels = batch.labels.tolist() if batch.labels is not None else []
         texts = isinstance(images, list)
         side = PICTURE_SIDE if count > 1 else EXAMPLE_SIDE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -60,6 +60,14 @@ def measured_under(subject: Subject, condition: Shift | SuiteCell | None) -> tup
     if not isinstance(subject, SuiteSubject):
         raise TypeError(f"{condition.label} is a part of a suite, and {type(subject).__name__} has none")
     return subject.part(condition), None
+
+
+def naming(subject: Subject) -> Callable[[int], str]:
+    """Return what gives a class its name: the data's, or the model's where those of the data only count."""
+    names: Sequence[str] = subject.data.classes
+    if all(name == str(place) for place, name in enumerate(names)):
+        names = class_names(subject.model) or names
+    return lambda label: names[label] if label < len(names) else str(label)
 
 
 def preset_for(subject: Subject) -> str:
