@@ -102,7 +102,7 @@ def write_corrupted(
         suite: Instead of shifts, a whole published suite.
         format: png, jpg or same, each file's own; csv, tsv or jsonl of texts. Default: same; jpg for imagenet-c.
         quality: Quality of JPEG and other lossy files, 1 to 100. Default: 95; 85 for imagenet-c, as published.
-        masks: Label maps of the images: a folder of files with the same names, or a pattern such as '*_mask.png', where
+        masks: Label maps of the images: a folder of files with the same names, or a pattern such as `*_mask.png`, where
             the star is an image's path without its suffix; none, where files only look like label maps.
         ignore: Label of pixels that a shift brings in from outside the image.
         preset: Severity table of shifts. Default: by image size, or the suite's.
