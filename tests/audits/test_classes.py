@@ -115,13 +115,8 @@ def test_classes_that_only_count_have_the_models_names(tmp_path):
     (batch,) = data.batches(60)
     assert batch.labels is not None
     pixels = (batch.inputs * 255).round().byte().permute(0, 2, 3, 1).numpy()
-    options: dict[str, Any] = {
-        "out": tmp_path,
-        "sections": ["clean", "corruptions"],
-        "shifts": ["contrast"],
-        "severities": [5],
-    }
-    made = shiftproof.audit("demo", (pixels, batch.labels.numpy()), sections=["clean", "corruptions"], **options)
+    options: dict[str, Any] = {"sections": ["clean", "corruptions"], "shifts": ["contrast"], "severities": [5]}
+    made = shiftproof.audit("demo", (pixels, batch.labels.numpy()), out=tmp_path, **options)
     table = next(block for block in made.views[0].blocks if isinstance(block, Table))
     assert {row[0] for row in table.rows} == set(CIFAR10)
     assert "predicted as" in made.report.read_text("utf-8")

@@ -22,7 +22,9 @@ class Denoising(Objective):
     looks at labels. The standard deviation of an image's noise is uniform between `low` times sigma and sigma.
     """
 
-    target: Annotated[Target, "stab: through the classifier; mse: the distance from the clean image."] = "stab"
+    target: Annotated[
+        Target, "What is lowered: stab goes through the classifier; mse is the distance from the clean image."
+    ] = "stab"
     low: Annotated[Share, "The least noise, as a share of sigma; 1: sigma alone."] = 0.4
 
     def loss(self, moment: Moment) -> Tensor:
