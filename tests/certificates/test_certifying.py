@@ -210,6 +210,9 @@ def test_what_cannot_be_certified_is_refused(tmp_path):
         certify("demo", "demo", sigma=0.0)
     with pytest.raises(ConfigurationError):
         certify("demo", "demo", sigma=0.1, shift="fogg@3")
+    for distance in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ConfigurationError, match="distance"):
+            certify("demo", "demo", sigma=0.1, at=[0.1, distance])
 
 
 def test_a_run_directory_is_for_one_model(reference, tmp_path):

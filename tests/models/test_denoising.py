@@ -63,7 +63,7 @@ def test_what_is_no_denoiser_is_refused(tmp_path):
     for name in ("other.safetensors", "empty.safetensors", "none.safetensors"):
         with pytest.raises(ModelError):
             load_denoiser(tmp_path / name)
-    with pytest.raises(ConfigurationError, match="denoiser"):
+    with pytest.raises(ModelError, match="no denoiser 'nobody'"):
         load_denoiser("nobody")
 
 

@@ -151,6 +151,8 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
         against=against,
     )
     check_sizes(n0, n)
+    if wrong_distance := next((each for each in at if not 0 <= each < math.inf), None):
+        raise ConfigurationError("A distance is not negative.", expected="at=0.1 or more", got=f"{wrong_distance:g}")
     several = suite is not None or not (shift is None or isinstance(shift, str | Shift))
     named: list[str | Shift] = [] if shift is None else [shift] if isinstance(shift, str | Shift) else list(shift)
     asked = conditions(named, severities, suite, (3, PUBLISHED_SIDE, PUBLISHED_SIDE))  # before anything is loaded

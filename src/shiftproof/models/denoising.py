@@ -15,7 +15,6 @@ from torch import nn
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.networks.denoiser import Denoiser
 from shiftproof.models.weights import read_weights
-from shiftproof.registry import unknown
 from shiftproof.runs import Json, write_atomically
 
 DenoiserLike: TypeAlias = str | Path | nn.Module
@@ -67,11 +66,12 @@ def load_denoiser(given: DenoiserLike, device: torch.device | str = "cpu") -> nn
     elif path.is_dir():
         path = path / DENOISER
     if not path.is_file():
-        if path.suffix or "/" in str(given):
-            raise ModelError(
-                f"There is no denoiser in {str(given)!r}.", expected=f"{DENOISER}, or a folder that holds it"
-            )
-        raise unknown("denoiser", str(given), denoiser_names())
+        names = [f"one of {', '.join(denoiser_names())}"] if denoiser_names() else []
+        raise ModelError(
+            f"There is no denoiser {str(given)!r}.",
+            expected=" or ".join([*names, f"a folder with {DENOISER}, or such a file"]),
+            fix="shiftproof train --recipe denoiser --out FOLDER makes one",
+        )
     held = read_weights(path)
     if held.metadata.get("format") != FORMAT:
         raise ModelError(
