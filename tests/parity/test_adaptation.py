@@ -64,14 +64,15 @@ class Recorded:
 @pytest.mark.parametrize(
     ("dtype", "batches"),
     [
-        pytest.param(torch.float64, 11, id="float64 beginning"),
-        pytest.param(torch.float32, 11, id="float32 beginning"),  # rounding grows along the stream
+        pytest.param(torch.float64, 6, id="float64 beginning"),
+        pytest.param(torch.float32, 6, id="float32 beginning"),  # rounding grows along the stream
         pytest.param(torch.float64, 24, id="float64", marks=pytest.mark.slow),
         pytest.param(torch.float32, 24, id="float32", marks=pytest.mark.slow),
     ],
 )
 def test_logits_follow_the_original(case: str, dtype: torch.dtype, batches: int, stream: list[Tensor]) -> None:
     name, options = CASES[case]
+    batches = max(batches, options.get("reset", 0) + 1)  # a reset is gone through
     with np.load(FOLDER / f"{case}.npz") as file:
         expected = torch.from_numpy(file["logits"]).double()[:batches]
         orders = next((file[key] for key in file.files if key.startswith("perm")), None)
