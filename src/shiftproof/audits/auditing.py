@@ -15,7 +15,7 @@ from shiftproof.adapters import Method
 from shiftproof.audits.audit_settings import BudgetName, affordable, make_settings
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, conclude, noted, understood
-from shiftproof.audits.costs import PLANNED, note_memory
+from shiftproof.audits.costs import PLANNED, note_end
 from shiftproof.audits.forecast import Forecast, Prices, estimate, kept
 from shiftproof.audits.requirements import junit as junit_xml
 from shiftproof.audits.requirements import parse_all, parse_known
@@ -161,7 +161,7 @@ def audit(
         missing = _tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast))))
         drive(plan, store, partial(Measurer, subject), executor=where, on_progress=on_progress)
         if missing:
-            note_memory(store, subject.device)
+            note_end(store, subject.device)
         with understood(out):
             result = conclude(store, requirements, scope)
     if junit is not None:

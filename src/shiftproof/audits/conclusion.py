@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -199,7 +198,7 @@ def _masthead(
         "device": about["device"],
         "measuring time": duration(sum(costs.measured.values())),
         **({"peak memory": f"{max(costs.memory.values()) / 2**30:.1f} GiB"} if costs.memory else {}),
-        "written": time.strftime("%Y-%m-%d %H:%M"),
+        "measured": costs.ended,
         "model fingerprint": prints["model"],
         "data fingerprint": prints.get("suite", prints["data"]),
     }

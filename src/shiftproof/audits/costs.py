@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shiftproof.audits.sections.base import Measurement
 from shiftproof.runs import Json, Result, Store
 
-PLANNED, MEMORY = "planned", "memory"
-"""Notes in a store: seconds each section should take, and bytes of memory by who used them."""
+PLANNED, MEMORY, ENDED = "planned", "memory", "ended"
+"""Notes in a store: seconds each section should take, bytes of memory by who used them, and when measuring ended."""
+
+MINUTE = "%Y-%m-%d %H:%M"
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds by section as planned and as measured, and the most memory, in bytes, of each that used some."""
+    """Seconds by section as planned and as measured, the most memory, in bytes, of each that used some, and the end.
+
+    A run that was stopped has not ended: it stands as it is now.
+    """
 
     planned: Mapping[str, float]
     measured: Mapping[str, float]
     memory: Mapping[str, int]
+    ended: str
 
     @classmethod
     def of(cls, store: Store, results: Sequence[Result]) -> Costs:
@@ -31,7 +38,8 @@ class Costs:
             if isinstance(result.task, Measurement):
                 name = result.task.section
                 seconds[name] = seconds.get(name, 0.0) + result.seconds
-        return cls(json.loads(noted.get(PLANNED, "{}")), seconds, json.loads(noted.get(MEMORY, "{}")))
+        ended = noted.get(ENDED) or time.strftime(MINUTE)
+        return cls(json.loads(noted.get(PLANNED, "{}")), seconds, json.loads(noted.get(MEMORY, "{}")), ended)
 
     @property
     def times(self) -> dict[str, tuple[float | None, float]]:
@@ -51,13 +59,12 @@ class Costs:
         }
 
 
-def note_memory(store: Store, device: str) -> None:
-    """Keep how much memory a run used at most, over all the times it was started."""
+def note_end(store: Store, device: str) -> None:
+    """Keep when measuring ended, and how much memory a run used at most, over all the times it was started."""
     before: dict[str, int] = json.loads(store.about().get(MEMORY, "{}"))
     used = peak_memory(device)
-    store.note(
-        {MEMORY: json.dumps({**before, **{kind: max(size, before.get(kind, 0)) for kind, size in used.items()}})}
-    )
+    most = {**before, **{kind: max(size, before.get(kind, 0)) for kind, size in used.items()}}
+    store.note({MEMORY: json.dumps(most), ENDED: time.strftime(MINUTE)})
 
 
 def peak_memory(device: str = "cpu") -> dict[str, int]:
