@@ -20,7 +20,7 @@ from shiftproof.certificates.driving import check_subject, measure_all
 from shiftproof.certificates.laws import Against, law_of, scale_of
 from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.rules import TOLERANCE, Grid, Rule, make_rule
-from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, denoised, precision_of
+from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, denoised
 from shiftproof.certificates.suite import FILE as SUITE_FILE
 from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.transformations import TRANSFORMATIONS
@@ -28,6 +28,7 @@ from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.models import BatchFitter, ModelLike, device_of, fingerprint, logits
 from shiftproof.models.denoising import load_denoiser
+from shiftproof.models.outputs import precision_of
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject

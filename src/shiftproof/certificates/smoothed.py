@@ -25,6 +25,7 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import device_of
 from shiftproof.models.denoising import DenoiserLike, check_noise, load_denoiser
 from shiftproof.models.networks.denoiser import Denoised
+from shiftproof.models.outputs import precision_of
 from shiftproof.shifts.image_shift import check_values
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
@@ -280,12 +281,6 @@ def prepared(model: Callable[[Tensor], Any], dtype: str, compiled: bool) -> tupl
         )
     kind: torch.dtype = getattr(torch, dtype)
     return copy.deepcopy(model).to(kind).to(memory_format=torch.channels_last), kind  # type: ignore[call-overload]
-
-
-def precision_of(model: object) -> torch.dtype:
-    """Return the precision a model's own parameters are in; float32 without any."""
-    parameters = model.parameters() if isinstance(model, nn.Module) else ()
-    return next((each.dtype for each in parameters if each.is_floating_point()), torch.float32)
 
 
 def batch_size_for(device: torch.device, values: int) -> int:
