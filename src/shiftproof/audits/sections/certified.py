@@ -341,14 +341,14 @@ def _verdict(
     names: Mapping[str, str],
     among: int,
 ) -> str:
-    """Say how many are certified near and far, by which noise of so many, clean and under shifts."""
+    """Say how many are certified near and far, by which noise of so many: clean, and under shifts of as many images."""
     said = []
     for distance in (NEAR, FAR):
         sigma, value = at[distance]
         others = [
             f"{percent(certified_accuracy(some, distance).value)} under {names[label]}"
             for (label, noise), some in radii.items()
-            if noise == sigma and label != CLEAN and some
+            if noise == sigma and label != CLEAN and len(some) == value.images
         ]
         clean = f"{percent(value.value)} of clean images ({interval(value, among)})"
         where = f"within an L2 distance of {distance:g} on {listed([clean, *others])} (noise {sigma:g})"
