@@ -1,12 +1,24 @@
 """The denoiser: small, an identity before it is trained, told the noise, and kept with what it was trained for."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
+from shiftproof import load_model
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models.denoising import check_noise, denoiser_names, load_denoiser, save_denoiser
+from shiftproof.models import fingerprint
+from shiftproof.models.denoising import (
+    FOLDER,
+    check_noise,
+    denoiser_names,
+    fitting_denoiser,
+    load_denoiser,
+    save_denoiser,
+)
 from shiftproof.models.networks.denoiser import Denoised, Denoiser
+from shiftproof.subjects import Subject
 
 
 def trained(channels=3):
@@ -67,6 +79,24 @@ def test_what_is_no_denoiser_is_refused(tmp_path):
         load_denoiser("nobody")
 
 
-def test_denoisers_that_come_with_the_package_fit():
+def test_denoisers_that_come_with_the_package_fit_and_are_small():
+    assert denoiser_names() == ("cifar10", "cifar10-demo")
     for name in denoiser_names():
         assert isinstance(load_denoiser(name), Denoiser)
+        assert len((FOLDER / f"{name}.safetensors").read_bytes()) <= 1_200_000
+    demo = fingerprint(load_model("demo"))
+    assert fitting_denoiser(demo, (3, 32, 32), 0.25) == "cifar10-demo"
+    assert fitting_denoiser("another model", (3, 32, 32), 0.25) == "cifar10"
+    assert fitting_denoiser("another model", (3, 32, 32), 0.2) == "cifar10"
+
+
+def test_the_demo_is_right_behind_its_denoiser_where_it_is_not_without():
+    subject = Subject.of("demo", "demo", images=50, device="cpu", batch_size=50)
+    (batch,) = subject.data.batches(50)
+    noisy = batch.inputs + 0.25 * torch.randn(batch.inputs.shape, generator=torch.Generator().manual_seed(0))
+    model: Any = subject.model
+    behind = Denoised(load_denoiser("cifar10-demo"), model, 0.25)
+    with torch.no_grad():
+        alone, helped = (float((each(noisy).argmax(1) == batch.labels).float().mean()) for each in (model, behind))
+    assert alone < 0.3
+    assert helped > 0.6  # 74% of 500 test images

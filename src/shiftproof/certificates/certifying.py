@@ -122,8 +122,8 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
         at: Tell certified accuracy at these distances too. Default: those that are the same for all models.
         tolerance: How much of the radius the rule sequential may give away (see `rules.Sequential`).
         futility: With the rule fixed, stop early on images that will not be certified.
-        denoiser: Put this before the model: a file or folder that the recipe denoiser left; in Python also a module
-            from images to images.
+        denoiser: Put this before the model: cifar10, cifar10-demo, or a file or folder that the recipe denoiser left;
+            in Python also a module from images to images.
         dtype: Certify a copy of the model in this precision.
         compile: Compile the model first.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.

@@ -79,9 +79,7 @@ def load_denoiser(given: DenoiserLike, device: torch.device | str = "cpu") -> nn
             expected=f"what `shiftproof train --recipe denoiser` wrote ({FORMAT})",
             got=held.metadata.get("format", "no format"),
         )
-    weights = {
-        name: value.to(torch.float64 if name == "sigmas" else torch.float32) for name, value in held.tensors.items()
-    }
+    weights = {name: value.float() if value.dtype == torch.half else value for name, value in held.tensors.items()}
     try:
         made = Denoiser(channels=len(weights["end.weight"]))
         made.load_state_dict(weights)
@@ -93,11 +91,11 @@ def load_denoiser(given: DenoiserLike, device: torch.device | str = "cpu") -> nn
 
 
 def save_denoiser(path: Path, denoiser: Denoiser, facts: Mapping[str, Json]) -> None:
-    """Write a denoiser's weights, in half precision but for the noise it was trained for, with notes in the header."""
+    """Write a denoiser's weights, those of convolutions in half precision, with notes in the header."""
     from safetensors.torch import save
 
     tensors = {
-        name: (value if name == "sigmas" else value.half()).detach().cpu().contiguous()
+        name: (value.half() if value.ndim == 4 else value).detach().cpu().contiguous()
         for name, value in denoiser.state_dict().items()
     }
     write_atomically(path, save(tensors, {"format": FORMAT, "facts": json.dumps(facts)}))

@@ -19,13 +19,14 @@ class Denoising(Objective):
     """stab: the classifier says of the denoised image what it says of the clean one. mse: the image comes back.
 
     `stab` is tied to the classifier it went through, and certifies more of it; one trained by `mse` serves all. Neither
-    looks at labels. The standard deviation of an image's noise is uniform between `low` times sigma and sigma.
+    looks at labels. The standard deviation of an image's noise is uniform between `low` times sigma and sigma; a range
+    costs certificates at its upper end.
     """
 
     target: Annotated[
         Target, "What is lowered: stab goes through the classifier; mse is the distance from the clean image."
     ] = "stab"
-    low: Annotated[Share, "The least noise, as a share of sigma; 1: sigma alone."] = 0.4
+    low: Annotated[Share, "The least noise, as a share of sigma; 1: sigma alone."] = 1.0
 
     def loss(self, moment: Moment) -> Tensor:
         """Return the loss of every image: the network, which has the classifier, computes it."""

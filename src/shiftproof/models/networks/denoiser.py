@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-WIDTHS = (32, 64, 96)
-"""Channels at full, half and a quarter of the size: about 0.5 million weights, 1 MB in half precision."""
+WIDTHS = (32, 80, 76)
+"""Channels at full, half and a quarter of the size: 0.6 million weights, less than 1.2 MB in half precision."""
 
 
 class Denoiser(nn.Module):
@@ -23,14 +23,11 @@ class Denoiser(nn.Module):
         super().__init__()
         full, half, quarter = WIDTHS
         self.register_buffer("sigmas", torch.tensor(sigmas, dtype=torch.float64))
-        self.begin = nn.Conv2d(channels + 1, full, 3, padding=1)
-        self.full_in, self.half_in, self.quarter_in = _Block(full), _Block(half), _Block(quarter)
-        self.to_half = nn.Conv2d(full, half, 3, stride=2, padding=1)
-        self.to_quarter = nn.Conv2d(half, quarter, 3, stride=2, padding=1)
-        self.from_quarter = nn.Conv2d(quarter, half, 3, padding=1)
-        self.from_half = nn.Conv2d(half, full, 3, padding=1)
-        self.join_half, self.join_full = nn.Conv2d(2 * half, half, 1), nn.Conv2d(2 * full, full, 1)
-        self.half_out, self.full_out = _Block(half), _Block(full)
+        self.begin = _layers(channels + 1, full, full)
+        self.to_half = _layers(full, half, half, half, stride=2)
+        self.bottom = _layers(half, quarter, quarter, quarter, half, stride=2)
+        self.from_half = _layers(2 * half, half, half, full)
+        self.finish = _layers(2 * full, full, full)
         self.end = nn.Conv2d(full, channels, 3, padding=1)
         nn.init.zeros_(self.end.weight)
         nn.init.zeros_(self.end.bias)  # type: ignore[arg-type]
@@ -47,12 +44,10 @@ class Denoiser(nn.Module):
         level = torch.as_tensor(sigma, dtype=images.dtype, device=images.device).expand(len(images))
         seen = torch.cat([images, level[:, None, None, None].expand(-1, 1, height, width)], 1)
         seen = functional.pad(seen, (0, -width % 4, 0, -height % 4), mode="replicate")
-        full = self.full_in(self.begin(seen))
-        half = self.half_in(self.to_half(full))
-        quarter = self.quarter_in(self.to_quarter(half))
-        half = self.half_out(self.join_half(torch.cat([half, _doubled(self.from_quarter(quarter))], 1)))
-        full = self.full_out(self.join_full(torch.cat([full, _doubled(self.from_half(half))], 1)))
-        change: Tensor = self.end(full)
+        full = self.begin(seen)
+        half = self.to_half(full)
+        half = torch.cat([half, _doubled(self.bottom(half))], 1)
+        change: Tensor = self.end(self.finish(torch.cat([full, _doubled(self.from_half(half))], 1)))
         return images + change[:, :, :height, :width]
 
 
@@ -73,19 +68,13 @@ class Denoised(nn.Module):
         return self.model(clean)
 
 
-class _Block(nn.Module):
-    """Two convolutions on a normalised input, added to it."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList([nn.GroupNorm(8, width), nn.GroupNorm(8, width)])
-        self.convs = nn.ModuleList([nn.Conv2d(width, width, 3, padding=1) for _ in range(2)])
-
-    def forward(self, seen: Tensor) -> Tensor:
-        made = seen
-        for norm, conv in zip(self.norms, self.convs, strict=True):
-            made = conv(functional.silu(norm(made)))
-        return seen + made
+def _layers(before: int, *widths: int, stride: int = 1) -> nn.Sequential:
+    """Return normalised convolutions, one for each width, the first of them with the stride."""
+    made: list[nn.Module] = []
+    for width in widths:
+        made += [nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+        before, stride = width, 1
+    return nn.Sequential(*made)
 
 
 def _doubled(images: Tensor) -> Tensor:
