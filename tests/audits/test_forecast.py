@@ -127,7 +127,8 @@ def test_quick_shrinks_for_costly_models_and_others_never():
     assert affordable("quick", "cuda:1", 1e10) == 1.0
     assert affordable("standard", "cpu", 1e12) == affordable("full", "cpu", 1e12) == 1.0
     settings = make_settings(scale=0.025)
-    assert (settings.images, settings.severities) == (LEAST_IMAGES, (1.0, 3.0, 5.0))
+    assert (settings.images, settings.per_image(375)) == (375, 5)
+    assert make_settings(scale=0.001).images == LEAST_IMAGES
     assert make_settings(scale=0.025, images=700, severities=[2]).images == 700
     assert make_settings(scale=0.025, severities=[2]).severities == (2.0,)
 
@@ -136,7 +137,8 @@ def test_quick_shrinks_for_costly_models_and_others_never():
 def test_a_costly_model_gets_a_shorter_plan(name):
     def forwards(scale):
         settings = make_settings(sections=[name], scale=scale)
-        scope = Scope(settings, images=settings.images or 0, side=224)
+        images = settings.images or 0
+        scope = Scope(settings, images=images, side=224, per_image=settings.per_image(images))
         work = [task.work() for task in section(name).plan(scope)]
         return sum(number for one in work for unit, number in one if unit.kind in ("forward", "adapt"))
 

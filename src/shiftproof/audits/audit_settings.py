@@ -35,8 +35,13 @@ BUDGETS: Mapping[str, Budget] = {
     ),
 }
 SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
-SPARSE_SEVERITIES = (1.0, 3.0, 5.0)
+SPARSE = 0.5
+"""The share of a budget below which no image is put under all shifts."""
 LEAST_IMAGES = 100
+USUAL_CELLS = 75
+"""Corruptions times severities that budgets are made for."""
+PER_IMAGE = 5
+"""Shifts that each image is put under at least, where a model is too costly to put every image under all."""
 ALLOWED = {"cpu": 0.25e9, "cuda": 25e9}
 """Operations per input for which `quick` is made, by kind of device: what costs more is measured on fewer images."""
 
@@ -58,11 +63,27 @@ class AuditSettings:
     adaptation_images: int
     scale: float = 1.0
     """The share of the budget's sizes that is used: less than 1 where the model is too costly for all."""
+    minutes: float | None = None
+    """How long it may take; the share follows from it where it is given."""
+    precision: float | None = None
+    """The half-width of the clean accuracy and of that under corruption, in points, at which measuring them ends."""
 
     @property
     def sparse(self) -> bool:
-        """Whether so little is left of the budget that severities and shifts are thinned out too."""
-        return self.scale < 0.5
+        """Whether so little is left of the budget that shifts are thinned out too."""
+        return self.scale < SPARSE
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """How many severities each kind of shift is measured at."""
+        return (*(len(self.severities) for _ in self.shifts), *(1 for _ in self.fixed))
+
+    def per_image(self, images: int) -> int | None:
+        """Return how many kinds of shift each of the images is put under, at one severity each; None: all, at all."""
+        if not self.sparse:
+            return None
+        each = int(self.scale * (BUDGETS[self.budget].images or images) * USUAL_CELLS / images)
+        return None if each >= sum(self.levels) else min(len(self.levels), max(PER_IMAGE, each))
 
     def to_row(self) -> dict[str, Json]:
         """Return the settings as JSON values, with shifts and methods by name."""
@@ -93,13 +114,16 @@ def make_settings(
     methods: Sequence[str | Method] | None = None,
     inputs: str = "images",
     clean: bool = True,
+    minutes: float | None = None,
+    precision: float | None = None,
     scale: float = 1.0,
+    available: int | None = None,
 ) -> AuditSettings:
     """Check the options of an audit and fill in what the budget leaves open.
 
     `shifts` are corruptions or families of them by name, at every severity, and others as they are; None is the family
     `common`, or `everyday` where the `inputs` are texts. `clean` says whether there are clean inputs. `scale` is the
-    share of the budget's sizes that is used.
+    share of the budget's sizes that is used, `available` how many inputs there are, where that is known.
     """
     from shiftproof.audits.sections import SECTIONS, applicable
 
@@ -110,6 +134,9 @@ def make_settings(
             raise unknown("section", name, SECTIONS)
     if images is not None and images < 1:
         raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", got=str(images))
+    for name, value in (("minutes", minutes), ("precision", precision)):
+        if value is not None and not value > 0:
+            raise ConfigurationError(f"{name} must be positive.", expected="a number above 0", got=f"{value:g}")
     chosen: list[str] = []
     fixed: list[Shift] = []
     for each in shifts or (("everyday",) if inputs == "texts" else ("common",)):
@@ -122,8 +149,7 @@ def make_settings(
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise ConfigurationError("Two shifts have the same label.", expected="labels that tell shifts apart", got=twice)
-    usual = SEVERITIES if scale >= 0.5 else SPARSE_SEVERITIES
-    levels = tuple(sorted({float(severity) for severity in severities or usual}))
+    levels = tuple(sorted({float(severity) for severity in severities or SEVERITIES}))
     for severity in levels:
         check_severity("of the audit", severity)
         if severity == 0:
@@ -131,6 +157,7 @@ def make_settings(
                 "Severity 0 is the clean input.", fix="leave it out; the section `clean` measures it"
             )
     asked = applicable(inputs, sections, clean=clean)
+    cells = len(set(chosen)) * len(levels) + len(fixed)
     _, *tried = with_source(methods or BUDGETS[budget].methods)
     return AuditSettings(
         budget=budget,
@@ -138,11 +165,13 @@ def make_settings(
         shifts=tuple(_named(name) for name in dict.fromkeys(chosen)),
         fixed=tuple(fixed),
         severities=levels,
-        images=images if images is not None else _scaled(BUDGETS[budget].images, scale),
+        images=images if images is not None else _affordable_images(BUDGETS[budget].images or available, scale, cells),
         seed=seed,
         methods=tuple(tried),
         adaptation_images=BUDGETS[budget].adaptation_images if images is None else images,
         scale=scale,
+        minutes=minutes,
+        precision=precision,
     )
 
 
@@ -158,8 +187,12 @@ def affordable(budget: str, device: str, operations: float) -> float:
     return float(f"{allowed / operations:.2g}")
 
 
-def _scaled(images: int | None, scale: float) -> int | None:
-    return images if images is None or scale == 1 else min(images, max(LEAST_IMAGES, round(images * scale)))
+def _affordable_images(images: int | None, scale: float, cells: int) -> int | None:
+    """Return how many images a share of a budget buys: where it is small, each is put under a few shifts alone."""
+    if images is None or scale == 1:
+        return images
+    bought = scale * images if scale >= SPARSE else scale * images * USUAL_CELLS / min(cells, PER_IMAGE)
+    return min(images, max(LEAST_IMAGES, round(bought)))
 
 
 def _named(name: str) -> Shift:

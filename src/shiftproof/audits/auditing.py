@@ -5,42 +5,38 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-
-import torch
 
 from shiftproof.adapters import Method
 from shiftproof.audits.audit_settings import BudgetName, affordable, make_settings
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, conclude, noted, understood
-from shiftproof.audits.costs import PLANNED, note_end
-from shiftproof.audits.forecast import Forecast, Prices, estimate, kept
+from shiftproof.audits.costs import note_end
+from shiftproof.audits.forecast import Forecast
+from shiftproof.audits.planning import at_a_time, fitting_scale, noted_scale, scope_of, tell_plan, told_cut
 from shiftproof.audits.requirements import junit as junit_xml
 from shiftproof.audits.requirements import parse_all, parse_known
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
+from shiftproof.audits.staging import measure, steps_of
 from shiftproof.audits.suite_cells import fingerprint_of
 from shiftproof.audits.suite_subjects import SuiteSubject, as_suite, base_data, choose_parts
 from shiftproof.data import DataLike, as_texts
 from shiftproof.errors import ConfigurationError
-from shiftproof.models import BatchFitter, ModelLike
+from shiftproof.models import ModelLike
 from shiftproof.models.arithmetic import operations as operations_of
 from shiftproof.models.texts import pairing, truncation
 from shiftproof.runs import (
     Executor,
-    Inline,
     OnProgress,
     Plan,
-    Processes,
     Store,
     choose_executor,
-    drive,
     write_atomically,
 )
 from shiftproof.runs.files import is_writable
-from shiftproof.runs.hosting import cores
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Measurer, Subject
 
@@ -61,6 +57,8 @@ def audit(
     junit: str | Path | None = None,
     amp: bool = False,
     images: int | None = None,
+    minutes: float | None = None,
+    precision: float | None = None,
     seed: int = 0,
     device: str = "auto",
     batch_size: int | None = None,
@@ -91,6 +89,9 @@ def audit(
         junit: Also write whether what is required holds, as JUnit XML.
         amp: Let the model compute in bfloat16 where PyTorch deems it safe.
         images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
+        minutes: Take about so long: sizes are cut to what fits, by the speed of the model here.
+        precision: End when the intervals of the clean accuracy and of that under corruption reach no further than so
+            many points to either side; the budget's number of inputs is the most.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
         batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
@@ -124,19 +125,24 @@ def audit(
         methods=methods,
         inputs=inputs,
         clean=suite is None or clean is not None,
+        minutes=minutes,
+        precision=precision,
     )
     usual = asked()  # what is wrong with the options is told before a model is loaded
     requirements = parse_all(require, usual.sections)
     where = choose_executor(executor, device=subject.device)
     (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
     operations = operations_of(subject.model, one.inputs)
-    settings = asked(scale=affordable(budget, subject.device, operations))
+    available = len(subject.labelled_data)
+    scaled = partial(asked, available=available)
+    if minutes is None:
+        settings = scaled(scale=affordable(budget, subject.device, operations))
+    else:
+        known = noted_scale(Path(out), minutes)
+        settings = scaled(scale=known or fitting_scale(minutes, scaled, subject, at_a_time(where)))
     subject = subject.taking(settings.images)
     caveats = check_subject(subject)
-    scope = Scope(settings, len(subject.data), subject.data.side, inputs)
-    if isinstance(subject, SuiteSubject):
-        gentlest = None if subject.clean else subject.cell(subject.suite.gentlest)
-        scope = replace(scope, cells=subject.cells, gentlest=gentlest)
+    scope = scope_of(settings, len(subject.data), subject)
     fingerprints = subject.fingerprints
     name = subject.data.name if suite is None else suite.name
     about = {
@@ -146,7 +152,6 @@ def audit(
         "caveats": [caveat.to_row() for caveat in caveats],
         "settings": settings.to_row(),
         "budget": budget,
-        "scope": scope.to_row(),
         "fingerprints": {**fingerprints, **({"suite": fingerprint_of(scope.cells)} if scope.cells else {})},
         "device": subject.device,
         "operations": operations,
@@ -156,12 +161,19 @@ def audit(
     plan = Plan(tuple(task for some in tasks.values() for task in some), fingerprints)
     with Store(Path(out), subject.identity) as store:
         subject.check_answers(store)
-        store.note({"audit": json.dumps(about), TASKS: noted(tasks, fingerprints)})
-        cut = partial(_cut, tasks, scope.grown(usual, len(subject.labelled_data)), scope.told_cut(operations))
-        missing = _tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast))))
-        drive(plan, store, partial(Measurer, subject), executor=where, on_progress=on_progress)
-        if missing:
+        keep = partial(_note, store, about, fingerprints)
+        keep(scope, tasks)
+        cut = partial(told_cut, tasks, scope.grown(usual, available), scope.told_cut(operations))
+        if tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast)))):
+            report_now = partial(conclude, store, requirements, scope)
+            with where.open(partial(Measurer, subject)) as pool, _reported_if_interrupted(report_now):
+                ended = measure(steps_of(tasks, scope), scope, store, pool, fingerprints, report_now, on_progress)
+            if ended != scope:
+                scope = ended
+                keep(scope, {name: planned(name, scope) for name in tasks})
             note_end(store, subject.device)
+        elif on_progress is not None:
+            on_progress(len(plan.identities()), len(plan.identities()), None)
         with understood(out):
             result = conclude(store, requirements, scope)
     if junit is not None:
@@ -202,45 +214,25 @@ def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | No
     return result
 
 
-def _tell_plan(
-    plan: Plan,
+def _note(
     store: Store,
-    subject: Subject,
-    executor: Executor,
-    on_plan: Callable[[Forecast], None] | None,
-) -> bool:
-    """Tell how long what is missing should take, and note it, where somebody listens; return whether any is missing."""
-    tasks = {identity: task for identity, task in plan.identities().items() if isinstance(task, Measurement)}
-    done = store.done()
-    if not tasks.keys() - done or on_plan is None:
-        return bool(tasks.keys() - done)
-    at_a_time = _at_a_time(executor)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, threads // at_a_time))  # as many as each worker will have
+    about: Mapping[str, object],
+    fingerprints: Mapping[str, str],
+    scope: Scope,
+    tasks: Mapping[str, Sequence[Measurement]],
+) -> None:
+    """Keep what an audit is about, and its plan."""
+    store.note({"audit": json.dumps({**about, "scope": scope.to_row()}), TASKS: noted(tasks, fingerprints)})
+
+
+@contextmanager
+def _reported_if_interrupted(report: Callable[[], object]) -> Iterator[None]:
+    """Write the report of what there is where somebody interrupts."""
     try:
-        forecast = BatchFitter(subject.batch_size)(
-            lambda size: estimate(tasks, done, Prices(subject.at_batch_size(size)), at_a_time=at_a_time)
-        )
-    finally:
-        torch.set_num_threads(threads)
-    store.note({PLANNED: json.dumps(forecast.planned)})
-    on_plan(forecast)
-    return True
-
-
-def _cut(tasks: Mapping[str, Sequence[Measurement]], whole: Scope, why: str, forecast: Forecast) -> Forecast:
-    """Return a forecast that says which sections have less than the whole scope would give them, and why."""
-    if not why:
-        return forecast
-    return replace(forecast, kept=kept(tasks, {name: planned(name, whole) for name in tasks}), why=why)
-
-
-def _at_a_time(executor: Executor) -> int:
-    """Return how many tasks an executor runs at once, as far as it is known beforehand."""
-    if isinstance(executor, Inline):
-        return 1
-    given = getattr(executor, "count", getattr(executor, "workers", None))
-    return given or (cores() if isinstance(executor, Processes) else 1)
+        yield
+    except KeyboardInterrupt:
+        report()
+        raise
 
 
 def _refuse_clean(clean: DataLike | None) -> None:

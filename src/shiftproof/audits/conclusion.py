@@ -20,6 +20,7 @@ from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.data.base import NOUNS
 from shiftproof.errors import RunError
+from shiftproof.measures.intervals import mean_interval
 from shiftproof.reports import notebook
 from shiftproof.reports.notebook import Figures
 from shiftproof.reports.view import Masthead, Sentence, View
@@ -31,6 +32,8 @@ CLEAN = "clean"
 """The section whose cells every audit measures, asked for or not: what the others say means little without them."""
 CORRUPTIONS = "corruptions"
 """The section that reads a suite."""
+HEADLINES = {"clean_accuracy", "corruption_accuracy"}
+"""The numbers whose precision can be asked for."""
 BULKY = ("pictures", "texts", "hits", "milliseconds")
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
 
@@ -79,12 +82,17 @@ class Audit:
 
 @dataclass(frozen=True)
 class AuditRecord:
-    """What a store holds of an audit: what it was about, its plan, and the results so far, by section."""
+    """What a store holds of an audit: what it was about, its plan, and the results so far, by section.
+
+    Of an audit that is not finished, what is measured in stages is told as of the last stage that is; `missing` is how
+    many of all its tasks have no result.
+    """
 
     about: Mapping[str, Any]
     scope: Scope
     tasks: Mapping[str, tuple[Measurement, ...]]
     results: Mapping[str, list[Result]]
+    missing: int
 
     @classmethod
     def of(cls, store: Store, scope: Scope | None = None) -> AuditRecord:
@@ -97,18 +105,53 @@ class AuditRecord:
         identities: dict[str, list[str]] = json.loads(store.about()[TASKS])
         tasks = {name: planned(name, scope) for name in identities}
         results = {name: _found(store, identities[name], some) for name, some in tasks.items()}
-        return cls(about, scope, tasks, results)
+        done = {result.task for some in results.values() for result in some}
+        missing = len({task for some in tasks.values() for task in some} - done)
+        return cls(about, scope, tasks, results, missing)
+
+    def so_far(self) -> AuditRecord:
+        """Return what there is of an audit as of its last stage that has all its results; all where none has."""
+        if not self.missing:
+            return self
+        found = (self.as_of(bound) for bound in reversed(self.scope.stages[:-1]))
+        return next((stage for stage in found if stage is not None), self)
+
+    def as_of(self, measured: int) -> AuditRecord | None:
+        """Return what there is after so many inputs of what is measured in stages; None where some of that is missing.
+
+        Sections that have no stages are as they are.
+        """
+        scope = replace(self.scope, measured=measured)
+        tasks = {name: planned(name, scope) for name in self.tasks}
+        done = {result.task for some in self.results.values() for result in some}
+        staged = [some for name, some in tasks.items() if len(some) < len(self.tasks[name])]
+        if not staged or not all(task in done for some in staged for task in some):
+            return None
+        kept = {
+            name: [result for result in some if result.task in set(tasks[name])] for name, some in self.results.items()
+        }
+        return replace(self, scope=scope, tasks=tasks, results=kept)
 
     def views(self) -> tuple[View, ...]:
         """Let every section say what its results mean; no number is given that lacks one of its tasks."""
         return tuple(
             _whole(
-                section(name, self.scope.inputs).view(self.results[name]),
+                section(name, self.scope.inputs, self.scope.looks).view(self.results[name]),
                 self.tasks[name],
                 {result.task for result in self.results[name] if result.row is not None},
             )
             for name in self.scope.settings.sections
         )
+
+    def half_width(self) -> float | None:
+        """Return how far the clean accuracy and that under corruption may be off, the larger; None: not known."""
+        found = []
+        for name in self.results:
+            values = section(name).per_image(self.results[name])
+            for number in HEADLINES & values.keys():
+                interval = mean_interval(values[number].values, among=self.scope.looks)
+                found.append(1.0 if interval is None else (interval.high - interval.low) / 2)
+        return max(found, default=None)
 
     def everything(self) -> list[Result]:
         """Return all results, in the order of the plan; a task that two sections planned is there once."""
@@ -147,14 +190,14 @@ def conclude(
     store: Store, require: Sequence[Requirement] = (), scope: Scope | None = None, *, write: bool = True
 ) -> Audit:
     """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
-    record = AuditRecord.of(store, scope)
+    record = AuditRecord.of(store, scope).so_far()
     about, scope, everything = record.about, record.scope, record.everything()
     noun = NOUNS[scope.inputs]
     found = caveats(about.get("caveats", ()), record.results[CLEAN], noun)
     views = with_caveats(record.views(), found, noun)
     failures = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
-    missing = len({task for some in record.tasks.values() for task in some}) - len(everything)
+    missing = record.missing
     costs = Costs.of(store, everything)
     masthead = _masthead(about, scope, costs, failures, missing)
     audit = Audit(store.folder, masthead, views, numbers, failures, missing)
@@ -191,8 +234,9 @@ def _masthead(
     missing: int,
 ) -> Masthead:
     prints = about["fingerprints"]
+    reached = scope.images if scope.measured is None else scope.measured
     facts = {
-        scope.inputs: f"{scope.images:,}",
+        scope.inputs: f"{reached:,}" + (f" of {scope.images:,} so far" if missing and reached < scope.images else ""),
         **({"cells": f"{len(scope.cells):,}"} if scope.cells else {}),
         "budget": about["budget"],
         "device": about["device"],

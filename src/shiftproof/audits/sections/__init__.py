@@ -58,10 +58,10 @@ def planned(name: str, scope: Scope) -> tuple[Measurement, ...]:
     return tuple(section(name).plan(scope))
 
 
-def section(name: str, inputs: str = "images") -> Section:
-    """Return a section by name, which speaks of inputs of a kind."""
+def section(name: str, inputs: str = "images", looks: int = 1) -> Section:
+    """Return a section by name, which speaks of inputs of a kind, measured until one of so many looks was enough."""
     from shiftproof.data.base import NOUNS
 
     made = SECTIONS.load(name)()
-    made.noun = NOUNS[inputs]
+    made.noun, made.looks = NOUNS[inputs], looks
     return made

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -25,6 +27,8 @@ from shiftproof.subjects import Subject
 
 CLEAN = "clean"
 """What inputs under no shift are called."""
+FIRST_STAGE = 100
+"""Inputs that a first report is about at least, where there are so many."""
 Condition: TypeAlias = Shift | SuiteCell
 """What inputs are measured under: a shift of the data, or a corruption that a suite's files have."""
 
@@ -60,7 +64,9 @@ class Scope:
 
     `inputs` is what they are, `images` or `texts`; of images, `side` is how many pixels a side they have. Of a suite,
     `cells` are what its corruptions are measured on; where it has no clean set, `gentlest` is what stands for one when
-    it is asked whether the model works at all.
+    it is asked whether the model works at all. `per_image` is how many kinds of shift each image is put under, None
+    where it is all of them. Clean and corrupted inputs are measured in `stages`, up to so many inputs; `measured` says
+    after how many of them it was stopped, `looks` how many intervals that was decided by.
     """
 
     settings: AuditSettings
@@ -69,10 +75,14 @@ class Scope:
     inputs: str = "images"
     cells: tuple[SuiteCell, ...] = ()
     gentlest: SuiteCell | None = None
+    per_image: int | None = None
+    measured: int | None = None
+    looks: int = 1
 
     def to_row(self) -> dict[str, Json]:
         """Return the scope as JSON values, without the settings."""
         row: dict[str, Json] = {"images": self.images, "side": self.side, "inputs": self.inputs}
+        row |= {"per_image": self.per_image, "measured": self.measured, "looks": self.looks}
         if self.cells:
             row |= {"cells": [asdict(cell) for cell in self.cells]}
             row |= {"gentlest": None if self.gentlest is None else asdict(self.gentlest)}
@@ -83,7 +93,8 @@ class Scope:
         """Return the scope of a row."""
         cells = tuple(SuiteCell(**cell) for cell in row.get("cells", ()))
         gentlest = None if row.get("gentlest") is None else SuiteCell(**row["gentlest"])
-        return cls(settings, row["images"], row["side"], row["inputs"], cells, gentlest)
+        stopped = row["per_image"], row["measured"], row["looks"]
+        return cls(settings, row["images"], row["side"], row["inputs"], cells, gentlest, *stopped)
 
     @property
     def small(self) -> bool:
@@ -100,27 +111,41 @@ class Scope:
         settings = self.settings
         if settings.scale >= 1:
             return ""
-        fewer = "" if self.cells else ", fewer severities"  # all severities of a suite are measured
+        few = self.per_image
+        fewer = "" if few is None else f", each of the {self.inputs} under {few} of the {len(settings.levels)} shifts"
         adapted = ", adaptation under one corruption of each kind" if "adaptation" in settings.sections else ""
         thinned = f"{fewer}{adapted}" if settings.sparse else ""
+        sizes = f"{100 * settings.scale:.2g}% of its usual sizes, though not below what each section needs{thinned}"
+        if settings.minutes is not None:
+            return f"In {settings.minutes:g} minutes {settings.budget} has {sizes}."
         return (
             f"One of the {self.inputs} takes this model {operations / 1e9:.1f} billion operations, so "
-            f"{settings.budget} has {100 * settings.scale:.2g}% of its usual sizes, though not below what each section "
-            f"needs{thinned}. --budget standard is never cut; --images sets the number of {self.inputs}."
+            f"{settings.budget} has {sizes}. --minutes gives it more time, --images sets the number of {self.inputs}."
         )
 
     def grown(self, settings: AuditSettings, available: int) -> Scope:
         """Return the scope that other settings would give the same data, of which so much is available."""
         images = min(settings.images or available, available)
         cells = tuple(replace(cell, images=round(cell.images * images / self.images)) for cell in self.cells)
-        return replace(self, settings=settings, images=images, cells=cells)
+        return replace(self, settings=settings, images=images, cells=cells, per_image=None)
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """After how many inputs a report can be written: about a tenth of them, and then twice as many each time."""
+        least = len(self.settings.levels) * max(self.settings.levels) if self.per_image else FIRST_STAGE
+        bounds = [max(least, math.ceil(self.images / 10))]
+        while bounds[-1] < self.images:
+            bounds.append(2 * bounds[-1])
+        return (*bounds[:-1], self.images)
 
     def slices(self, images: int | None = None) -> Iterator[tuple[int, int]]:
         """Cut the images, or so many, into slices small enough that a kill costs seconds."""
-        step = 500 if self.small else 100
-        images = self.images if images is None else images
-        for start in range(0, images, step):
-            yield start, min(start + step, images)
+        step = 500 if self.small or self.per_image else 100
+        reach = self.images if self.measured is None else self.measured
+        bounds = [bound for bound in self.stages if bound <= reach] if images is None else [images]
+        for first, bound in pairwise([0, *bounds]):
+            for start in range(first, bound, step):
+                yield start, min(start + step, bound)
 
     def graded(self, severities: Sequence[float]) -> tuple[Shift, ...]:
         """Return the shifts that were asked for by name, at each of the severities."""
@@ -176,6 +201,8 @@ class Section(ABC):
     """The kinds of inputs it can ask its question about."""
     noun: Noun = NOUNS["images"]
     """What the inputs of this audit are called in what it says."""
+    looks: int = 1
+    """How many intervals it was decided by when to stop; those that are told are wide enough that all hold."""
     needs_clean: ClassVar[bool] = True
     """Whether it asks it of clean inputs, which a suite alone does not have."""
     numbers: ClassVar[tuple[Number, ...]] = ()

@@ -46,7 +46,7 @@ from shiftproof.data import as_images
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy, average_radius, certified_accuracy
 from shiftproof.models import logits
-from shiftproof.models.denoising import denoiser_names, fitting_denoiser
+from shiftproof.models.denoising import denoiser_card, denoiser_names, fitting_denoiser
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
@@ -60,7 +60,7 @@ NEAR, FAR = 0.03, 0.25
 """Of these, the two that are told in words."""
 DRAWN = 0.35
 """Of the samples that count a class, the share that is drawn on average: images that are wrong need none."""
-DENOISED_COST = 3
+DENOISED_COST = 4
 """A denoiser and a small network take so many times as long as the network."""
 GOOD, BAD = 0.5, 0.2
 LEVEL_RULE = f"smoothed, right and stable in L2: good from 50% at {FAR:g}, bad under 20% at {NEAR:g}"
@@ -193,7 +193,7 @@ class Certified(Section):
         for against in RANGES:
             images = min(scope.images, scope.scaled(size.ranges, 4))
             yield from self._parts(scope, size, None, cast(float, LAWS[against].usual), images, against)
-        if denoiser_names():
+        if any(denoiser_card(name)["shape"] == [3, scope.side, scope.side] for name in denoiser_names()):
             images = min(scope.images, scope.scaled(size.shifted, 8))
             yield from self._parts(scope, size, None, max(SIGMAS), images, denoised=True)
         for shift in (None, *_two_shifts(middle)):

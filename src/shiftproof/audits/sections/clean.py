@@ -47,7 +47,7 @@ class CleanSlice(Measurement):
 
     def measure(self, subject: Subject) -> Row:
         """Return the tally of the slice, over all and by class."""
-        labels, predicted, confidences = predictions(subject, self.start, self.stop, None, seed=0)
+        labels, predicted, confidences = predictions(subject, range(self.start, self.stop), None, seed=0)
         name = naming(subject)
         classes = {
             name(label): [int((predicted[labels == label] == label).sum()), int((labels == label).sum())]
@@ -118,7 +118,7 @@ class Clean(Section):
         standing = Standing.of(found)
         rated: Level = "plain" if standing is None else standing.level
         rule = "" if standing is None else standing.rule
-        right = f"Accuracy on clean {self.noun.many} is {percent(overall.value)} ({interval(overall)})"
+        right = f"Accuracy on clean {self.noun.many} is {percent(overall.value)} ({interval(overall, self.looks)})"
         level: Level = "bad" if rated == "bad" else "plain"
         said, numbers = f"{right}.", {"clean_accuracy": overall.value}
         notes = [INTERVALS.format(overall.images, self.noun.many)]

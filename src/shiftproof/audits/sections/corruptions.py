@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import Condition, Measurement, PerImage, Scope, Section, Work, passes
+from shiftproof.audits.sections.base import Condition, Measurement, PerImage, Scope, Section
 from shiftproof.audits.sections.clean import CleanSlice
+from shiftproof.audits.sections.corrupted_images import (
+    CorruptedPart,
+    CorruptedShare,
+    CorruptedSlice,
+    Examples,
+    allotted,
+    groups_of,
+    means_by_image,
+    parts_of,
+    rates_by_image,
+)
 from shiftproof.audits.sections.corruptions_figures import (
     Grid,
     cell_table,
@@ -22,34 +30,22 @@ from shiftproof.audits.sections.corruptions_figures import (
     mean_accuracy,
 )
 from shiftproof.audits.sections.measuring import (
-    PICTURE_SIDE,
     accuracy,
-    excerpt,
     image_means,
-    is_imagenet,
-    measured_under,
-    naming,
-    picture,
-    predictions,
     rows,
-    tally,
 )
 from shiftproof.audits.sections.shift_names import AS_GIVEN, at_severity, cell_of, facts, named
 from shiftproof.audits.sections.wording import between, interval, listed, percent, title
 from shiftproof.audits.suite_cells import CLEAN, SuiteCell
 from shiftproof.measures import Accuracy, corruption_errors, mce
 from shiftproof.measures.intervals import mean_interval
-from shiftproof.models import logits
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
-from shiftproof.runs import Json, Result, Row
+from shiftproof.runs import Result, Row
 from shiftproof.shifts import names
-from shiftproof.subjects import Subject
 
 COMMON = names("common")
 """The fifteen corruptions of the published mean corruption error."""
 EXAMPLES = 4
-EXAMPLE_SIDE = 64
-"""Pixels, at most, of the examples of single cells, of which there are many."""
 NAMED_CORRUPTIONS = 2
 GOOD, WATCH = 0.10, 0.25
 HARMLESS_LOSS = 0.05
@@ -57,64 +53,6 @@ RECIPES = {"noise": "gaussian"}
 """Category -> the recipe of training against it, where it is not the general one."""
 RECIPE = "augmix+jsd"
 LEVEL_RULE = "{:.1f} points lost to corruption on average: good from 0 to 10, bad over 25"
-
-
-@dataclass(frozen=True)
-class CorruptedSlice(Measurement):
-    """A slice of the images under a shift, or of those of a suite."""
-
-    kind = "corruptions"
-    shift: Condition
-    start: int
-    stop: int
-    seed: int
-
-    def measure(self, subject: Subject) -> Row:
-        """Return the tally of the slice, and whether it is of ImageNet: the mean corruption error is defined there."""
-        there, shift = measured_under(subject, self.shift)
-        found = tally(*predictions(there, self.start, self.stop, shift, self.seed))
-        whole = self.shift.imagenet if isinstance(self.shift, SuiteCell) else is_imagenet(subject)
-        return {**found, "imagenet": True} if whole else found
-
-    def work(self) -> Work:
-        """Count a pass of the slice under its shift."""
-        return passes(self.stop - self.start, self.shift)
-
-
-@dataclass(frozen=True)
-class Examples(Measurement):
-    """The first images under a shift, or of a suite's, to be looked at."""
-
-    kind = "corruptions.examples"
-    shift: Condition
-    images: int
-    seed: int
-
-    def measure(self, subject: Subject) -> Row:
-        """Return a few corrupted images with what the model says of them."""
-        count = self.images
-        subject, shift = measured_under(subject, self.shift)
-        (batch,) = subject.data.subset(range(count)).batches(count, device=subject.device)
-        images: Any = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=self.seed)
-        confidence, predicted = logits(subject.fast_model, images).softmax(1).max(1)
-        name = naming(subject)
-        labels = batch.labels.tolist() if batch.labels is not None else []
-        texts = isinstance(images, list)
-        side = PICTURE_SIDE if count > 1 else EXAMPLE_SIDE
-        examples: list[Json] = [
-            {
-                **({"text": excerpt(image)} if texts else {"png": picture(image, side)}),
-                "label": name(label),
-                "predicted": name(guess),
-                "confidence": round(sure, 3),
-            }
-            for image, label, guess, sure in zip(images, labels, predicted.tolist(), confidence.tolist(), strict=True)
-        ]
-        return {"texts" if texts else "pictures": examples}
-
-    def work(self) -> Work:
-        """Count a pass of the images under their shift."""
-        return passes(self.images, self.shift)
 
 
 class Corruptions(Section):
@@ -151,49 +89,48 @@ class Corruptions(Section):
             highest = max(other.severity for other in scope.cells if other.name == cell.name)
             yield Examples(cell, min(EXAMPLES if cell.severity == highest else 1, cell.images), settings.seed)
         grid = scope.grid() if not scope.cells else ()
-        for shift in grid:
-            for start, stop in scope.slices():
-                yield CorruptedSlice(shift, start, stop, settings.seed)
+        shares = allotted(scope) if scope.per_image else {}
+        for start, stop in scope.slices():
+            for shift in grid:
+                if not shares:
+                    yield CorruptedSlice(shift, start, stop, settings.seed)
+                elif chosen := tuple(place for place in shares[shift] if start <= place < stop):
+                    yield CorruptedShare(shift, chosen, settings.seed)
         for shift in grid:
             images = EXAMPLES if cell_of(shift)[1] in (settings.severities[-1], AS_GIVEN) else 1
             yield Examples(shift, min(images, scope.images), settings.seed)
 
     def needs(self, number: str, task: Measurement) -> bool:
         """Say that a corruption's own number needs its tasks alone; none needs examples."""
-        if not isinstance(task, CorruptedSlice):
+        if not isinstance(task, CorruptedPart):
             return isinstance(task, CleanSlice) and number == "corruption_loss"
         return not number.startswith("accuracy.") or number == f"accuracy.{named(task.shift)}"
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return how often each image is right under each corruption and under all of them, and what that comes to."""
-        measured = rows(results, CorruptedSlice)
-        parts: dict[str, dict[float, list[Row]]] = defaultdict(lambda: defaultdict(list))
-        for task, row in measured:
-            name, level = cell_of(task.shift)
-            parts[name][level].append(row)
-        right = {name: found for name, some in parts.items() if (found := image_means(some.values())) is not None}
-        groups = _groups(measured)
-        if len(groups) != 1 or not right or len({len(found) for found in right.values()}) != 1:
+        measured = parts_of(results)
+        right, overall, groups = rates_by_image(measured), means_by_image(measured), groups_of(measured)
+        if overall is None:
             return {}
-        overall: NDArray[np.float64] = np.mean(list(right.values()), axis=0)
         numbers = {
             "corruption_accuracy": PerImage(overall),
-            **{f"accuracy.{name}": PerImage(found) for name, found in right.items()},
+            **{f"accuracy.{name}": PerImage(found[~np.isnan(found)]) for name, found in right.items()},
         }
         clean = image_means([[row for _, row in rows(results, CleanSlice)]])
         if clean is not None and groups == {CLEAN} and len(clean) == len(overall):
             numbers["corruption_loss"] = PerImage(clean - overall, -1.0, 1.0)
-        if _is_imagenet_c(rows(results, CorruptedSlice)):
+        if _is_imagenet_c(measured):
             whole = corruption_errors(dict.fromkeys(COMMON, 1.0))  # what an error of 1 would come to
-            errors = np.mean([whole[name] * (1 - right[name]) for name in COMMON], axis=0)
-            numbers["mce"] = PerImage(errors, 0.0, sum(whole.values()) / len(whole))
+            errors = np.nanmean([whole[name] * (1 - right[name]) for name in COMMON], axis=0)
+            most = np.nanmean([whole[name] + 0 * right[name] for name in COMMON], axis=0).max()
+            numbers["mce"] = PerImage(errors, 0.0, float(most))
         return numbers
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell what breaks the model first, how far it falls, and show it."""
         clean = accuracy([row for _, row in rows(results, CleanSlice)])
-        grid = _grid(rows(results, CorruptedSlice))
-        measured = rows(results, CorruptedSlice)
+        measured = parts_of(results)
+        grid = _grid(measured)
         of_suite = any(isinstance(task.shift, SuiteCell) for task, _ in measured)
         if not grid or (clean is None and not of_suite):
             return View(self.name, self.title, self.question, notes=("No corruption was measured.",))
@@ -206,7 +143,8 @@ class Corruptions(Section):
         numbers |= {} if clean is None else {"corruption_loss": lost}
         numbers |= {"worst_corruption_accuracy": means[ranked[0]]}
         numbers |= {f"accuracy.{name}": mean for name, mean in means.items()}
-        said = _spread(measured)
+        spread = means_by_image(measured)
+        said = [] if spread is None else [between(mean_interval(spread, among=self.looks))]
         if _is_imagenet_c(measured):
             numbers["mce"] = mce({name: [1 - cell.value for cell in grid[name].values()] for name in COMMON})
             said.append(f"mCE {numbers['mce']:.1f}")
@@ -226,20 +164,20 @@ class Corruptions(Section):
                 *([cell_table(grid)] if of_suite else []),
                 *galleries(examples, ranked),
             ),
-            notes=_suite_notes(grid, measured, clean) if of_suite else _notes(grid, tested, self.noun.many),
+            notes=_suite_notes(grid, measured, clean) if of_suite else _notes(grid, measured, tested, self.noun.many),
             numbers=numbers,
             actions=() if clean is None else _actions(means, clean, tested),
         )
 
 
-def _is_imagenet_c(found: Sequence[tuple[CorruptedSlice, Row]]) -> bool:
+def _is_imagenet_c(found: Sequence[tuple[CorruptedPart, Row]]) -> bool:
     """Whether the fifteen corruptions of ImageNet-C are there at its five severities, all of them on ImageNet."""
     there = {cell_of(task.shift): bool(row.get("imagenet")) for task, row in found}
     wanted = {(name, severity) for name in COMMON for severity in range(1, 6)}
     return {cell for cell in there if cell[0] in COMMON} == wanted and all(there[cell] for cell in wanted)
 
 
-def _grid(found: Sequence[tuple[CorruptedSlice, Row]]) -> Grid:
+def _grid(found: Sequence[tuple[CorruptedPart, Row]]) -> Grid:
     """Return accuracies by corruption and severity, in the order of the plan."""
     parts: dict[str, dict[float, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for task, row in found:
@@ -247,11 +185,6 @@ def _grid(found: Sequence[tuple[CorruptedSlice, Row]]) -> Grid:
         parts[name][level].append(row)
     grid = {name: {level: accuracy(some) for level, some in cells.items()} for name, cells in parts.items()}
     return {name: {level: value for level, value in cells.items() if value is not None} for name, cells in grid.items()}
-
-
-def _groups(found: Sequence[tuple[CorruptedSlice, Row]]) -> set[str]:
-    """Return which sets of images there are: shifts have the clean ones, parts of a suite say theirs."""
-    return {task.shift.group if isinstance(task.shift, SuiteCell) else CLEAN for task, _ in found}
 
 
 def _verdict(
@@ -285,15 +218,6 @@ def _verdict(
     )
 
 
-def _spread(found: Sequence[tuple[CorruptedSlice, Row]]) -> list[str]:
-    """Return the interval of the mean accuracy over images, as text, where rows tell who was right."""
-    conditions: dict[tuple[str, float], list[Row]] = defaultdict(list)
-    for task, row in found:
-        conditions[cell_of(task.shift)].append(row)
-    means = image_means(conditions.values()) if len(_groups(found)) == 1 else None
-    return [] if means is None else [between(mean_interval(means))]
-
-
 def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Condition]) -> tuple[Action, ...]:
     """Advise training against the category that costs most; all it can win is what the category costs."""
     if any(shift.acts_on == "texts" for shift in tested.values()):
@@ -320,11 +244,11 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, C
     )
 
 
-def _suite_notes(grid: Grid, measured: Sequence[tuple[CorruptedSlice, Row]], clean: Accuracy | None) -> tuple[str, ...]:
+def _suite_notes(grid: Grid, measured: Sequence[tuple[CorruptedPart, Row]], clean: Accuracy | None) -> tuple[str, ...]:
     """Say what was measured on a suite's files, and how its parts go together."""
     counts = sorted({cell.images for cells in grid.values() for cell in cells.values()})
     images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    groups = _groups(measured)
+    groups = groups_of(measured)
     same = "the same images in every cell" if len(groups) == 1 else "not the same images in every cell"
     notes = [f"{images} images per cell, as the suite's files have them; {same}, by their names."]
     if clean is None:
@@ -334,9 +258,19 @@ def _suite_notes(grid: Grid, measured: Sequence[tuple[CorruptedSlice, Row]], cle
     return tuple(notes)
 
 
-def _notes(grid: Grid, tested: Mapping[str, Condition], inputs: str) -> tuple[str, ...]:
-    count = next(iter(next(iter(grid.values())).values())).images
-    notes = [f"{count:,} {inputs} per cell; the same {inputs}, with the same random draws, at every severity."]
+def _notes(
+    grid: Grid, measured: Sequence[tuple[CorruptedPart, Row]], tested: Mapping[str, Condition], inputs: str
+) -> tuple[str, ...]:
+    counts = sorted({cell.images for cells in grid.values() for cell in cells.values()})
+    count = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    notes = [f"{count} {inputs} per cell; the same {inputs}, with the same random draws, at every severity."]
+    if any(isinstance(task, CorruptedShare) for task, _ in measured):
+        met = ~np.isnan(list(rates_by_image(measured).values()))
+        notes = [
+            f"{met.shape[1]:,} {inputs}, each under {met.sum(0).max()} of the {len(grid)} corruptions at one severity "
+            f"each; {count} per cell. The mean over all is as sure as {met.shape[1]:,} {inputs} make it, a single cell "
+            "is not."
+        ]
     uneven = [title(name) for name in grid if not facts(name)["monotone"]]
     if uneven:
         notes.append(f"Published parameters do not grow steadily with severity for: {', '.join(uneven)}.")

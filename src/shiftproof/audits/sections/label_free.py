@@ -203,7 +203,7 @@ class LabelFree(Section):
     def plan(self, scope: Scope) -> Iterator[Measurement]:
         """Plan the labelled half with its shifted copies, to learn from, and the other half under every shift."""
         settings, size = scope.settings, SIZES[scope.settings.budget]
-        images = min(size.images, scope.images // 2)
+        images = min(scope.scaled(size.images, 50), scope.images // 2)
         if images < FEW:
             return
         texts = scope.inputs == "texts"

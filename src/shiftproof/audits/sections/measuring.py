@@ -33,13 +33,13 @@ _CLASSES: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
 """Number of classes of the models of this process."""
 
 
-def predictions(subject: Subject, start: int, stop: int, shift: Shift | None, seed: int) -> tuple[Tensor, ...]:
-    """Return labels, predicted classes and confidences of a slice, each [n], after the shift.
+def predictions(subject: Subject, places: Sequence[int], shift: Shift | None, seed: int) -> tuple[Tensor, ...]:
+    """Return labels, predicted classes and confidences of the inputs at some places, each [n], after the shift.
 
     Confidences are not a number where scores are probabilities: their softmax would be no confidence.
     """
     labels, predicted, confidences = [], [], []
-    for batch in subject.data.subset(range(start, stop)).batches(subject.batch_size, device=subject.device):
+    for batch in subject.data.subset(places).batches(subject.batch_size, device=subject.device):
         images = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=seed)
         scores = logits(subject.fast_model, images)
         confidence, classes = scores.softmax(1).max(1)
@@ -161,14 +161,14 @@ def image_means(conditions: Iterable[Sequence[Row]]) -> NDArray[np.float64] | No
 
     None where a condition lacks images, or where rows do not tell who was right.
     """
-    columns = [np.concatenate([_right(row) for row in some]) for some in conditions if some]
+    columns = [np.concatenate([hits_of(row) for row in some]) for some in conditions if some]
     if not columns or not len(columns[0]) or len({len(column) for column in columns}) > 1:
         return None
     means: NDArray[np.float64] = np.mean(columns, axis=0, dtype=np.float64)
     return means
 
 
-def _right(row: Row) -> NDArray[np.uint8]:
+def hits_of(row: Row) -> NDArray[np.uint8]:
     """Return who was right, [n]: 1 or 0."""
     packed = np.frombuffer(bytes.fromhex(str(row.get("hits", ""))), np.uint8)
     return np.unpackbits(packed)[: _whole(row["images"])]

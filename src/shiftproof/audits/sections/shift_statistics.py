@@ -100,7 +100,7 @@ def plan_statistics(scope: Scope) -> Iterator[Distances]:
 
 
 def _error(subject: Subject, shift: Shift, images: int, seed: int) -> float:
-    found = accuracy([tally(*predictions(subject, 0, images, shift, seed))])
+    found = accuracy([tally(*predictions(subject, range(images), shift, seed))])
     return 0.0 if found is None else 1 - found.value
 
 

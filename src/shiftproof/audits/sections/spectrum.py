@@ -79,7 +79,7 @@ class Wave(Measurement):
         _, height, width = as_images(subject.data).shape
         i, j = int(self.shift.i * height / self.side), int(self.shift.j * width / self.side)
         count = min(self.images, len(subject.data))
-        return tally(*predictions(subject, 0, count, replace(self.shift, i=i, j=j), self.seed))
+        return tally(*predictions(subject, range(count), replace(self.shift, i=i, j=j), self.seed))
 
     def work(self) -> Work:
         """Count a pass of the images."""
@@ -101,7 +101,7 @@ class NoiseSet(Measurement):
         """Return the tally under the noise."""
         _, height, width = as_images(subject.data).shape
         shift = replace(self.shift, center=min(self.shift.center, math.sqrt(height * width) / 2))
-        return tally(*predictions(subject, 0, min(self.images, len(subject.data)), shift, self.seed))
+        return tally(*predictions(subject, range(min(self.images, len(subject.data))), shift, self.seed))
 
     def work(self) -> Work:
         """Count a pass of the images."""
