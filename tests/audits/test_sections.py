@@ -6,7 +6,7 @@ from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import SECTIONS, section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.clean import CleanSlice
-from shiftproof.audits.sections.corruptions import CorruptedSlice
+from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.measures import mce
 from shiftproof.runs import Result
 from shiftproof.shifts import names, parse

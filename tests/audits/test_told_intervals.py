@@ -11,7 +11,7 @@ from shiftproof.audits.sections import section
 from shiftproof.audits.sections.adaptation import AdaptedStream
 from shiftproof.audits.sections.certified import CertifiedPart
 from shiftproof.audits.sections.clean import CleanSlice
-from shiftproof.audits.sections.corruptions import CorruptedSlice
+from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.audits.sections.spectrum import Wave
 from shiftproof.audits.sections.wording import between, interval
 from shiftproof.audits.sections.worst_case import LENGTH, RandomTuples
