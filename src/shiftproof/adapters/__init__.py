@@ -5,6 +5,7 @@ logits = adapted(images)          # predicts, and learns from the images
 """
 
 from shiftproof.adapters.adapter import Adapter
+from shiftproof.adapters.auditing import PairedAudit
 from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method, with_source
 from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.freezing import freeze
@@ -14,6 +15,7 @@ from shiftproof.adapters.method_options import GradientOptions, MethodOptions
 from shiftproof.adapters.presets import choose_preset
 from shiftproof.adapters.priors import PriorChoice, choose_prior
 from shiftproof.adapters.resets import Reset, each_shift, every, never
+from shiftproof.adapters.safe import SafeAdapter
 
 __all__ = [
     "METHODS",
@@ -24,9 +26,11 @@ __all__ = [
     "Guard",
     "Method",
     "MethodOptions",
+    "PairedAudit",
     "Parts",
     "PriorChoice",
     "Reset",
+    "SafeAdapter",
     "Step",
     "adapt",
     "choose_preset",

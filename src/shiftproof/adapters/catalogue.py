@@ -26,6 +26,7 @@ _OWN = {
     "eata": "shiftproof.adapters.entropy:EATA",
     "rdumb": "shiftproof.adapters.entropy:RDUMB",
     "guard": "shiftproof.adapters.entropy:GUARD",
+    "safe": "shiftproof.adapters.safe:SAFE",
     "sar": "shiftproof.adapters.sharpness:SAR",
     "roid": "shiftproof.adapters.roid:ROID",
     "cmf": "shiftproof.adapters.roid:CMF",
@@ -83,7 +84,7 @@ def adapt(
     chosen = method(name)
     check_model(model, chosen, [each for _, each in METHODS.load_all()])
     raise_malloc_threshold()
-    return Adapter(model, chosen, chosen.options(preset, variant, options))
+    return (chosen.shell or Adapter)(model, chosen, chosen.options(preset, variant, options))
 
 
 class Facts(NamedTuple):

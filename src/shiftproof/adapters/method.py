@@ -110,7 +110,7 @@ class Method:
     smallest batch that batch statistics are of use with; `own_memory` says that the method keeps earlier images itself
     or needs none, so that a window of them is refused. `passes` counts, for a batch, how often its images go forward
     and backward through the network, at most; `recovers` says that the method goes back to its start by itself,
-    whatever its reset policy.
+    whatever its reset policy. `shell` makes the adapter where it is of a kind of its own.
     """
 
     name: str
@@ -127,6 +127,7 @@ class Method:
     own_memory: bool = False
     passes: tuple[float, float] | None = None
     recovers: bool = False
+    shell: Callable[[nn.Module, Method, Any], Adapter] | None = None
     departures: str = ""
 
     def __post_init__(self) -> None:
