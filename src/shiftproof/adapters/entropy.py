@@ -172,7 +172,7 @@ RDUMB = Method(
 )
 GUARD = Method(
     name="guard",
-    paper="none: ETA (Niu et al. 2022) with a way back of our own",
+    paper="none: RDumb (Press et al. 2023) with a test of our own for an early return",
     parts=_eta,
     min_batch=2,
     defaults=EtaOptions(reset=parse("guard")),

@@ -98,7 +98,8 @@ class SafeAdapter(Adapter):
         if serving == "source":
             return self.run(images)
         candidate = self.candidates[serving]
-        assert isinstance(candidate, Adapter)
+        if not isinstance(candidate, Adapter):
+            raise TypeError(f"{serving} is no adapter")
         return candidate.predict(images)
 
     @property
