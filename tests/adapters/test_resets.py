@@ -152,7 +152,7 @@ def test_guard_is_silent_on_a_healthy_model_and_heard_on_a_broken_one() -> None:
     broken(adapter)
     (first, *_) = resets_at(adapter, batches[20:])
     assert 0 < first < 30
-    assert torch.equal(adapter.predict(batches[0]).argmax(1), anchor.argmax(1))
+    assert torch.equal(adapter.predict(batches[0]).argmax(1), adapter.anchor(batches[0]).argmax(1))
 
 
 def test_guard_goes_back_in_any_case_as_rdumb_does() -> None:

@@ -90,7 +90,8 @@ class EtaOptions(GradientOptions):
     ] = "auto"
 
 
-def _eta(o: EtaOptions) -> Parts:
+def eta_parts(o: EtaOptions) -> Parts:
+    """Return the parts of ETA, for the methods that build on it."""
     return Parts(
         trains=norm_affine,
         keep=(reliable(o.entropy_margin), novel(o.similarity)),
@@ -105,7 +106,7 @@ class EataOptions(EtaOptions, FisherOptions):
 
 
 def _eata(o: EataOptions) -> Parts:
-    return replace(_eta(o), regularise=fisher_anchor(o))
+    return replace(eta_parts(o), regularise=fisher_anchor(o))
 
 
 TENT = Method(
@@ -145,7 +146,7 @@ SLR = Method(
 ETA = Method(
     name="eta",
     paper="Niu et al. 2022",
-    parts=_eta,
+    parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(),
     presets={"cifar": CIFAR, "imagenet_vit": VIT},
@@ -164,7 +165,7 @@ EATA = Method(
 RDUMB = Method(
     name="rdumb",
     paper="Press et al. 2023",
-    parts=_eta,
+    parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(reset=every(1000)),
     presets=ETA.presets,
@@ -173,7 +174,7 @@ RDUMB = Method(
 GUARD = Method(
     name="guard",
     paper="none: RDumb (Press et al. 2023) with a test of our own for an early return",
-    parts=_eta,
+    parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(reset=parse("guard")),
     presets=ETA.presets,
