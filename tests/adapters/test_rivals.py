@@ -130,7 +130,13 @@ def test_rdumbpp_goes_back_when_what_it_watches_rises(kind: str, share: float) -
 
 
 def test_asr_returns_in_part_and_holds_on_to_what_mattered() -> None:
-    options = {"level_share": 0.6, "follow": 0.4, "keep_share": 0.8, "keep_slope": 0.9, "anchor_weight": 5.0}
+    options: dict[str, Any] = {
+        "level_share": 0.6,
+        "follow": 0.4,
+        "keep_share": 0.8,
+        "keep_slope": 0.9,
+        "anchor_weight": 5.0,
+    }
     adapter = adapt(sure(), "asr", **options, **OPTIONS)
     plain, resets, kept_share = PlainEta(sure(), RATE), 0, []
     start_level = math.log(0.6 * 5)
@@ -229,9 +235,8 @@ def test_petta_is_held_back_as_features_diverge(compare: str) -> None:
     options = {"source": source, "augment": darker, "capacity": 12, "update_every": 8, "ema": 0.1}
     adapter = adapt(sure(copy.deepcopy), "petta", compare=compare, keep_weights=0.7, lr=0.02, **options)  # type: ignore[arg-type]
     teacher, student, start = (robust(sure(copy.deepcopy), 0.1) for _ in range(3))
-    parameters = [p for place in (1, 4) for p in (student[place].weight, student[place].bias)]
-    slow = [p for place in (1, 4) for p in (teacher[place].weight, teacher[place].bias)]
-    first = [p.detach().clone() for p in parameters]  # type: ignore[operator]
+    parameters, slow = ([p for p in model.parameters() if p.requires_grad] for model in (student, teacher))
+    first = [p.detach().clone() for p in parameters]
     optimizer = torch.optim.Adam(parameters, lr=0.02, betas=(0.9, 0.999))
     features = start[:-1](source).detach()
     labels = start(source).argmax(1)
@@ -261,7 +266,7 @@ def test_petta_is_held_back_as_features_diverge(compare: str) -> None:
         loss = cross(view, target).mean()
         if compare == "symmetric":
             loss = (cross(plain, target) + cross(target, plain) + cross(view, target) + cross(target, view)).mean() / 4
-        cosines = [F.cosine_similarity(p[None], q[None])[0] for p, q in zip(parameters, first, strict=True)]  # type: ignore[index]
+        cosines = [F.cosine_similarity(p[None], q[None])[0] for p, q in zip(parameters, first, strict=True)]
         loss = loss + cross(view, anchor).mean() - 10 * gamma * torch.stack(cosines).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -269,7 +274,7 @@ def test_petta_is_held_back_as_features_diverge(compare: str) -> None:
         rate = 0.3 * (1 - gamma)
         with torch.no_grad():
             for old, new in zip(slow, parameters, strict=True):
-                old.copy_((1 - rate) * old + rate * new)  # type: ignore[operator]
+                old.copy_((1 - rate) * old + rate * new)
     torch.testing.assert_close(adapter.trained["4.bias"].detach(), student[4].bias.detach(), **CLOSE)  # type: ignore[operator]
     assert adapter.updates == 8
     assert max(gammas) > 0.01

@@ -20,7 +20,8 @@ def safe(**options: object) -> SafeAdapter:
 
 def as_bn_says(adapter: SafeAdapter, batch: Tensor) -> Tensor:
     """Labels by which the candidate bn is always right."""
-    return adapt(adapter.source, "bn")(batch).argmax(1)
+    logits: Tensor = adapt(adapter.source, "bn")(batch)
+    return logits.argmax(1)
 
 
 def test_without_labels_it_is_the_source_model() -> None:

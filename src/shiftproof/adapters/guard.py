@@ -45,7 +45,7 @@ def excess(answers: Tensor, anchor: Tensor, seen: Tensor, ratio: float, slack: f
     chosen, own, other = (logits.argmax(1) for logits in (answers, anchor, seen))
     most = 2 * (ratio + slack)
     each = ((chosen != own).double() - 2 * ratio * (own != other).double() - 2 * slack) / max(1.0, most)
-    return np.array([float(group.mean()) for group in each.cpu().split(GROUP)])
+    return np.array([float(group.mean()) for group in torch.split(each.cpu(), GROUP)])
 
 
 @dataclass(frozen=True)

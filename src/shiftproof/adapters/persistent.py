@@ -52,7 +52,7 @@ def class_moments(features: Tensor, labels: Tensor, classes: int) -> tuple[Tenso
     """Return the mean and variance of each class's features, [classes, F]; 0 and infinity of fewer than two images."""
     means = features.new_zeros(classes, features.shape[1])
     variances = torch.full_like(means, torch.inf)
-    for label in labels.unique().tolist():
+    for label in set(labels.tolist()):
         of_class = features[labels == label]
         if len(of_class) > 1:
             means[label], variances[label] = of_class.mean(0), of_class.var(0)
@@ -83,7 +83,7 @@ def _petta(o: PettaOptions) -> Parts:
             labels = logits.argmax(1)
             if "petta/source" not in memory:
                 _take_source(adapter, o, features, labels, logits.shape[1])
-            present = labels.unique()
+            present = sorted(set(labels.tolist()))
             gamma = divergence(*(memory[f"petta/{name}"][present] for name in ("means", "source", "variances")))
             _follow_features(adapter, features, labels, o.keep_features)
         remember(memory, images, logits, o.capacity)
@@ -133,7 +133,7 @@ def _take_source(adapter: Adapter, o: PettaOptions, features: Tensor, labels: Te
     """Take the mean and variance of the source's features, by predicted class."""
     if not isinstance(o.source, str):
         run = lambda given: adapter.run(given, adapter.starts)  # noqa: E731
-        batches = o.source.split(512) if isinstance(o.source, Tensor) else o.source
+        batches = torch.split(o.source, 512) if isinstance(o.source, Tensor) else o.source
         parts = [features_and_logits(adapter.model, run, batch) for batch in batches]
         features = torch.cat([part[0] for part in parts])
         labels = torch.cat([part[1] for part in parts]).argmax(1)
@@ -143,7 +143,7 @@ def _take_source(adapter: Adapter, o: PettaOptions, features: Tensor, labels: Te
 
 def _follow_features(adapter: Adapter, features: Tensor, labels: Tensor, keep: float) -> None:
     means = adapter.memory["petta/means"].clone()
-    for label in labels.unique().tolist():
+    for label in set(labels.tolist()):
         means[label] = keep * means[label] + (1 - keep) * features[labels == label].mean(0)
     adapter.memory["petta/means"] = means
 

@@ -51,6 +51,7 @@ class SafeAdapter(Adapter):
     """
 
     options: SafeOptions
+    names: tuple[str, ...]
 
     def __init__(self, model: nn.Module, chosen: Method, options: SafeOptions) -> None:
         super().__init__(model, chosen, options)
@@ -86,7 +87,7 @@ class SafeAdapter(Adapter):
 
     def answer(self, images: Tensor) -> Tensor:
         """Return the logits of the configuration that serves, and note where the others answer otherwise."""
-        answers = [self.run(images), *(candidate(images) for candidate in self.candidates.values())]
+        answers: list[Tensor] = [self.run(images), *(candidate(images) for candidate in self.candidates.values())]
         self.finite_guard.check()
         classes = torch.stack([logits.argmax(1) for logits in answers]).cpu()
         self.audit.ask(classes.numpy())
@@ -175,6 +176,6 @@ SAFE = Method(
     needs_norm_layers=False,
     own_memory=True,
     passes=(3, 1),
-    shell=SafeAdapter,  # type: ignore[arg-type]
+    shell=SafeAdapter,
     departures="asks for labels, of one image in 50 by default, and serves the source model until some have come",
 )

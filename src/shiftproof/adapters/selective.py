@@ -77,9 +77,10 @@ def remember_and_pull(adapter: Adapter, gradients: tuple[Tensor, ...]) -> list[T
         for kind, new in (("fisher", gradient.square()), ("mean", parameter.detach())):
             memory[f"asr/{kind}/{name}"] = memory.get(f"asr/{kind}/{name}", torch.zeros_like(new)) + new
         fisher, mean = (memory.get(f"asr/kept_{kind}/{name}") for kind in ("fisher", "mean"))
-        known = fisher is not None and mean is not None
-        pull = 2 * weight.to(gradient) * fisher * (parameter.detach() - mean) if known else 0.0
-        pulled.append(gradient + pull)
+        if fisher is None or mean is None:
+            pulled.append(gradient)
+        else:
+            pulled.append(gradient + 2 * weight.to(gradient) * fisher * (parameter.detach() - mean))
     return pulled
 
 
