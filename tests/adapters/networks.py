@@ -91,7 +91,7 @@ SMALL: dict[str, dict[str, Any]] = {
 """Options with which every method learns from these networks' unsure answers, cheaply."""
 
 
-LEARNING = [name for name in METHODS if name not in ("source", "bn", "lame", "t3a", "safe")]
+LEARNING = [name for name in METHODS if name not in ("source", "bn", "lame", "t3a", "safe", "prior", "lame_outputs")]
 
 
 def small(name: str, model: nn.Module | None = None, **options: Any) -> Adapter:

@@ -5,13 +5,13 @@ logits = adapted(images)          # predicts, and learns from the images
 """
 
 from shiftproof.adapters.adapter import Adapter
-from shiftproof.adapters.auditing import PairedAudit
 from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method, with_source
 from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.freezing import freeze
 from shiftproof.adapters.guard import Guard
 from shiftproof.adapters.method import Method, Parts, Step
 from shiftproof.adapters.method_options import GradientOptions, MethodOptions
+from shiftproof.adapters.paired_audit import PairedAudit
 from shiftproof.adapters.presets import choose_preset
 from shiftproof.adapters.priors import PriorChoice, choose_prior
 from shiftproof.adapters.resets import Reset, each_shift, every, never

@@ -20,7 +20,7 @@ def learn(adapter: Adapter, images: Tensor) -> Tensor:
 def learn_from(adapter: Adapter, images: Tensor, logits: Tensor) -> Tensor:
     """Take the common step from logits that are known."""
     parts = adapter.parts
-    step = Step(images, logits, adapter.memory)
+    step = Step(images, logits, adapter.memory, parts.entropy)
     for narrow in parts.keep:
         narrow(step, adapter)
     if parts.loss is not None and len(step.kept):

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from annotated_types import Predicate
 from torch import Tensor
 
 from shiftproof.adapters import losses, views
 from shiftproof.adapters.features import features_and_logits
+from shiftproof.adapters.fisher import StreamOrImages
 from shiftproof.adapters.method import Method, Parts
 from shiftproof.adapters.norms import GatheredStatistics, RunningStatistics
 from shiftproof.adapters.parts import norm_affine, optimizer
 from shiftproof.adapters.rotta import ROTTA, RottaOptions, remember
 from shiftproof.adapters.teacher import PREFIX, follow, predict, teacher
-from shiftproof.options import NotNegative, Share, Words
+from shiftproof.options import NotNegative, Share
 
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
@@ -26,17 +25,11 @@ START = "start/"
 """What belongs to the start, whose statistics follow the stream as the teacher's do."""
 
 
-def _stream_or_images(given: Any) -> bool:
-    return given == "stream" if isinstance(given, str) else isinstance(given, Iterable)
-
-
 class PettaOptions(RottaOptions):
     """Options of PeTTA."""
 
     source: Annotated[
-        Any,
-        Predicate(_stream_or_images),
-        Words("stream, or images"),
+        StreamOrImages,
         "Where the features of the source come from: images of it, or, short of these, the stream's first batch.",
     ] = "stream"
     compare: Annotated[

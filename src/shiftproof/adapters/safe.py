@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from annotated_types import Gt, Le, Lt
 from torch import Tensor, nn
 
 from shiftproof.adapters.adapter import Adapter
-from shiftproof.adapters.auditing import PairedAudit, Switch
 from shiftproof.adapters.catalogue import adapt, method
 from shiftproof.adapters.method import PRESETS, Method, Parts
 from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.adapters.norms import SourceStatistics
+from shiftproof.adapters.paired_audit import PairedAudit, Switch
 from shiftproof.errors import ModelError
 from shiftproof.options import Count, Positive
 
@@ -23,9 +23,9 @@ class SafeOptions(MethodOptions):
     """Options of the safe choice."""
 
     candidates: Annotated[tuple[str, ...], "Methods to choose from, beside the source."] = ("bn", "rdumb")
-    candidate_options: Annotated[Mapping[str, Mapping[str, Any]] | None, "Options of single candidates, by name."] = (
-        None
-    )
+    candidate_options: Annotated[
+        Mapping[str, Mapping[str, object]] | None, "Options of single candidates, by name."
+    ] = None
     label_share: Annotated[float, Gt(0), Le(1), "The share of images whose labels are asked for, at most."] = 0.02
     alpha: Annotated[float, Gt(0), Lt(1), "The probability of a switch that is no gain, after each switch."] = 0.05
     horizon: Annotated[Count, "The number of labels that this probability is for."] = 2000
@@ -37,6 +37,22 @@ class SafeOptions(MethodOptions):
         once = len(set(self.candidates)) == len(self.candidates) > 0
         self.require(once and "source" not in self.candidates, "candidates, each once, beside the source")
         self.require(set(self.candidate_options or ()) <= set(self.candidates), "options of candidates alone")
+
+
+class Ledger(nn.Module):
+    """An audit as part of a module, so that it is saved with it."""
+
+    def __init__(self, audit: PairedAudit) -> None:
+        super().__init__()
+        self.audit = audit
+
+    def get_extra_state(self) -> str:
+        """Return the audit as text."""
+        return self.audit.to_json()
+
+    def set_extra_state(self, state: str) -> None:
+        """Take over an audit."""
+        self.audit.set_json(state)
 
 
 class SafeAdapter(Adapter):
@@ -70,11 +86,16 @@ class SafeAdapter(Adapter):
                 fix="candidates of methods that need less; `shiftproof list adapters` says what each needs",
             )
         self.names = ("source", *self.candidates)
-        self.audit = self._new_audit()
+        self.ledger = self._new_ledger()
 
-    def _new_audit(self) -> PairedAudit:
+    def _new_ledger(self) -> Ledger:
         o = self.options
-        return PairedAudit(len(self.names), o.label_share, o.alpha, o.horizon, o.seed)
+        return Ledger(PairedAudit(len(self.names), o.label_share, o.alpha, o.horizon, o.seed))
+
+    @property
+    def audit(self) -> PairedAudit:
+        """What was asked, answered and decided."""
+        return self.ledger.audit
 
     def _candidate(self, model: nn.Module, name: str) -> Adapter:
         o, found = self.options, method(name)
@@ -150,16 +171,7 @@ class SafeAdapter(Adapter):
         for candidate in self.candidates.values():
             if isinstance(candidate, Adapter):
                 candidate.reset(optimizer=optimizer)
-        self.audit = self._new_audit()
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return the audit, too."""
-        return super().get_extra_state() | {"audit": self.audit.to_state()}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Take over the audit, too."""
-        super().set_extra_state(state)
-        self.audit.set_state(state["audit"])
+        self.ledger = self._new_ledger()
 
 
 def _safe(o: SafeOptions) -> Parts:

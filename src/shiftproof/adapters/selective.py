@@ -34,7 +34,7 @@ class SelectiveOptions(EtaOptions):
 
 def _selective(o: SelectiveOptions) -> Parts:
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
-        step = Step(images, adapter.run(images), adapter.memory)
+        step = Step(images, adapter.run(images), adapter.memory, adapter.parts.entropy)
         for narrow in adapter.parts.keep:
             narrow(step, adapter)
         if len(step.kept):

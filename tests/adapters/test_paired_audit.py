@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shiftproof.adapters.auditing import LEVELS, PairedAudit
+from shiftproof.adapters.paired_audit import LEVELS, PairedAudit
 from shiftproof.errors import DataError
 from shiftproof.measures.betting import paired_upper
 
@@ -81,7 +81,7 @@ def test_late_labels_count_in_the_order_of_the_stream() -> None:
         late.tell({at: int(labels[at])})
     assert late.wanted == ()
     assert late.switches == prompt.switches
-    assert late.to_state() == prompt.to_state()
+    assert late.to_json() == prompt.to_json()
 
 
 def test_labels_nobody_asked_for_are_refused() -> None:
@@ -111,9 +111,9 @@ def test_an_audit_goes_on_from_its_state() -> None:
     whole, first, second = (PairedAudit(3, 0.1) for _ in range(3))
     audited(whole, table, labels)
     audited(first, table[:, :3000], labels[:3000])
-    second.set_state(first.to_state())
+    second.set_json(first.to_json())
     audited(second, table[:, 3000:], labels[3000:])
-    assert second.to_state() == whole.to_state()
+    assert second.to_json() == whole.to_json()
 
 
 def test_equals_are_hardly_ever_exchanged() -> None:

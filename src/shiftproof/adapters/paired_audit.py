@@ -5,10 +5,11 @@ It knows predicted classes and labels, and nothing of models: a log of predictio
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ LEVELS = 13
 KEEP = 0.99
 """How much of the running share of disagreements an image keeps."""
 _NUMBERS = ("serving", "images", "labels", "since", "disagreement")
+_LISTS = ("switches", "pending")
+_ARRAYS = ("capital", "worse", "better")
 Classes = NDArray[np.int64]
 
 
@@ -155,17 +158,19 @@ class PairedAudit:
         high = paired_upper(self.better, self.worse, seen, shares, self.alpha / 2)
         return -paired_upper(self.worse, self.better, seen, shares, self.alpha / 2), high
 
-    def to_state(self) -> dict[str, Any]:
-        """Return everything that changes, as plain numbers in lists."""
-        plain = {name: getattr(self, name) for name in (*_NUMBERS, "answered")}
-        listed = {name: [list(each) for each in getattr(self, name)] for name in ("switches", "pending")}
-        return plain | listed | {name: getattr(self, name).tolist() for name in ("capital", "worse", "better")}
+    def to_json(self) -> str:
+        """Return everything that changes."""
+        plain = {name: getattr(self, name) for name in (*_NUMBERS, *_LISTS)}
+        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
+        return json.dumps(plain | arrays | {"answered": list(self.answered.items())})
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `to_state` returned."""
+    def set_json(self, text: str) -> None:
+        """Take over what `to_json` returned."""
+        state = json.loads(text)
         for name in _NUMBERS:
             setattr(self, name, state[name])
+        for name in _ARRAYS:
+            setattr(self, name, np.array(state[name]))
         self.answered = dict(state["answered"])
         self.switches = [Switch(*each) for each in state["switches"]]
         self.pending = [Question(at, tuple(answers), served, level) for at, answers, served, level in state["pending"]]
-        self.capital, self.worse, self.better = (np.array(state[name]) for name in ("capital", "worse", "better"))
