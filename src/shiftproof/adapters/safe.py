@@ -104,7 +104,7 @@ class SafeAdapter(Adapter):
         if o.lr_scale != 1.0:
             rate = found.options(o.preset, "paper", given).to_dict().get("lr")
             given |= {} if rate is None else {"lr": rate * o.lr_scale}
-        return adapt(model, found, preset=o.preset, **(common | given))
+        return adapt(model, found, preset=o.preset, variant="paper", **(common | given))
 
     def answer(self, images: Tensor) -> Tensor:
         """Return the logits of the configuration that serves, and note where the others answer otherwise."""
