@@ -82,13 +82,16 @@ SMALL: dict[str, dict[str, Any]] = {
     "eta": {"entropy_margin": 2.0, "similarity": 1.0},
     "rdumb": {"entropy_margin": 2.0, "similarity": 1.0, "reset": 3},
     "guard": {"entropy_margin": 2.0, "similarity": 1.0, "reset": Guard(interval=1)},
+    "rdumbpp": {"entropy_margin": 2.0, "similarity": 1.0, "warm_up": 1, "cool_down": 2, "deviations": 0.1},
+    "asr": {"entropy_margin": 2.0, "similarity": 1.0, "level_share": 0.9},
+    "petta": {"update_every": 8, "capacity": 12},
     "sar": {"entropy_margin": 2.0},
     "deyo": {"entropy_margin": 2.0, "drop": -1.0},
 }
 """Options with which every method learns from these networks' unsure answers, cheaply."""
 
 
-LEARNING = [name for name in METHODS if name not in ("source", "bn", "lame", "t3a")]
+LEARNING = [name for name in METHODS if name not in ("source", "bn", "lame", "t3a", "safe", "prior", "lame_outputs")]
 
 
 def small(name: str, model: nn.Module | None = None, **options: Any) -> Adapter:

@@ -45,6 +45,23 @@ def test_a_trace_is_what_a_plain_loop_counts(model):
     assert trace.to_row()["images"] == LENGTH
 
 
+def test_a_safe_choice_gets_the_labels_it_asks_for_and_resumes(model, tmp_path):
+    def safe():
+        return adapt(model, "safe", candidates="bn", label_share=0.5, horizon=50)
+
+    whole = safe()
+    expected = evaluate(whole, stream(length=640))
+    assert 10 < whole.audit.labels < 320
+    assert whole.wanted == ()
+    assert whole.serving == "bn"  # under contrast and fog it is far ahead
+    evaluate(safe(), stream(length=640), out=tmp_path, stop=320, chunk=10)
+    resumed = safe()
+    trace = evaluate(resumed, stream(length=640), out=tmp_path, chunk=10)
+    assert trace.right == expected.right
+    assert resumed.switches == whole.switches
+    assert resumed.gain() == whole.gain()
+
+
 def test_an_adapter_learns_along_the_stream_and_hears_of_shifts(model):
     adapted = adapt(model, "tent", preset="cifar", reset="each_shift")
     trace = evaluate(adapted, stream())

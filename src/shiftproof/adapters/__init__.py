@@ -11,9 +11,11 @@ from shiftproof.adapters.freezing import freeze
 from shiftproof.adapters.guard import Guard
 from shiftproof.adapters.method import Method, Parts, Step
 from shiftproof.adapters.method_options import GradientOptions, MethodOptions
+from shiftproof.adapters.paired_audit import PairedAudit
 from shiftproof.adapters.presets import choose_preset
 from shiftproof.adapters.priors import PriorChoice, choose_prior
 from shiftproof.adapters.resets import Reset, each_shift, every, never
+from shiftproof.adapters.safe import SafeAdapter
 
 __all__ = [
     "METHODS",
@@ -24,9 +26,11 @@ __all__ = [
     "Guard",
     "Method",
     "MethodOptions",
+    "PairedAudit",
     "Parts",
     "PriorChoice",
     "Reset",
+    "SafeAdapter",
     "Step",
     "adapt",
     "choose_preset",

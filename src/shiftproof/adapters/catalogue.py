@@ -13,6 +13,7 @@ from shiftproof.adapters.method import Method
 from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.errors import ConfigurationError
 from shiftproof.models.allocation import raise_malloc_threshold
+from shiftproof.models.blackbox import BlackBox
 from shiftproof.registry import Registry
 
 _OWN = {
@@ -26,6 +27,10 @@ _OWN = {
     "eata": "shiftproof.adapters.entropy:EATA",
     "rdumb": "shiftproof.adapters.entropy:RDUMB",
     "guard": "shiftproof.adapters.entropy:GUARD",
+    "rdumbpp": "shiftproof.adapters.drifting:RDUMBPP",
+    "asr": "shiftproof.adapters.selective:ASR",
+    "petta": "shiftproof.adapters.persistent:PETTA",
+    "safe": "shiftproof.adapters.safe:SAFE",
     "sar": "shiftproof.adapters.sharpness:SAR",
     "roid": "shiftproof.adapters.roid:ROID",
     "cmf": "shiftproof.adapters.roid:CMF",
@@ -34,6 +39,8 @@ _OWN = {
     "rotta": "shiftproof.adapters.rotta:ROTTA",
     "memo": "shiftproof.adapters.memo:MEMO",
     "lame": "shiftproof.adapters.lame:LAME",
+    "prior": "shiftproof.adapters.outputs_only:PRIOR",
+    "lame_outputs": "shiftproof.adapters.outputs_only:LAME_OUTPUTS",
     "t3a": "shiftproof.adapters.t3a:T3A",
 }
 METHODS: Registry[Method] = Registry(
@@ -70,20 +77,34 @@ def with_source(methods: Sequence[str | Method]) -> tuple[Method, ...]:
 
 
 def adapt(
-    model: nn.Module, name: str | Method = "rdumb", *, preset: str | None = None, variant: str = "paper", **options: Any
+    model: nn.Module | BlackBox,
+    name: str | Method = "rdumb",
+    *,
+    preset: str | None = None,
+    variant: str = "paper",
+    **options: Any,
 ) -> Adapter:
     """Wrap a model so that it adapts to the images it predicts.
 
     `name` is that of a method, or a `Method` of your own. The model is copied; the one given stays as it is, as
-    `adapted.source`. `preset` (imagenet, imagenet_vit, cifar, cifar100) changes the defaults by kind of model,
-    `variant="release"` follows the released code where it differs from the paper, and `options` set the method's own,
-    which have the same names in all methods: `lr`, `momentum`, `optimizer`, `reset`, `entropy_margin`, `similarity`,
-    ...
+    `adapted.source`. A black box takes the methods that need outputs alone. `preset` (imagenet, imagenet_vit, cifar,
+    cifar100) changes the defaults by kind of model, `variant="release"` follows the released code where it differs from
+    the paper, and `options` set the method's own, which have the same names in all methods: `lr`, `momentum`,
+    `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
     """
     chosen = method(name)
-    check_model(model, chosen, [each for _, each in METHODS.load_all()])
+    module = _module_of(model, chosen)
     raise_malloc_threshold()
-    return Adapter(model, chosen, chosen.options(preset, variant, options))
+    return (chosen.shell or Adapter)(module, chosen, chosen.options(preset, variant, options))
+
+
+def _module_of(model: nn.Module | BlackBox, chosen: Method) -> nn.Module:
+    """Return a model that the method can adapt, a black box as a module of its outputs; refuse others."""
+    if isinstance(model, BlackBox) and not chosen.needs:
+        from shiftproof.adapters.outputs_only import Outputs
+
+        return Outputs(model)
+    return check_model(model, chosen, [each for _, each in METHODS.load_all()])
 
 
 class Facts(NamedTuple):

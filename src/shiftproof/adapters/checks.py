@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from shiftproof.adapters.method import Method
 
 
-def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> None:
-    """Refuse a model that lacks what the method needs, and name those of `others` that need less."""
+def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> nn.Module:
+    """Return the model; refuse one that lacks what the method needs, and name those of `others` that need less."""
     outputs_alone = ", ".join(each.name for each in others if not each.needs)
     if not isinstance(model, nn.Module):
         raise ModelError(
             f"Method {chosen.name!r} needs a PyTorch module.",
             expected="an nn.Module with its layers",
             got=type(model).__name__,
-            fix="load the PyTorch module: file.py:build",
+            fix=f"load the PyTorch module: file.py:build; a black box can be helped by its outputs: {outputs_alone}",
         )
     if chosen.needs and is_program(model):
         raise ModelError(
@@ -56,6 +56,7 @@ def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> None:
         )
     if chosen.needs_features:
         last_linear(model)
+    return model
 
 
 def is_program(model: nn.Module) -> bool:

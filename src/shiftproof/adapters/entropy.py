@@ -22,6 +22,7 @@ from shiftproof.adapters.parts import (
     reliable,
 )
 from shiftproof.adapters.resets import every, parse
+from shiftproof.adapters.uncertainty import MEASURES, Uncertainty
 from shiftproof.options import NotNegative, Share
 
 VIT = {"lr": 1e-3}
@@ -29,8 +30,14 @@ CIFAR = {"optimizer": "adam", "lr": 1e-3}
 COSINE = "the largest cosine follows the number of classes: the published 0.05 for 1000, 0.4 for 10"
 
 
-def _tent(o: GradientOptions) -> Parts:
-    return Parts(trains=norm_affine, loss=kept_entropy, optimizer=optimizer(o))
+class TentOptions(GradientOptions):
+    """Options of Tent."""
+
+    uncertainty: Uncertainty = "entropy"
+
+
+def _tent(o: TentOptions) -> Parts:
+    return Parts(trains=norm_affine, entropy=MEASURES[o.uncertainty], loss=kept_entropy, optimizer=optimizer(o))
 
 
 class RplOptions(GradientOptions):
@@ -82,6 +89,7 @@ def _slr(o: SlrOptions) -> Parts:
 class EtaOptions(GradientOptions):
     """Options of ETA, RDumb and the guarded ETA."""
 
+    uncertainty: Uncertainty = "entropy"
     entropy_margin: EntropyMargin = 0.4
     similarity: Annotated[
         NotNegative | Literal["auto"],
@@ -90,10 +98,12 @@ class EtaOptions(GradientOptions):
     ] = "auto"
 
 
-def _eta(o: EtaOptions) -> Parts:
+def eta_parts(o: EtaOptions) -> Parts:
+    """Return the parts of ETA, for the methods that build on it."""
     return Parts(
         trains=norm_affine,
         keep=(reliable(o.entropy_margin), novel(o.similarity)),
+        entropy=MEASURES[o.uncertainty],
         loss=kept_entropy,
         weigh=by_entropy(o.entropy_margin),
         optimizer=optimizer(o),
@@ -105,7 +115,7 @@ class EataOptions(EtaOptions, FisherOptions):
 
 
 def _eata(o: EataOptions) -> Parts:
-    return replace(_eta(o), regularise=fisher_anchor(o))
+    return replace(eta_parts(o), regularise=fisher_anchor(o))
 
 
 TENT = Method(
@@ -113,7 +123,7 @@ TENT = Method(
     paper="Wang et al. 2021",
     parts=_tent,
     min_batch=2,
-    defaults=GradientOptions(),
+    defaults=TentOptions(),
     presets={"cifar": CIFAR, "imagenet_vit": VIT},
     departures="Press et al. 2023 print a learning rate of 2.5e-5; their released code uses 2.5e-4, and so do we",
 )
@@ -145,7 +155,7 @@ SLR = Method(
 ETA = Method(
     name="eta",
     paper="Niu et al. 2022",
-    parts=_eta,
+    parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(),
     presets={"cifar": CIFAR, "imagenet_vit": VIT},
@@ -164,7 +174,7 @@ EATA = Method(
 RDUMB = Method(
     name="rdumb",
     paper="Press et al. 2023",
-    parts=_eta,
+    parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(reset=every(1000)),
     presets=ETA.presets,
@@ -172,8 +182,8 @@ RDUMB = Method(
 )
 GUARD = Method(
     name="guard",
-    paper="none: ETA (Niu et al. 2022) with a way back of our own",
-    parts=_eta,
+    paper="none: RDumb (Press et al. 2023) with a test of our own for an early return",
+    parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(reset=parse("guard")),
     presets=ETA.presets,

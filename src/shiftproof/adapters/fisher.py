@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 PREFIX = "fisher/"
 
 
-def _stream_or_images(given: Any) -> bool:
+def stream_or_images(given: Any) -> bool:
+    """Whether images are those of the stream, by that word, or given."""
     return given == "stream" if isinstance(given, str) else isinstance(given, Iterable)
+
+
+StreamOrImages = Annotated[Any, Predicate(stream_or_images), Words("stream, or images")]
 
 
 class FisherOptions(GradientOptions):
     """Options of the anchor."""
 
     fisher: Annotated[
-        Any,
-        Predicate(_stream_or_images),
-        Words("stream, or images"),
+        StreamOrImages,
         "Where the Fisher information comes from: the stream's first images, or images given.",
     ] = "stream"
     fisher_images: Annotated[Count, "How many of the stream's first images it comes from."] = 2000

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
 def learn(adapter: Adapter, images: Tensor) -> Tensor:
     """Take the common step, and answer what was predicted before the update; no image kept is no update."""
+    return learn_from(adapter, images, adapter.run(images))
+
+
+def learn_from(adapter: Adapter, images: Tensor, logits: Tensor) -> Tensor:
+    """Take the common step from logits that are known."""
     parts = adapter.parts
-    step = Step(images, adapter.run(images), adapter.memory)
+    step = Step(images, logits, adapter.memory, parts.entropy)
     for narrow in parts.keep:
         narrow(step, adapter)
     if parts.loss is not None and len(step.kept):

@@ -29,20 +29,21 @@ Memory: TypeAlias = dict[str, Tensor]
 class Step:
     """One batch on its way through a method: what its parts read, and which images are kept, with what weights.
 
-    `memory` holds what a method remembers between batches, as tensors by name; it is saved, loaded and reset with the
-    adapter.
+    `entropy` is what `measure` says of every image. `memory` holds what a method remembers between batches, as tensors
+    by name; it is saved, loaded and reset with the adapter.
     """
 
     images: Tensor
     logits: Tensor
     memory: Memory
+    measure: Callable[[Tensor], Tensor] = losses.entropy
     kept: Tensor = field(init=False)
     entropy: Tensor = field(init=False)
     weights: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         self.kept = torch.arange(len(self.images), device=self.images.device)
-        self.entropy = losses.entropy(self.logits)
+        self.entropy = self.measure(self.logits)
         self.weights = torch.ones_like(self.entropy, requires_grad=False)
 
     @property
@@ -72,6 +73,7 @@ class Parts:
     norm        the statistics batch normalisation uses
     trains      the parameters that learn, by name
     keep        filters that narrow `step.kept`, in order
+    entropy     how uncertain each image is, for filters, weights and losses
     loss        one number per kept image, or for the whole batch
     weigh       factors of the kept images' losses, without gradients
     divide_by   what the sum of weighted losses is divided by (by default the number of kept images)
@@ -87,6 +89,7 @@ class Parts:
     norm: NormPolicy = field(default_factory=BatchStatistics)
     trains: Callable[[nn.Module], Named] | None = None
     keep: tuple[Filter, ...] = ()
+    entropy: Callable[[Tensor], Tensor] = losses.entropy
     loss: Loss | None = None
     weigh: Weight | None = None
     divide_by: Callable[[Step], float] | None = None
@@ -110,7 +113,7 @@ class Method:
     smallest batch that batch statistics are of use with; `own_memory` says that the method keeps earlier images itself
     or needs none, so that a window of them is refused. `passes` counts, for a batch, how often its images go forward
     and backward through the network, at most; `recovers` says that the method goes back to its start by itself,
-    whatever its reset policy.
+    whatever its reset policy. `shell` makes the adapter where it is of a kind of its own.
     """
 
     name: str
@@ -127,6 +130,7 @@ class Method:
     own_memory: bool = False
     passes: tuple[float, float] | None = None
     recovers: bool = False
+    shell: Callable[..., Adapter] | None = None
     departures: str = ""
 
     def __post_init__(self) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-from shiftproof.adapters import losses
 from shiftproof.adapters.method import Method, Parts
 from shiftproof.adapters.method_options import EntropyMargin, GradientOptions
 from shiftproof.adapters.parts import norm_affine, optimizer
+from shiftproof.adapters.uncertainty import MEASURES, Uncertainty
 from shiftproof.options import NotNegative, Words
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def smallest_loss(classes: int) -> float:
 class SarOptions(GradientOptions):
     """Options of SAR."""
 
+    uncertainty: Uncertainty = "entropy"
     entropy_margin: EntropyMargin = 0.4
     rho: Annotated[NotNegative, "How far the parameters climb before the step is taken."] = 0.05
     recover_below: Annotated[
@@ -39,18 +40,20 @@ class SarOptions(GradientOptions):
 
 
 def _sar(o: SarOptions) -> Parts:
+    measure = MEASURES[o.uncertainty]
+
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
         logits = adapter.run(images)
         margin = o.entropy_margin * math.log(logits.shape[1])
         parameters = list(adapter.trained.values())
-        first = losses.entropy(logits)
+        first = measure(logits)
         kept = first.detach() < margin
         if not bool(kept.any()):
             return logits
         gradients = _gradients(first[kept].mean(), parameters)
         norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
         with _climbed(parameters, [gradient * (o.rho / (norm + 1e-12)) for gradient in gradients]):
-            second = losses.entropy(adapter.run(images))[kept]
+            second = measure(adapter.run(images))[kept]
             second = second[second.detach() < margin]
             slopes = _gradients(second.mean(), parameters) if len(second) else ()
         if slopes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from shiftproof.models.identity import fingerprint
 
@@ -24,6 +24,13 @@ class Adaptive(nn.Module):
 
     def announce(self, shift: str) -> None:
         """Say which shift the next inputs are under; by default nothing comes of it."""
+
+    def grade(self, labels: Tensor) -> None:
+        """Hear the labels of the last batch, [N], where they are known; by default nothing comes of it.
+
+        What is predicted does not depend on them but as the method says: one that asks for labels takes those it asked
+        for.
+        """
 
     def identity(self) -> str:
         """Return what tells it apart from others as it begins: two that can learn differently have two."""

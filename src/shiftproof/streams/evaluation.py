@@ -128,7 +128,10 @@ class _Runner:
             with torch.set_grad_enabled(self.adaptive is not None):
                 logits = check_logits(self.model(batch.inputs), len(batch))
             milliseconds.append(round(1e3 * (time.perf_counter() - begun), 3))
-            right.append(int((logits.argmax(1) == _labels(batch, logits.shape[1])).sum()))
+            labels = _labels(batch, logits.shape[1])
+            right.append(int((logits.argmax(1) == labels).sum()))
+            if self.adaptive is not None:
+                self.adaptive.grade(labels)
             images.append(len(batch))
             if shifts and shifts[-1][0] == batch.shift:
                 shifts[-1] = batch.shift, shifts[-1][1] + len(batch)

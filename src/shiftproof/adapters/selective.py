@@ -1,0 +1,123 @@
+"""ASR: adaptive and selective resets of ETA when predictions concentrate (arXiv 2603.03796)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from torch import Tensor
+
+from shiftproof.adapters import losses
+from shiftproof.adapters.entropy import COSINE, ETA, EtaOptions, eta_parts
+from shiftproof.adapters.learning import total_loss
+from shiftproof.adapters.method import Memory, Method, Parts, Step
+from shiftproof.options import NotNegative, Positive, Share
+
+if TYPE_CHECKING:
+    from shiftproof.adapters.adapter import Adapter
+
+KEEP_ANCHOR = 0.9
+"""How much of what mattered before is kept at a reset."""
+
+
+class SelectiveOptions(EtaOptions):
+    """Options of ASR."""
+
+    follow: Annotated[Share, "How much of the level a batch replaces that is answered as the start would."] = 0.15
+    level_share: Annotated[Positive, "The level starts at ln(this times the number of classes)."] = 0.5
+    keep_share: Annotated[NotNegative, "The share of layers, from the input, that a reset keeps at most."] = 0.5
+    keep_slope: Annotated[NotNegative, "How much less it keeps for each nat under the level."] = 20.0
+    anchor_weight: Annotated[NotNegative, "The weight of what mattered before, times squared disagreement."] = 5.0
+
+
+def _selective(o: SelectiveOptions) -> Parts:
+    def learn(adapter: Adapter, images: Tensor) -> Tensor:
+        step = Step(images, adapter.run(images), adapter.memory, adapter.parts.entropy)
+        for narrow in adapter.parts.keep:
+            narrow(step, adapter)
+        if len(step.kept):
+            gradients = torch.autograd.grad(
+                total_loss(step, adapter), list(adapter.trained.values()), allow_unused=True, materialize_grads=True
+            )
+            with torch.no_grad():
+                pulled = remember_and_pull(adapter, gradients)
+            adapter.descend(pulled)
+        with torch.no_grad():
+            judge(adapter, images, step.logits.detach())
+        return step.logits
+
+    def judge(adapter: Adapter, images: Tensor, logits: Tensor) -> None:
+        """Go back in part where the mean answer is surer than the level; else let the level follow it."""
+        memory = adapter.memory
+        memory["asr/steps"] = memory.get("asr/steps", torch.zeros(())) + 1
+        differs = (adapter.anchor(images).argmax(1) != logits.argmax(1)).to(logits.dtype).mean()
+        memory["asr/pull"] = o.anchor_weight * differs.square()
+        now = losses.entropy(logits.mean(0, keepdim=True))[0]
+        level = memory.get("asr/level", torch.full_like(now, math.log(o.level_share * logits.shape[1])))
+        if now < level:
+            merge(memory, adapter.trained)
+            return_part(adapter, max(0.0, o.keep_share - o.keep_slope * float(level - now)))
+        else:
+            keep = 1 - o.follow * (1 - differs)
+            memory["asr/level"] = keep * level + (1 - keep) * now
+
+    return replace(eta_parts(o), learn=learn)
+
+
+def remember_and_pull(adapter: Adapter, gradients: tuple[Tensor, ...]) -> list[Tensor]:
+    """Add squared gradients and parameters to what is averaged, and return gradients with the pull to earlier ones.
+
+    The pull is the gradient of weight * sum F (theta - mean)^2.
+    """
+    memory, pulled = adapter.memory, []
+    weight = memory.get("asr/pull", torch.zeros(()))
+    for (name, parameter), gradient in zip(adapter.trained.items(), gradients, strict=True):
+        for kind, new in (("fisher", gradient.square()), ("mean", parameter.detach())):
+            memory[f"asr/{kind}/{name}"] = memory.get(f"asr/{kind}/{name}", torch.zeros_like(new)) + new
+        fisher, mean = (memory.get(f"asr/kept_{kind}/{name}") for kind in ("fisher", "mean"))
+        if fisher is None or mean is None:
+            pulled.append(gradient)
+        else:
+            pulled.append(gradient + 2 * weight.to(gradient) * fisher * (parameter.detach() - mean))
+    return pulled
+
+
+def merge(memory: Memory, trained: dict[str, torch.nn.Parameter]) -> None:
+    """Merge the averages since the last reset into those kept."""
+    steps = memory.pop("asr/steps")
+    for name in trained:
+        for kind in ("fisher", "mean"):
+            total = memory.pop(f"asr/{kind}/{name}", None)
+            if total is None:
+                continue
+            new = total / steps.to(total)
+            known = memory.get(f"asr/kept_{kind}/{name}", new)
+            memory[f"asr/kept_{kind}/{name}"] = KEEP_ANCHOR * known + (1 - KEEP_ANCHOR) * new
+
+
+def return_part(adapter: Adapter, share: float) -> None:
+    """Put all parameters back but the first share of them, in the order of the network, with a new optimiser."""
+    kept = {name: parameter.detach().clone() for name, parameter in adapter.trained.items()}
+    adapter.restart()
+    for number, (name, parameter) in enumerate(adapter.trained.items()):
+        if number < share * len(kept):
+            parameter.copy_(kept[name])
+    for name in ("mean_prediction", "asr/level"):
+        adapter.memory.pop(name, None)
+    adapter.resets += 1
+
+
+ASR = Method(
+    name="asr",
+    paper="ASR, arXiv 2603.03796",
+    parts=_selective,
+    min_batch=2,
+    defaults=SelectiveOptions(),
+    presets=ETA.presets,
+    passes=(2, 1),
+    recovers=True,
+    departures="the constants are those of the release for ResNet-50, whatever the model; a batch without a kept image "
+    f"leaves no gradients behind; {COSINE}",
+)
