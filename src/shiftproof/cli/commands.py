@@ -18,7 +18,11 @@ COMMANDS: Mapping[str, Command] = {
         "shiftproof.cli.showing:show_comparison",
         arguments=("runs",),
     ),
-    "compare-methods": Command("shiftproof.comparisons.methods:compare_methods", "shiftproof.cli.showing:show_methods"),
+    "compare-methods": Command(
+        "shiftproof.comparisons.methods:compare_methods",
+        "shiftproof.cli.showing:show_methods",
+        loads={"source": INPUTS},
+    ),
     "compare-on-stream": Command(
         "shiftproof.comparisons.along_streams:compare_on_stream", "shiftproof.cli.showing:show_stream_comparison"
     ),

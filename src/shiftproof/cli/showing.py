@@ -74,7 +74,8 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
 def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     """Print a row per shift, the mean gain and the cost of each method, and why some did not apply."""
     console = Console()
-    table = Table(title="Accuracy, %", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    title = "Accuracy, %" if found.accuracies else "Answers as the source model's, %"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("shift")
     for name in found.methods:
         table.add_column(name, justify="right")
@@ -84,19 +85,31 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     def add(title: str, cells: Mapping[str, str], fix: str = "") -> None:
         table.add_row(title, *(cells.get(name, fix) for name in found.methods))
 
+    shares = {place: each.value for place, each in found.accuracies.items()} or found.agreements
     for shift in found.shifts:
-        add(shift, {name: f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran}, "-")
+        add(shift, {name: f"{100 * shares[name, shift]:.1f}" for name in ran}, "-")
     table.add_section()
-    add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
+    if found.accuracies:
+        add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
+    for shift in found.shifts if found.estimates else ():
+        told = {name: _between(found.estimates[name, shift]) for name in ran}
+        add(f"estimated accuracy, {shift}", told, "does not apply")
     add("time per batch", {name: f"{found.costs[name]:.1f}x" for name in ran}, "-")
     add("updates", {name: f"{counts.updates:,} of {counts.batches:,}" for name, counts in learning.items()})
     add("resets", {name: f"{counts.resets:,}" for name, counts in learning.items()})
     console.print(table)
     for said in (*(f"{name}: {reason}" for name, reason in found.reasons.items()), *found.notes):
         console.print(said, markup=False, soft_wrap=True)
-    console.print(f"\nnumbers  {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
+    console.print(f"\nnumbers      {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
+    console.print(f"predictions  {found.predictions}", markup=False, soft_wrap=True)
     if len(found.reasons) == len(found.methods):
         raise typer.Exit(FAILED)
+
+
+def _between(estimate: Mapping[str, Any]) -> str:
+    """Write an estimated accuracy with its limits, in %."""
+    value, low, high = (100 * float(estimate[part]) for part in ("accuracy", "low", "high"))
+    return f"{value:.1f} ({low:.0f} to {high:.0f})"
 
 
 def show_search(found: Search, given: Mapping[str, Any]) -> None:
