@@ -102,7 +102,7 @@ def test_accuracy_is_estimated_before_and_after(photos, tmp_path, monkeypatch):
     given: dict[str, Any] = {"methods": ["bn"], "source": source, "batch_size": 20, "out": tmp_path}
     found = compare_methods("demo", photos[0], **given)
     before, after = (found.estimates[name, "as they are"] for name in ("source", "bn"))
-    assert 0 <= before["low"] <= before["accuracy"] <= before["high"] <= 1
+    assert 0 <= before.low <= before.accuracy <= before.high <= 1
     assert before != after
     assert compare_methods("demo", photos[0], **given).estimates == found.estimates  # resumed
     show_methods(found, {})

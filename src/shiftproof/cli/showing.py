@@ -106,10 +106,9 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
         raise typer.Exit(FAILED)
 
 
-def _between(estimate: Mapping[str, Any]) -> str:
+def _between(found: Estimate) -> str:
     """Write an estimated accuracy with its limits, in %."""
-    value, low, high = (100 * float(estimate[part]) for part in ("accuracy", "low", "high"))
-    return f"{value:.1f} ({low:.0f} to {high:.0f})"
+    return f"{100 * found.accuracy:.1f} ({100 * found.low:.0f} to {100 * found.high:.0f})"
 
 
 def show_search(found: Search, given: Mapping[str, Any]) -> None:
@@ -148,15 +147,13 @@ def show_stream_comparison(result: StreamComparison, _: Mapping[str, Any]) -> No
     """Print a row per method: accuracy, against the source model, where it collapsed, resets and pace."""
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("method", "accuracy, %", "against source", "collapsed after", "updates", "resets", "ms/batch"):
+    standing = ("accuracy, %", "against source", "collapsed after") if result.labelled else ("as the source, %",)
+    for title in ("method", *standing, "updates", "resets", "ms/batch"):
         table.add_column(title, justify="left" if title == "method" else "right")
     for row in result.to_rows():
-        after = row["collapsed_after"]
         table.add_row(
             str(row["method"]),
-            f"{100 * float(str(row['accuracy'])):.1f}",
-            "" if row["method"] == "source" else f"{100 * float(str(row['area_against_source'])):+.1f}",
-            "" if after is None else f"{after:,} images",
+            *(_standing(row) if result.labelled else (f"{100 * float(str(row['agreement'])):.1f}",)),
             *(f"{row[count]:,}" if row[count] else "" for count in ("updates", "resets")),
             f"{1e3 * float(str(row['seconds_per_batch'])):.1f}",
         )
@@ -165,7 +162,20 @@ def show_stream_comparison(result: StreamComparison, _: Mapping[str, Any]) -> No
         console.print(f"{name}: {reason}", markup=False, soft_wrap=True)
     for note in result.notes:
         console.print(note, markup=False, soft_wrap=True)
-    console.print(f"\nnumbers  {result.folder / STREAM_FILE}", markup=False, soft_wrap=True)
+    console.print(f"\nshifts   {', '.join(result.shifts)}", markup=False, soft_wrap=True)
+    console.print(f"numbers  {result.folder / STREAM_FILE}", markup=False, soft_wrap=True)
+    if result.predictions is not None:
+        console.print(f"answers  {result.predictions}", markup=False, soft_wrap=True)
+
+
+def _standing(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Write a method's accuracy, beside the source model's, and where it collapsed."""
+    after, above = row["collapsed_after"], 100 * float(row["area_against_source"])
+    return (
+        f"{100 * float(row['accuracy']):.1f}",
+        "" if row["method"] == "source" else f"{above:+.1f}",
+        "" if after is None else f"{after:,} images",
+    )
 
 
 def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:

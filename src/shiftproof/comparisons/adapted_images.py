@@ -88,7 +88,10 @@ class AdaptedImages(Task[Serving]):
         return row
 
     def _answered(self, adapter: Adapter, subject: Subject) -> dict[str, Json]:
-        predicted, confidences, right, spent = [], [], 0, []
+        predicted: list[int] = []
+        confidences: list[float | None] = []
+        spent: list[float] = []
+        right = 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
             for batch in subject.data.subset(range(self.images)).batches(self.batch, device=subject.device):

@@ -8,20 +8,32 @@ from dataclasses import dataclass
 from functools import partial
 from operator import eq
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from shiftproof.adapters import Counts, Method, with_source
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.sections.advice import diagnoses
-from shiftproof.audits.sections.measuring import preset_for
+from shiftproof.audits.sections.measuring import naming, preset_for
 from shiftproof.comparisons.adapted_images import AS_THEY_ARE, AdaptedImages, Serving, source_of
-from shiftproof.comparisons.prediction_table import PREDICTIONS, write_predictions
-from shiftproof.data import DataLike
+from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
+from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError
+from shiftproof.estimators import Estimate
 from shiftproof.measures import Accuracy
 from shiftproof.models import ModelLike
 from shiftproof.registry import unknown
-from shiftproof.runs import Executor, OnProgress, Plan, Result, Row, Store, choose_executor, drive, write_atomically
+from shiftproof.runs import (
+    Executor,
+    Json,
+    OnProgress,
+    Plan,
+    Result,
+    Row,
+    Store,
+    choose_executor,
+    drive,
+    write_atomically,
+)
 from shiftproof.runs.files import expand
 from shiftproof.shifts import Shift, as_shift
 from shiftproof.subjects import Subject
@@ -42,7 +54,7 @@ class MethodComparison:
     methods: tuple[str, ...]
     accuracies: Mapping[tuple[str, str], Accuracy]
     agreements: Mapping[tuple[str, str], float]
-    estimates: Mapping[tuple[str, str], Row]
+    estimates: Mapping[tuple[str, str], Estimate]
     costs: Mapping[str, float]
     reasons: Mapping[str, str]
     counts: Mapping[tuple[str, str], Counts]
@@ -63,7 +75,7 @@ class MethodComparison:
         """What has to be said of methods that hardly learnt, and of estimates."""
         said = diagnoses({name: self.total(name) for name in self.methods if name not in self.reasons})
         for (name, shift), found in self.estimates.items():
-            said += [f"{name} {shift}, estimate: {warning}" for warning in cast("Sequence[str]", found["warnings"])]
+            said += [f"{name} {shift}, estimate: {warning}" for warning in found.warnings]
         return tuple(said)
 
     def gain(self, method: str) -> float | None:
@@ -75,7 +87,7 @@ class MethodComparison:
         ]
         return sum(gains) / len(gains) if gains else None
 
-    def to_rows(self) -> list[dict[str, Any]]:
+    def to_rows(self) -> list[dict[str, Json]]:
         """Return one row per method and shift that was measured."""
         return [
             {
@@ -83,7 +95,7 @@ class MethodComparison:
                 "shift": shift,
                 **({"accuracy": self.accuracies[method, shift].value} if (method, shift) in self.accuracies else {}),
                 "agreement": self.agreements[method, shift],
-                **({"estimate": self.estimates[method, shift]} if (method, shift) in self.estimates else {}),
+                **({"estimate": self.estimates[method, shift].to_row()} if (method, shift) in self.estimates else {}),
                 "images": self.images[method, shift],
                 **counts._asdict(),
             }
@@ -99,7 +111,7 @@ def compare_methods(
     methods: Sequence[str | Method] = ("bn", "tent", "rdumb"),
     source: DataLike | None = None,
     preset: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     images: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -138,7 +150,7 @@ def compare_methods(
     """
     tried = with_source(methods)  # what is wrong with one is told now
     names = tuple(each.name for each in tried)
-    given = _read_options(tried, options or {})
+    given = read_method_options(tried, options or {})
     made: dict[str, Shift | None] = {**_labelled([as_shift(shift) for shift in shifts])} or {AS_THEY_ARE: None}
     folder = expand(out)
     subject = Subject.of(model, data, images=images, seed=seed, device=device, batch_size=batch_size)
@@ -163,11 +175,11 @@ def compare_methods(
         folder / "methods.json",
         json.dumps({**about, "notes": comparison.notes, "rows": comparison.to_rows()}, indent=1) + "\n",
     )
-    write_predictions(comparison.predictions, subject, results)
+    _write_predictions(comparison, subject, results)
     return comparison
 
 
-def _read_options(methods: Sequence[Method], options: Mapping[str, Any]) -> dict[str, Any]:
+def read_method_options(methods: Sequence[Method], options: Mapping[str, object]) -> dict[str, Json]:
     """Return options, which may be texts, as the methods that have them read them; refuse those that none has."""
     known = {name: each for each in methods for name in each.defaults.to_dict()}
     for name in options:
@@ -191,6 +203,51 @@ def _labelled(shifts: Sequence[Shift]) -> dict[str, Shift]:
                 fix="compare them in two calls, or let `label` say what is different",
             )
     return made
+
+
+def _write_predictions(comparison: MethodComparison, subject: Subject, results: Sequence[Result]) -> None:
+    rows = {
+        (result.task.method.name, result.task.label): result.row
+        for result in results
+        if isinstance(result.task, AdaptedImages) and result.row is not None and result.row.get("applies", True)
+    }
+    unread = {file for row in rows.values() for file in cast("list[str]", row["unread"])}
+    data = as_images(subject.labelled_data)
+    names, labels = data.names, None if data.labels is None else data.labels.tolist()
+    places = [place for place in subject.places.tolist() if names[place] not in unread]
+    nothing: Row = {"predicted": [None] * len(places), "confidence": [None] * len(places)}
+    write_predictions(
+        comparison.predictions,
+        naming(subject),
+        [
+            Asked(position, names[place], shift, None if labels is None else labels[place])
+            for shift in comparison.shifts
+            for position, place in enumerate(places)
+        ],
+        {
+            name: Answers(
+                _joined(rows, name, "predicted", comparison.shifts, nothing),
+                cast("list[float | None]", _joined(rows, name, "confidence", comparison.shifts, nothing)),
+            )
+            for name in comparison.methods
+            if name not in comparison.reasons
+        },
+    )
+
+
+def _joined(
+    rows: Mapping[tuple[str, str], Row], method: str, part: str, shifts: Sequence[str], nothing: Row
+) -> list[int | None]:
+    found = (cast("list[int | None]", rows.get((method, shift), nothing)[part]) for shift in shifts)
+    return [value for some in found for value in some]
+
+
+def _estimate(row: Row) -> Estimate:
+    """Return an estimate that was stored as a row."""
+    accuracy, low, high = (cast(float, row[part]) for part in ("accuracy", "low", "high"))
+    warnings = tuple(cast("list[str]", row["warnings"]))
+    error = cast("float | None", row["error"])
+    return Estimate(accuracy, low, high, str(row["method"]), cast(int, row["inputs"]), error, warnings)
 
 
 def _compared(
@@ -225,7 +282,7 @@ def _compared(
             for (name, shift), own in answers.items()
             if ("source", shift) in answers
         },
-        estimates={place: cast(Row, row["estimate"]) for place, row in rows.items() if "estimate" in row},
+        estimates={place: _estimate(cast(Row, row["estimate"])) for place, row in rows.items() if "estimate" in row},
         costs={name: mean / means["source"] for name, mean in means.items()} if "source" in means else {},
         reasons=reasons,
         counts={place: Counts(*(cast(int, row[part]) for part in Counts._fields)) for place, row in rows.items()},
