@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, Command] = {
     "compare-on-stream": Command(
         "shiftproof.comparisons.along_streams:compare_on_stream", "shiftproof.cli.showing:show_stream_comparison"
     ),
+    "run-protocol": Command("shiftproof.comparisons.protocols:run_protocol", "shiftproof.cli.showing:show_protocol"),
     "certify": Command(
         "shiftproof.certificates.certifying:certify",
         "shiftproof.cli.showing:show_certificates",

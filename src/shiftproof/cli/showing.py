@@ -21,12 +21,14 @@ from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.telling import GROUPED, certified_table, spectrum_table, suite_table, verdict
 from shiftproof.cli.application import FAILED
 from shiftproof.cli.terminal import escape
-from shiftproof.comparisons import Comparison, MethodComparison, StreamComparison, audit_views
+from shiftproof.comparisons import Comparison, MethodComparison, ProtocolResult, StreamComparison, audit_views
 from shiftproof.comparisons.along_streams import FILE as STREAM_FILE
+from shiftproof.comparisons.protocols import FILE as PROTOCOL_FILE
 from shiftproof.estimators import Estimate
 from shiftproof.estimators.estimating import FILE as ESTIMATE_FILE
 from shiftproof.exports.writing import Written
 from shiftproof.models.denoising import DENOISER
+from shiftproof.runs import Json
 from shiftproof.searchers import Search, Trial
 from shiftproof.streams import StreamCalibration
 from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
@@ -168,14 +170,48 @@ def show_stream_comparison(result: StreamComparison, _: Mapping[str, Any]) -> No
         console.print(f"answers  {result.predictions}", markup=False, soft_wrap=True)
 
 
-def _standing(row: Mapping[str, Any]) -> tuple[str, str, str]:
+def _standing(row: Mapping[str, Json]) -> tuple[str, str, str]:
     """Write a method's accuracy, beside the source model's, and where it collapsed."""
-    after, above = row["collapsed_after"], 100 * float(row["area_against_source"])
+    after, above = row["collapsed_after"], 100 * float(str(row["area_against_source"]))
     return (
-        f"{100 * float(row['accuracy']):.1f}",
+        f"{100 * float(str(row['accuracy'])):.1f}",
         "" if row["method"] == "source" else f"{above:+.1f}",
         "" if after is None else f"{after:,} images",
     )
+
+
+def show_protocol(found: ProtocolResult, _: Mapping[str, object]) -> None:
+    """Print a row per group of streams and method: mean accuracy over streams, against the source model, and counts."""
+    console = Console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    titles = ("streams", "method", "accuracy, %", "against source", "worst, %", "collapsed", "updates", "resets")
+    for title in titles:
+        table.add_column(title, justify="left" if title in ("streams", "method") else "right")
+    for row in found.to_rows():
+        table.add_row(
+            f"{row['group']} ({row['streams']})",
+            str(row["method"]),
+            _within(row, "accuracy"),
+            "" if row["method"] == "source" else _within(row, "against_source", "+"),
+            f"{100 * float(str(row['worst'])):.1f}",
+            f"{row['collapsed']}" if row["collapsed"] else "",
+            f"{row['updates']:,} of {row['batches']:,}" if row["updates"] else "",
+            f"{row['resets']:,}" if row["resets"] else "",
+        )
+    console.print(table)
+    for said in (
+        *dict.fromkeys(f"{name}: {why}" for run in found.runs for name, why in run.reasons.items()),
+        *found.notes,
+    ):
+        console.print(said, markup=False, soft_wrap=True)
+    console.print(f"\nnumbers  {found.folder / PROTOCOL_FILE}", markup=False, soft_wrap=True)
+
+
+def _within(row: Mapping[str, Json], name: str, sign: str = "") -> str:
+    """Write a mean over streams with its limits, in points."""
+    value, *limits = (row[part] for part in (name, f"{name}_low", f"{name}_high"))
+    low, high = (f"{100 * float(str(limit)):{sign}.1f}" if limit is not None else "" for limit in limits)
+    return f"{100 * float(str(value)):{sign}.1f}" + (f" ({low} to {high})" if low else "")
 
 
 def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:

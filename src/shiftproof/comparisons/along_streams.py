@@ -28,7 +28,7 @@ from shiftproof.streams import Stream, StreamCalibration, Trace, calibrate, eval
 from shiftproof.streams.ccc.calibrating import IMAGES, PRECISION
 from shiftproof.streams.ccc.schedule import LENGTH, SEED, SPEED
 from shiftproof.streams.ccc.targets import Target, read_target
-from shiftproof.streams.making import check_options, read_stream
+from shiftproof.streams.making import check_options, read_stream, severities_of
 from shiftproof.subjects import Subject
 
 METHODS = ("source", "bn", "tent", "eta", "eata", "rdumb", "guard")
@@ -86,6 +86,7 @@ def compare_on_stream(
     target: Target | None = None,
     speed: int | None = None,
     shifts: Sequence[str] | None = None,
+    severity: float | None = None,
     preset: str | None = None,
     options: Mapping[str, object] | None = None,
     lr_scale: float = 1.0,
@@ -116,6 +117,7 @@ def compare_on_stream(
             or the calibration's.
         speed: Images per step. Default: 1,000 of ccc and gradual, or the calibration's; else all images.
         shifts: Shifts or families of the stream.
+        severity: Severity of corruptions, but for ccc and gradual. Default: 5; of mixed 1 to 5.
         preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
         options: Given to every method that has them, such as reset=500; in Python also {"reset": 500}.
         lr_scale: Learning rates times this.
@@ -161,7 +163,7 @@ def compare_on_stream(
                 on_progress=on_progress,
             )
     given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size, "speed": speed}
-    given |= {"shifts": None if stream == "ccc" else shifts}
+    given |= {"shifts": None if stream == "ccc" else shifts, **severities_of(kind, severity)}
     subject = Subject.of(model, data, device=device, batch_size=batch_size)
     stream_runs = _StreamRuns(subject, folder, kind, given, made, target, preset, chosen, lr_scale)
     traces, reasons = _run(stream_runs, tried, choose_executor(executor, device=device), on_progress)

@@ -75,6 +75,17 @@ def check_options(kind: str, *, shifts: Sequence[str] | None, speed: int | None)
         )
 
 
+def severities_of(kind: str, severity: float | None) -> dict[str, float | tuple[float, ...] | None]:
+    """Return one severity for all corruptions as a kind of stream takes it; refuse it where severities change."""
+    if severity is not None and kind in ("ccc", "gradual", "domains"):
+        raise ConfigurationError(
+            "This stream has severities of its own.", expected="no severity", got=f"severity {severity:g}"
+        )
+    if kind == "mixed":
+        return {"severities": None if severity is None else (severity,)}
+    return {} if severity is None else {"severity": severity}
+
+
 _WORDS = {"mixed": "mixed stream", "domains": "stream of folders"}
 
 
