@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import eq
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from shiftproof.adapters import Counts, Method, with_source
 from shiftproof.audits.caveats import check_subject
@@ -87,7 +87,7 @@ class MethodComparison:
         ]
         return sum(gains) / len(gains) if gains else None
 
-    def to_rows(self) -> list[dict[str, Json]]:
+    def to_rows(self) -> list[dict[str, Any]]:
         """Return one row per method and shift that was measured."""
         return [
             {
