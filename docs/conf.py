@@ -11,7 +11,7 @@ copyright = "2026, The Shiftproof authors"
 version = release = __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "shift_tables", "mathml"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "shift_tables", "method_tables", "mathml"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]

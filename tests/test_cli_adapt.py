@@ -33,7 +33,7 @@ def test_compares_methods_under_shifts_and_resumes(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("compare-methods",), "--shifts"),
+        (("compare-methods", "--source", "nowhere/at/all"), "There is no data"),
         (("compare-methods", "--shifts", "fog@9"), "severity"),
         (("compare-methods", "--shifts", "fog@3", "--methods", "tnt"), "tent"),
         (("compare-methods", "--shifts", "fog@3", "--option", "prior=some"), "'prior'"),

@@ -64,7 +64,7 @@ ANY = {
     "runs": (16, "tasks of any subject, through a pipe or a store"),
     "searchers": (28, "a service answers anything; options of searchers, by name; what JSON holds"),
     "shifts": (44, "what a shift draws is its own; a bare `Shift` is of either kind; samples of any form"),
-    "streams": (18, "options of streams, by name; state dicts"),
+    "streams": (20, "options of streams, by name; state dicts"),
     "subjects": (2, "pickled state"),
     "training": (19, "options of recipes, by name; state dicts"),
 }

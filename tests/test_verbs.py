@@ -122,6 +122,9 @@ VERBS: Mapping[str, Callable[..., Any]] = {
             model, data, out=out, **{"stream": "mixed", "shifts": ["contrast"], "methods": ["bn"], **given}
         ).to_rows()
     ],
+    "run_protocol": lambda model, data, out, **given: shiftproof.run_protocol(
+        model, data, out=out, **{"protocol": "mixed", "runs": 1, "shifts": ["contrast"], "methods": ["bn"], **given}
+    ).to_rows(),
     "calibrate": lambda model, data, out, **given: sorted(
         shiftproof.calibrate(
             model, data, out=out, **{"images": 40, "speed": 20, "calibration_images": 10, "target": 0.5, **given}
@@ -231,7 +234,9 @@ def test_every_form_of_model_gives_the_same_numbers(name: str, form: str, place:
             VERBS[name](MODELS[form](place), pictures(), tmp_path / "run")
         return
     given: dict[str, Any] = {"device": "cpu"}  # on which a function's network is
-    given |= {"methods": ["source"]} if name.startswith("compare") else {}  # a function has no layers that adapt
+    given |= (
+        {"methods": ["source"]} if name.startswith(("compare", "run")) else {}
+    )  # a function has no layers that adapt
     given |= {"sections": ["clean", "corruptions"]} if name == "audit" else {}
     found = VERBS[name](MODELS[form](place), pictures(), tmp_path / "run", **given)
     if (name, form) == ("compare_methods", "callable"):
@@ -250,7 +255,7 @@ def test_every_form_of_data_gives_the_same_numbers(name: str, form: str, place: 
     }
     given = own.get(name, {})
     found = VERBS[name](build(), DATA[form](place), tmp_path / "run", **given)
-    if (name, form) not in (("train", "folder"), ("compare_methods", "folder"), ("compare_on_stream", "folder")):
+    if form != "folder" or name not in ("train", "compare_methods", "compare_on_stream", "run_protocol"):
         assert found == VERBS[name](build(), pictures(), tmp_path / "plain", **given)
 
 

@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from shiftproof.comparisons import (
         Comparison,
         MethodComparison,
+        ProtocolResult,
         StreamComparison,
         compare,
         compare_methods,
         compare_on_stream,
+        run_protocol,
     )
     from shiftproof.data import DataSpec, load_data
     from shiftproof.errors import ShiftproofError
@@ -63,6 +65,7 @@ __all__ = [
     "Estimate",
     "MethodComparison",
     "ModelSpec",
+    "ProtocolResult",
     "Search",
     "ShiftproofError",
     "Spectrum",
@@ -100,6 +103,7 @@ __all__ = [
     "register",
     "report",
     "reports",
+    "run_protocol",
     "runs",
     "search",
     "searchers",
@@ -119,10 +123,12 @@ _HOMES = {
     "comparisons": (
         "Comparison",
         "MethodComparison",
+        "ProtocolResult",
         "StreamComparison",
         "compare",
         "compare_methods",
         "compare_on_stream",
+        "run_protocol",
     ),
     "data": ("DataSpec", "load_data"),
     "errors": ("ShiftproofError",),

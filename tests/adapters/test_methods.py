@@ -72,6 +72,24 @@ def test_fisher_of_the_stream_stops_after_enough_images() -> None:
     assert torch.equal(known[1], known[3])
 
 
+def test_the_released_fisher_is_taken_at_the_start_from_all_first_images() -> None:
+    model, batches = convolutional().double(), [batch.double() for batch in stream(4)]
+    options: dict[str, Any] = {"entropy_margin": 9.0, "similarity": 1.0, "lr": 0.1, "fisher_images": 16}
+    online = adapt(model, "eata", variant="release", **options)
+    beforehand = adapt(model, "eata", fisher=batches[:2], **options)
+    unsure = adapt(model, "eata", variant="release", **{**options, "entropy_margin": 0.0})
+    moving = adapt(model, "eata", **options)
+    for batch in batches:
+        for adapter in (online, beforehand, unsure, moving):
+            adapter(batch)
+    for name in online.trained:
+        expected = beforehand.memory[f"fisher/{name}"]
+        torch.testing.assert_close(online.memory[f"fisher/{name}"], expected)
+        torch.testing.assert_close(unsure.memory[f"fisher/{name}"], expected)
+    assert unsure.updates == 0
+    assert not torch.allclose(moving.memory["fisher/4.weight"], beforehand.memory["fisher/4.weight"])
+
+
 def test_cotta_step_by_its_formulas() -> None:
     model, batches = convolutional().double(), [batch.double() for batch in stream(3)]
     adapter = adapt(model, "cotta", confidence=0.0, restore=0.0, lr=0.1, keep_weights=0.9)

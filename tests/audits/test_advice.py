@@ -11,7 +11,7 @@ from shiftproof import shifts
 from shiftproof.adapters import method as find
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
-from shiftproof.audits.sections.adaptation import AdaptedStream
+from shiftproof.audits.sections.adaptation import AdaptedStream, _action
 from shiftproof.audits.sections.advice import adapting_code, advised, steps_that_tell
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.measuring import preset_for
@@ -175,3 +175,10 @@ def test_endurance_advises_what_was_measured_and_what_resets():
     assert "too short to tell whether that lasts" in view.verdict[0].text
     (action,) = view.actions
     assert action.code == 'adapted = shiftproof.adapt(model, "rdumb", preset="cifar")'
+
+
+@pytest.mark.parametrize(("name", "words"), [("rdumb", "lr=0.001"), ("rdumb", "reset=every(1000)"), ("bn", "prior=0")])
+def test_advice_says_what_was_measured(name: str, words: str) -> None:
+    action = _action(name, 0.2, "cifar", 64)
+    assert words in action.why
+    assert "on short streams" in action.why

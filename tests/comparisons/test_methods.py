@@ -1,18 +1,23 @@
 """Methods of adaptation side by side, and how far statistics move: measured on the demo, resumed, and refused."""
 
+import csv
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from shiftproof import load_data, load_model, shifts
 from shiftproof.adapters import adapt
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
+from shiftproof.cli.showing import show_methods
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.errors import ShiftproofError
+from shiftproof.estimators import estimating
 from shiftproof.measures import ErrorLine, mean_distance
 from shiftproof.models import collect_statistics, logits, source_statistics
 from shiftproof.runs import Result
@@ -39,6 +44,68 @@ def test_methods_are_measured_on_the_same_shifted_images(tmp_path):
     assert found.costs["source"] == 1
     written = json.loads((tmp_path / "methods.json").read_text())
     assert written["rows"] == found.to_rows()
+
+
+def answers_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_without_shifts_methods_adapt_to_the_images_as_they_are(tmp_path):
+    data = load_data("demo").take(48)
+    found = compare_methods("demo", data, methods=["bn"], batch_size=16, out=tmp_path)
+    assert found.shifts == ("as they are",)
+    model = load_model("demo")
+    assert isinstance(model, torch.nn.Module)
+    adapter = adapt(model, "bn")
+    own = [int(label) for batch in data.take().batches(16) for label in adapter(batch.inputs).argmax(1)]
+    rows = answers_of(found.predictions)
+    assert [row["bn"] for row in rows] == [data.classes[label] for label in own]
+    assert sum(row["bn"] == row["label"] for row in rows) == found.accuracies["bn", "as they are"].right
+    same = sum(row["bn"] == row["source"] for row in rows) / len(rows)
+    assert found.agreements["bn", "as they are"] == pytest.approx(same)
+    assert found.agreements["source", "as they are"] == 1
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Write a flat folder of unlabelled pictures under strong noise, and return it with their true labels."""
+    folder = tmp_path_factory.mktemp("photos")
+    data, shift = load_data("demo").take(40), shifts.parse("gaussian_noise@5")
+    batch = next(data.batches(40))
+    assert batch.labels is not None
+    for number, image in enumerate(shift(batch.inputs, batch.keys)):
+        Image.fromarray((image * 255).round().byte().permute(1, 2, 0).numpy()).save(folder / f"{number:02}.png")
+    return folder, {f"{number:02}.png": data.classes[label] for number, label in enumerate(batch.labels.tolist())}
+
+
+def test_an_unlabelled_folder_is_adapted_to_with_its_answers_written(photos, tmp_path):
+    folder, truth = photos
+    found = compare_methods("demo", folder, methods=["bn", "tent"], batch_size=20, out=tmp_path)
+    assert not found.accuracies
+    assert found.gain("bn") is None
+    assert found.total("tent").updates == 2
+    rows = answers_of(found.predictions)
+    assert {row["image"] for row in rows} == truth.keys()
+    assert {row["label"] for row in rows} == {""}
+    right = {name: sum(row[name] == truth[row["image"]] for row in rows) for name in ("source", "bn")}
+    assert right["bn"] > right["source"]
+    assert all(0 < float(row["bn confidence"]) <= 1 for row in rows)
+    written = json.loads((tmp_path / "methods.json").read_text())["rows"]
+    assert "accuracy" not in written[0]
+    assert written[0]["agreement"] == 1
+
+
+def test_accuracy_is_estimated_before_and_after(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimating, "SEVERITIES", (5,))
+    source = load_data("demo-source").take(60)
+    given: dict[str, Any] = {"methods": ["bn"], "source": source, "batch_size": 20, "out": tmp_path}
+    found = compare_methods("demo", photos[0], **given)
+    before, after = (found.estimates[name, "as they are"] for name in ("source", "bn"))
+    assert 0 <= before.low <= before.accuracy <= before.high <= 1
+    assert before != after
+    assert compare_methods("demo", photos[0], **given).estimates == found.estimates  # resumed
+    show_methods(found, {})
 
 
 def test_a_second_run_measures_only_what_is_new(tmp_path):
@@ -69,7 +136,8 @@ def test_a_model_that_cannot_adapt_is_told_why_and_the_source_is_still_measured(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"shifts": []}, "nothing to adapt to"),
+        ({"source": load_data("demo").take(4).subset([0, 0])}, "All source images have the same label"),
+        ({"options": {"priro": 1}}, "prior"),
         ({"shifts": ["fgo@3"]}, "fog"),
         ({"shifts": ["fog@3"], "methods": ["tant"]}, "tent"),
         ({"shifts": ["fog@3"], "batch_size": 0}, "batch size"),

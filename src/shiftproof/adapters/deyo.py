@@ -87,4 +87,6 @@ DEYO = Method(
     defaults=DeyoOptions(),
     presets={"cifar": {"optimizer": "adam", "lr": 1e-3}, "imagenet_vit": {"lr": 1e-3}},
     passes=(2, 1),
+    departures="all norm layers learn; the original leaves out the last stage of a ResNet, or the last blocks of a "
+    "transformer",
 )

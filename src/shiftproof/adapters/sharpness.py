@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
 
 
+FIRST_UPDATES = 10
+"""Updates whose mean entropy is what the model had at its start."""
+COLLAPSED_SHARE = 1 / 4
+"""A model that is surer than the published threshold from its start has collapsed below this share of it."""
+
+
 def smallest_loss(classes: int) -> float:
     """Return the mean entropy under which a model counts as collapsed: the published 0.2 of ln 1000, of ln C."""
     return 0.2 * math.log(classes) / math.log(1000)
@@ -66,8 +72,15 @@ def _sar(o: SarOptions) -> Parts:
         known = adapter.memory.get("mean_loss")
         mean = loss if known is None else 0.9 * known + 0.1 * loss
         adapter.memory["mean_loss"] = mean
-        if mean < (smallest_loss(classes) if o.recover_below == "auto" else o.recover_below):
+        if mean < (_auto(adapter, loss, classes) if o.recover_below == "auto" else o.recover_below):
             adapter.reset(optimizer=o.reset_optimizer)
+
+    def _auto(adapter: Adapter, loss: Tensor, classes: int) -> Tensor:
+        """Return the threshold by the number of classes, or less for a model that was as sure when it began."""
+        first = adapter.memory.get("first_losses", loss.new_empty(0))
+        if len(first) < FIRST_UPDATES:
+            first = adapter.memory["first_losses"] = torch.cat([first, loss[None]])
+        return (COLLAPSED_SHARE * first.mean()).clamp(max=smallest_loss(classes))
 
     return Parts(trains=norm_affine, learn=learn, optimizer=optimizer(o))
 
@@ -101,6 +114,8 @@ SAR = Method(
     release={"reset_optimizer": False},
     passes=(2, 2),
     recovers=True,
-    departures="the released code keeps the momentum when it recovers (variant='release'); all norm layers learn; the "
-    "loss that means a collapse follows the number of classes: the published 0.2 for 1000, 0.067 for 10",
+    departures="the released code keeps the momentum when it recovers (variant='release'); all norm layers learn, and "
+    "the original leaves out the last stage of a ResNet, or the last blocks of a transformer; the loss that means a "
+    "collapse follows the number of classes, the published 0.2 for 1000 and 0.067 for 10, and is a quarter of that of "
+    "the first ten updates at most",
 )

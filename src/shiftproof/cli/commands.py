@@ -18,10 +18,15 @@ COMMANDS: Mapping[str, Command] = {
         "shiftproof.cli.showing:show_comparison",
         arguments=("runs",),
     ),
-    "compare-methods": Command("shiftproof.comparisons.methods:compare_methods", "shiftproof.cli.showing:show_methods"),
+    "compare-methods": Command(
+        "shiftproof.comparisons.methods:compare_methods",
+        "shiftproof.cli.showing:show_methods",
+        loads={"source": INPUTS},
+    ),
     "compare-on-stream": Command(
         "shiftproof.comparisons.along_streams:compare_on_stream", "shiftproof.cli.showing:show_stream_comparison"
     ),
+    "run-protocol": Command("shiftproof.comparisons.protocols:run_protocol", "shiftproof.cli.showing:show_protocol"),
     "certify": Command(
         "shiftproof.certificates.certifying:certify",
         "shiftproof.cli.showing:show_certificates",

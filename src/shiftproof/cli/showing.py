@@ -21,12 +21,14 @@ from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.telling import GROUPED, certified_table, spectrum_table, suite_table, verdict
 from shiftproof.cli.application import FAILED
 from shiftproof.cli.terminal import escape
-from shiftproof.comparisons import Comparison, MethodComparison, StreamComparison, audit_views
+from shiftproof.comparisons import Comparison, MethodComparison, ProtocolResult, StreamComparison, audit_views
 from shiftproof.comparisons.along_streams import FILE as STREAM_FILE
+from shiftproof.comparisons.protocols import FILE as PROTOCOL_FILE
 from shiftproof.estimators import Estimate
 from shiftproof.estimators.estimating import FILE as ESTIMATE_FILE
 from shiftproof.exports.writing import Written
 from shiftproof.models.denoising import DENOISER
+from shiftproof.runs import Json
 from shiftproof.searchers import Search, Trial
 from shiftproof.streams import StreamCalibration
 from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
@@ -74,7 +76,8 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
 def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     """Print a row per shift, the mean gain and the cost of each method, and why some did not apply."""
     console = Console()
-    table = Table(title="Accuracy, %", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    title = "Accuracy, %" if found.accuracies else "Answers as the source model's, %"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("shift")
     for name in found.methods:
         table.add_column(name, justify="right")
@@ -84,19 +87,30 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     def add(title: str, cells: Mapping[str, str], fix: str = "") -> None:
         table.add_row(title, *(cells.get(name, fix) for name in found.methods))
 
+    shares = {place: each.value for place, each in found.accuracies.items()} or found.agreements
     for shift in found.shifts:
-        add(shift, {name: f"{100 * found.accuracies[name, shift].value:.1f}" for name in ran}, "-")
+        add(shift, {name: f"{100 * shares[name, shift]:.1f}" for name in ran}, "-")
     table.add_section()
-    add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
+    if found.accuracies:
+        add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
+    for shift in found.shifts if found.estimates else ():
+        told = {name: _between(found.estimates[name, shift]) for name in ran}
+        add(f"estimated accuracy, {shift}", told, "does not apply")
     add("time per batch", {name: f"{found.costs[name]:.1f}x" for name in ran}, "-")
     add("updates", {name: f"{counts.updates:,} of {counts.batches:,}" for name, counts in learning.items()})
     add("resets", {name: f"{counts.resets:,}" for name, counts in learning.items()})
     console.print(table)
     for said in (*(f"{name}: {reason}" for name, reason in found.reasons.items()), *found.notes):
         console.print(said, markup=False, soft_wrap=True)
-    console.print(f"\nnumbers  {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
+    console.print(f"\nnumbers      {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
+    console.print(f"predictions  {found.predictions}", markup=False, soft_wrap=True)
     if len(found.reasons) == len(found.methods):
         raise typer.Exit(FAILED)
+
+
+def _between(found: Estimate) -> str:
+    """Write an estimated accuracy with its limits, in %."""
+    return f"{100 * found.accuracy:.1f} ({100 * found.low:.0f} to {100 * found.high:.0f})"
 
 
 def show_search(found: Search, given: Mapping[str, Any]) -> None:
@@ -135,15 +149,13 @@ def show_stream_comparison(result: StreamComparison, _: Mapping[str, Any]) -> No
     """Print a row per method: accuracy, against the source model, where it collapsed, resets and pace."""
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("method", "accuracy, %", "against source", "collapsed after", "updates", "resets", "ms/batch"):
+    standing = ("accuracy, %", "against source", "collapsed after") if result.labelled else ("as the source, %",)
+    for title in ("method", *standing, "updates", "resets", "ms/batch"):
         table.add_column(title, justify="left" if title == "method" else "right")
     for row in result.to_rows():
-        after = row["collapsed_after"]
         table.add_row(
             str(row["method"]),
-            f"{100 * float(str(row['accuracy'])):.1f}",
-            "" if row["method"] == "source" else f"{100 * float(str(row['area_against_source'])):+.1f}",
-            "" if after is None else f"{after:,} images",
+            *(_standing(row) if result.labelled else (f"{100 * float(str(row['agreement'])):.1f}",)),
             *(f"{row[count]:,}" if row[count] else "" for count in ("updates", "resets")),
             f"{1e3 * float(str(row['seconds_per_batch'])):.1f}",
         )
@@ -152,7 +164,54 @@ def show_stream_comparison(result: StreamComparison, _: Mapping[str, Any]) -> No
         console.print(f"{name}: {reason}", markup=False, soft_wrap=True)
     for note in result.notes:
         console.print(note, markup=False, soft_wrap=True)
-    console.print(f"\nnumbers  {result.folder / STREAM_FILE}", markup=False, soft_wrap=True)
+    console.print(f"\nshifts   {', '.join(result.shifts)}", markup=False, soft_wrap=True)
+    console.print(f"numbers  {result.folder / STREAM_FILE}", markup=False, soft_wrap=True)
+    if result.predictions is not None:
+        console.print(f"answers  {result.predictions}", markup=False, soft_wrap=True)
+
+
+def _standing(row: Mapping[str, Json]) -> tuple[str, str, str]:
+    """Write a method's accuracy, beside the source model's, and where it collapsed."""
+    after, above = row["collapsed_after"], 100 * float(str(row["area_against_source"]))
+    return (
+        f"{100 * float(str(row['accuracy'])):.1f}",
+        "" if row["method"] == "source" else f"{above:+.1f}",
+        "" if after is None else f"{after:,} images",
+    )
+
+
+def show_protocol(found: ProtocolResult, _: Mapping[str, object]) -> None:
+    """Print a row per group of streams and method: mean accuracy over streams, against the source model, and counts."""
+    console = Console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    titles = ("streams", "method", "accuracy, %", "against source", "worst, %", "collapsed", "updates", "resets")
+    for title in titles:
+        table.add_column(title, justify="left" if title in ("streams", "method") else "right")
+    for row in found.to_rows():
+        table.add_row(
+            f"{row['group']} ({row['streams']})",
+            str(row["method"]),
+            _within(row, "accuracy"),
+            "" if row["method"] == "source" else _within(row, "against_source", "+"),
+            f"{100 * float(str(row['worst'])):.1f}",
+            f"{row['collapsed']}" if row["collapsed"] else "",
+            f"{row['updates']:,} of {row['batches']:,}" if row["updates"] else "",
+            f"{row['resets']:,}" if row["resets"] else "",
+        )
+    console.print(table)
+    for said in (
+        *dict.fromkeys(f"{name}: {why}" for run in found.runs for name, why in run.reasons.items()),
+        *found.notes,
+    ):
+        console.print(said, markup=False, soft_wrap=True)
+    console.print(f"\nnumbers  {found.folder / PROTOCOL_FILE}", markup=False, soft_wrap=True)
+
+
+def _within(row: Mapping[str, Json], name: str, sign: str = "") -> str:
+    """Write a mean over streams with its limits, in points."""
+    value, *limits = (row[part] for part in (name, f"{name}_low", f"{name}_high"))
+    low, high = (f"{100 * float(str(limit)):{sign}.1f}" if limit is not None else "" for limit in limits)
+    return f"{100 * float(str(value)):{sign}.1f}" + (f" ({low} to {high})" if low else "")
 
 
 def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:

@@ -7,25 +7,29 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import eq
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from shiftproof.adapters import Counts, Method, with_source
+import torch
+from torch import nn
+
+from shiftproof.adapters import Counts, Method, adapt, with_source
+from shiftproof.adapters.resets import Every
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
-from shiftproof.audits.sections.measuring import make_adapter, preset_for
+from shiftproof.audits.sections.measuring import make_adapter, naming, preset_for
+from shiftproof.comparisons.methods import read_method_options
+from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import ModelLike, choose_device
-from shiftproof.registry import unknown
 from shiftproof.runs import Executor, Inline, Json, OnProgress, Row, Task, choose_executor, write_atomically
-from shiftproof.streams import STREAMS, Stream, StreamCalibration, Trace, calibrate, evaluate, make_stream
+from shiftproof.streams import Stream, StreamCalibration, Trace, calibrate, evaluate, make_stream
 from shiftproof.streams.ccc.calibrating import IMAGES, PRECISION
 from shiftproof.streams.ccc.schedule import LENGTH, SEED, SPEED
 from shiftproof.streams.ccc.targets import Target, read_target
+from shiftproof.streams.making import check_options, read_stream, severities_of
 from shiftproof.subjects import Subject
-
-if TYPE_CHECKING:
-    pass
 
 METHODS = ("source", "bn", "tent", "eta", "eata", "rdumb", "guard")
 FILE = "stream.json"
@@ -33,28 +37,44 @@ FILE = "stream.json"
 
 @dataclass(frozen=True)
 class StreamComparison:
-    """The trace of each method along the stream, why some do not apply, and what has to be said of the stream."""
+    """The trace of each method along the stream, why some do not apply, and what has to be said of the stream.
+
+    `shifts` are those that occur along it. Where images are unlabelled, traces hold answers and no right ones. The
+    answers to one's own images are in the file `predictions`.
+    """
 
     folder: Path
     traces: Mapping[str, Trace]
     reasons: Mapping[str, str]
     notes: tuple[str, ...]
+    shifts: tuple[str, ...] = ()
+    labelled: bool = True
+    predictions: Path | None = None
 
     def to_rows(self) -> list[dict[str, Json]]:
-        """Return one row per method: accuracy, area against the source model, where it collapsed, and its pace."""
-        source = self.traces["source"]
+        """Return one row per method: accuracy, area against the source model, where it collapsed, and its pace.
+
+        Without labels, the share of images that it answers as the source model does stands for the first three.
+        """
         return [
             {
                 "method": name,
                 **trace.to_row(),
-                "area_against_source": trace.area(source),
-                "collapsed_after": None if name == "source" else trace.collapse(source),
+                **self._standing(name, trace),
                 "batches": len(trace.images),
                 "updates": trace.updates,
                 "resets": trace.resets,
             }
             for name, trace in self.traces.items()
         ]
+
+    def _standing(self, name: str, trace: Trace) -> dict[str, Json]:
+        source = self.traces["source"]
+        if not self.labelled:
+            same = sum(map(eq, trace.predicted, source.predicted))
+            return {"right": None, "accuracy": None, "agreement": same / len(source.predicted)}
+        collapsed = None if name == "source" else trace.collapse(source)
+        return {"area_against_source": trace.area(source), "collapsed_after": collapsed}
 
 
 def compare_on_stream(
@@ -66,7 +86,9 @@ def compare_on_stream(
     target: Target | None = None,
     speed: int | None = None,
     shifts: Sequence[str] | None = None,
+    severity: float | None = None,
     preset: str | None = None,
+    options: Mapping[str, object] | None = None,
     lr_scale: float = 1.0,
     calibration: str | Path | None = None,
     calibration_images: int = IMAGES,
@@ -82,18 +104,22 @@ def compare_on_stream(
     """Compare methods of test-time adaptation along one long stream, where some collapse. Writes stream.json.
 
     The source model is always among the methods. Every method has a run directory of its own in `out`. Without a
-    `calibration`, CCC is calibrated on the model first; one of another model is taken as it is, and said.
+    `calibration`, CCC is calibrated on the model first; one of another model is taken as it is, and said. A stream of
+    one's own folders may be unlabelled, and its answers are written, image by image, to predictions.csv.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
-        stream: ccc, concatenated, mixed, correlated or gradual.
+        stream: ccc, concatenated, mixed, correlated, recurring or gradual; folders:day,night, which are then the data,
+            one after another as they are; or suite:CIFAR-10-C, the corruptions of a downloaded suite.
         methods: Methods; `shiftproof list adapters` names them.
         target: With ccc, the source model's accuracy along the stream: easy, medium, hard, or a number. Default: easy,
             or the calibration's.
         speed: Images per step. Default: 1,000 of ccc and gradual, or the calibration's; else all images.
         shifts: Shifts or families of the stream.
+        severity: Severity of corruptions, but for ccc and gradual. Default: 5; of mixed 1 to 5.
         preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
+        options: Given to every method that has them, such as reset=500; in Python also {"reset": 500}.
         lr_scale: Learning rates times this.
         calibration: With ccc, what `calibrate` wrote, file or folder. Default: made in the run directory.
         calibration_images: With ccc, images a pair of severities is measured on, at most.
@@ -107,16 +133,15 @@ def compare_on_stream(
         on_progress: Called as on_progress(done, all, result).
     """
     tried = with_source(methods)
-    if stream not in STREAMS:
-        raise unknown("stream", stream, STREAMS)
+    chosen = read_method_options(tried, options or {})
+    kind, data = read_stream(stream, data)
     if (images is not None and images < 1) or lr_scale <= 0:
         raise ConfigurationError(
             "A run needs images and a learning rate.",
             expected="more than 0 of each",
             got=f"images {images}, lr_scale {lr_scale:g}",
         )
-    if stream == "mixed" and speed is not None:
-        raise ConfigurationError("A mixed stream has no steps.", expected="no speed", got=f"speed {speed}")
+    check_options(kind, shifts=shifts, speed=speed)
     device, folder = choose_device(device, model), Path(out)
     target = None if target is None else read_target(target)
     made: Path | None = None
@@ -138,16 +163,45 @@ def compare_on_stream(
                 on_progress=on_progress,
             )
     given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size, "speed": speed}
-    given |= {"shifts": None if stream == "ccc" else shifts}
+    given |= {"shifts": None if stream == "ccc" else shifts, **severities_of(kind, severity)}
     subject = Subject.of(model, data, device=device, batch_size=batch_size)
-    stream_runs = _StreamRuns(subject, folder, stream, given, made, target, preset, lr_scale)
+    stream_runs = _StreamRuns(subject, folder, kind, given, made, target, preset, chosen, lr_scale)
     traces, reasons = _run(stream_runs, tried, choose_executor(executor, device=device), on_progress)
     made_stream = stream_runs.stream()
-    result = StreamComparison(folder, traces, reasons, (*stream_runs.notes(), *_said(traces)))
+    result = StreamComparison(
+        folder,
+        traces,
+        reasons,
+        (*stream_runs.notes(), *_said(traces, chosen.get("reset"))),
+        made_stream.shift_names,
+        made_stream.data.labels is not None,
+        folder / PREDICTIONS if kind == "domains" else None,
+    )
     run = {"length": len(made_stream), "seed": made_stream.seed, "speed": getattr(made_stream, "speed", None)}
-    content = {"stream": stream, **given, **run, "target": target, "lr_scale": lr_scale, "notes": result.notes}
-    write_atomically(folder / FILE, json.dumps({**content, "rows": result.to_rows()}, indent=1) + "\n")
+    content = {"stream": stream, **given, **run, "target": target, "lr_scale": lr_scale, "options": chosen}
+    content |= {"shifts": result.shifts, "notes": result.notes, "rows": result.to_rows()}
+    write_atomically(folder / FILE, json.dumps(content, indent=1, default=str) + "\n")
+    if result.predictions is not None:
+        _write_predictions(result.predictions, stream_runs, traces)
     return result
+
+
+def _write_predictions(path: Path, stream_runs: _StreamRuns, traces: Mapping[str, Trace]) -> None:
+    stream = stream_runs.stream()
+    positions = torch.arange(len(stream))
+    rows, (shifts, which) = stream.rows_at(positions), stream.shifts_at(positions)
+    unread = {bad.file for bad in stream.data.bad_files}
+    names = [name for name in as_images(stream_runs.subject.labelled_data).take().names if name not in unread]
+    labels = None if stream.data.labels is None else stream.data.labels.tolist()
+    write_predictions(
+        path,
+        naming(stream_runs.subject),
+        [
+            Asked(position, names[row], shifts[domain].label, None if labels is None else labels[row])
+            for position, (row, domain) in enumerate(zip(rows.tolist(), which.tolist(), strict=True))
+        ],
+        {name: Answers(trace.predicted, trace.confidences) for name, trace in traces.items()},
+    )
 
 
 @dataclass(frozen=True)
@@ -173,6 +227,7 @@ class _StreamRuns:
     calibration: Path | None
     target: Target | None
     preset: str | None
+    given: Mapping[str, Json]
     lr_scale: float
 
     def __getstate__(self) -> dict[str, Any]:
@@ -210,11 +265,25 @@ class _StreamRuns:
     def trace(self, method: Method, on_progress: OnProgress | None = None) -> Trace:
         """Run one method, or what is left of its run."""
         stream = self.stream()
-        preset = self.preset or preset_for(self.subject)
-        adapter = make_adapter(self.subject.model, method, preset=preset, lr_scale=self.lr_scale)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
-            return evaluate(adapter, stream, out=self.folder / method.name, on_progress=on_progress)
+            return evaluate(
+                self._adapter(method),
+                stream,
+                out=self.folder / method.name,
+                predictions=self.kind == "domains",
+                on_progress=on_progress,
+            )
+
+    def _adapter(self, method: Method) -> Any:
+        """Return a fresh adapter of a method, with the options that it has."""
+        model, preset = self.subject.model, self.preset or preset_for(self.subject)
+        own = {name: value for name, value in self.given.items() if hasattr(method.defaults, name)}
+        if not own or not isinstance(model, nn.Module):
+            return make_adapter(model, method, preset=preset, lr_scale=self.lr_scale)
+        settled = method.options(preset, "paper", own).to_dict()
+        scaled = {"lr": settled["lr"] * self.lr_scale} if "lr" in settled else {}
+        return adapt(model, method, preset=preset, **{**own, **scaled})
 
 
 def _run(
@@ -239,14 +308,13 @@ def _run(
     return traces, reasons
 
 
-def _said(traces: Mapping[str, Trace]) -> list[str]:
+def _said(traces: Mapping[str, Trace], reset: object) -> list[str]:
     """Return which methods hardly learnt, and whether the stream is long enough to tell who lasts."""
     steps = len(traces["source"].images)
     said = diagnoses({name: Counts(steps, each.updates, each.resets) for name, each in traces.items()})
-    if "rdumb" in traces and steps < steps_that_tell():
-        said.append(
-            f"{steps:,} batches are too short to tell who lasts: rdumb goes back every {steps_that_tell() // 2:,}."
-        )
+    interval = reset.steps if isinstance(reset, Every) else steps_that_tell() // 2
+    if "rdumb" in traces and steps < 2 * interval:
+        said.append(f"{steps:,} batches are too short to tell who lasts: rdumb goes back every {interval:,}.")
     return said
 
 

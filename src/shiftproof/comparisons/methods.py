@@ -1,4 +1,4 @@
-"""Methods of adaptation side by side: each on the same shifted streams, from a fresh start, resumable."""
+"""Methods of adaptation side by side: each on the same images, shifted or as they are, from a fresh start."""
 
 from __future__ import annotations
 
@@ -6,39 +6,65 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import eq
 from pathlib import Path
 from typing import Any, cast
 
 from shiftproof.adapters import Counts, Method, with_source
 from shiftproof.audits.caveats import check_subject
-from shiftproof.audits.sections.adaptation import AdaptedStream
 from shiftproof.audits.sections.advice import diagnoses
-from shiftproof.audits.sections.measuring import accuracy, preset_for
-from shiftproof.data import DataLike
+from shiftproof.audits.sections.measuring import naming, preset_for
+from shiftproof.comparisons.adapted_images import AS_THEY_ARE, AdaptedImages, Serving, source_of
+from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
+from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError
+from shiftproof.estimators import Estimate
 from shiftproof.measures import Accuracy
 from shiftproof.models import ModelLike
 from shiftproof.registry import unknown
-from shiftproof.runs import Executor, OnProgress, Plan, Result, Row, Store, choose_executor, drive, write_atomically
+from shiftproof.runs import (
+    Executor,
+    Json,
+    OnProgress,
+    Plan,
+    Result,
+    Row,
+    Store,
+    choose_executor,
+    drive,
+    write_atomically,
+)
+from shiftproof.runs.files import expand
 from shiftproof.shifts import Shift, as_shift
-from shiftproof.subjects import Measurer, Subject
+from shiftproof.subjects import Subject
 
 
 @dataclass(frozen=True)
 class MethodComparison:
-    """The accuracy of each method under each shift, with what was counted, its cost, and why some do not apply.
+    """What each method answers under each shift, with what was counted, its cost, and why some do not apply.
 
-    Costs are times per batch, the source model's being 1; `preset` is that of all methods.
+    Where labels are known there are `accuracies`; `agreements` are the shares of images that are answered as the source
+    model answers them, and `estimates` the accuracies estimated without labels, with their limits, of the model after
+    it has seen the images. Costs are times per batch, the source model's being 1; `preset` is that of all methods. The
+    answers themselves, image by image, are in the file `predictions`.
     """
 
     folder: Path
     shifts: tuple[str, ...]
     methods: tuple[str, ...]
     accuracies: Mapping[tuple[str, str], Accuracy]
+    agreements: Mapping[tuple[str, str], float]
+    estimates: Mapping[tuple[str, str], Estimate]
     costs: Mapping[str, float]
     reasons: Mapping[str, str]
     counts: Mapping[tuple[str, str], Counts]
+    images: Mapping[tuple[str, str], int]
     preset: str
+
+    @property
+    def predictions(self) -> Path:
+        """The file with a row per image and shift: its name, its label, and what each method answers."""
+        return self.folder / PREDICTIONS
 
     def total(self, method: str) -> Counts:
         """Return batches, updates and resets of a method over all shifts."""
@@ -46,8 +72,11 @@ class MethodComparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What has to be said of methods that hardly learnt."""
-        return tuple(diagnoses({name: self.total(name) for name in self.methods if name not in self.reasons}))
+        """What has to be said of methods that hardly learnt, and of estimates."""
+        said = diagnoses({name: self.total(name) for name in self.methods if name not in self.reasons})
+        for (name, shift), found in self.estimates.items():
+            said += [f"{name} {shift}, estimate: {warning}" for warning in found.warnings]
+        return tuple(said)
 
     def gain(self, method: str) -> float | None:
         """Return the mean accuracy a method adds to the source model's, over the shifts; None where it did not run."""
@@ -64,11 +93,13 @@ class MethodComparison:
             {
                 "method": method,
                 "shift": shift,
-                "accuracy": found.value,
-                "images": found.images,
-                **self.counts[method, shift]._asdict(),
+                **({"accuracy": self.accuracies[method, shift].value} if (method, shift) in self.accuracies else {}),
+                "agreement": self.agreements[method, shift],
+                **({"estimate": self.estimates[method, shift].to_row()} if (method, shift) in self.estimates else {}),
+                "images": self.images[method, shift],
+                **counts._asdict(),
             }
-            for (method, shift), found in self.accuracies.items()
+            for (method, shift), counts in self.counts.items()
         ]
 
 
@@ -76,10 +107,11 @@ def compare_methods(
     model: ModelLike = "demo",
     data: DataLike = "demo",
     *,
-    shifts: Sequence[str | Shift],
+    shifts: Sequence[str | Shift] = (),
     methods: Sequence[str | Method] = ("bn", "tent", "rdumb"),
+    source: DataLike | None = None,
     preset: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     images: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -88,15 +120,20 @@ def compare_methods(
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> MethodComparison:
-    """Compare methods of test-time adaptation under shifts, each from a fresh start. Writes methods.json.
+    """Compare methods of test-time adaptation on shifted images. Writes methods.json and predictions.csv.
 
-    The source model is always measured too.
+    Without shifts, methods adapt to the images as they are: your own shifted data, labelled or not. Every method begins
+    afresh, under every shift; the source model is always measured too. Without labels, the result says how often a
+    method answers as the source model does, and, with a labelled `source`, what accuracy to expect before and after.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
         shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; in Python also `Shift` objects.
+            Default: the images as they are.
         methods: Methods; `shiftproof list adapters` names them.
+        source: Labelled images like those the model was made for, by which accuracy is estimated without labels.
+            Default: no estimate.
         preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
         options: Given to every method that has them, such as prior=16; in Python also {"prior": 16}.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
@@ -113,34 +150,36 @@ def compare_methods(
     """
     tried = with_source(methods)  # what is wrong with one is told now
     names = tuple(each.name for each in tried)
-    given = _read_options(tried, options or {})
-    made = _labelled([as_shift(shift) for shift in shifts])
-    if not made:
-        raise ConfigurationError("There is nothing to adapt to.", expected="a shift such as fog@3", got="none")
+    given = read_method_options(tried, options or {})
+    made: dict[str, Shift | None] = {**_labelled([as_shift(shift) for shift in shifts])} or {AS_THEY_ARE: None}
+    folder = expand(out)
     subject = Subject.of(model, data, images=images, seed=seed, device=device, batch_size=batch_size)
     where = choose_executor(executor, device=subject.device)
-    check_subject(subject)
+    if subject.data.labels is not None:
+        check_subject(subject)
+    estimated_by = "" if source is None else source_of(subject, source).fingerprint
     count = len(subject.data)
     fixed = preset or preset_for(subject)
     tasks = tuple(
-        AdaptedStream(method, shift, count, seed, batch_size, fixed, given)
+        AdaptedImages(method, count, seed, batch_size, fixed, shift, given, estimated_by)
         for shift in made.values()
         for method in tried
     )
     plan = Plan(tasks, subject.fingerprints)
-    with Store(Path(out), subject.identity) as store:
+    with Store(folder, subject.identity) as store:
         subject.check_answers(store)
-        results = drive(plan, store, partial(Measurer, subject), executor=where, on_progress=on_progress)
-    comparison = _compared(Path(out), tuple(made), names, results, fixed)
+        results = drive(plan, store, partial(Serving, subject, source), executor=where, on_progress=on_progress)
+    comparison = _compared(folder, tuple(made), names, results, fixed)
     about = {"fingerprints": plan.fingerprints, "preset": fixed, "options": given}
     write_atomically(
-        comparison.folder / "methods.json",
-        json.dumps({**about, "rows": comparison.to_rows()}, indent=1) + "\n",
+        folder / "methods.json",
+        json.dumps({**about, "notes": comparison.notes, "rows": comparison.to_rows()}, indent=1) + "\n",
     )
+    _write_predictions(comparison, subject, results)
     return comparison
 
 
-def _read_options(methods: Sequence[Method], options: Mapping[str, Any]) -> dict[str, Any]:
+def read_method_options(methods: Sequence[Method], options: Mapping[str, object]) -> dict[str, Json]:
     """Return options, which may be texts, as the methods that have them read them; refuse those that none has."""
     known = {name: each for each in methods for name in each.defaults.to_dict()}
     for name in options:
@@ -166,25 +205,87 @@ def _labelled(shifts: Sequence[Shift]) -> dict[str, Shift]:
     return made
 
 
+def _write_predictions(comparison: MethodComparison, subject: Subject, results: Sequence[Result]) -> None:
+    rows = {
+        (result.task.method.name, result.task.label): result.row
+        for result in results
+        if isinstance(result.task, AdaptedImages) and result.row is not None and result.row.get("applies", True)
+    }
+    unread = {file for row in rows.values() for file in cast("list[str]", row["unread"])}
+    data = as_images(subject.labelled_data)
+    names, labels = data.names, None if data.labels is None else data.labels.tolist()
+    places = [place for place in subject.places.tolist() if names[place] not in unread]
+    nothing: Row = {"predicted": [None] * len(places), "confidence": [None] * len(places)}
+    write_predictions(
+        comparison.predictions,
+        naming(subject),
+        [
+            Asked(position, names[place], shift, None if labels is None else labels[place])
+            for shift in comparison.shifts
+            for position, place in enumerate(places)
+        ],
+        {
+            name: Answers(
+                _joined(rows, name, "predicted", comparison.shifts, nothing),
+                cast("list[float | None]", _joined(rows, name, "confidence", comparison.shifts, nothing)),
+            )
+            for name in comparison.methods
+            if name not in comparison.reasons
+        },
+    )
+
+
+def _joined(
+    rows: Mapping[tuple[str, str], Row], method: str, part: str, shifts: Sequence[str], nothing: Row
+) -> list[int | None]:
+    found = (cast("list[int | None]", rows.get((method, shift), nothing)[part]) for shift in shifts)
+    return [value for some in found for value in some]
+
+
+def _estimate(row: Row) -> Estimate:
+    """Return an estimate that was stored as a row."""
+    accuracy, low, high = (cast(float, row[part]) for part in ("accuracy", "low", "high"))
+    warnings = tuple(cast("list[str]", row["warnings"]))
+    error = cast("float | None", row["error"])
+    return Estimate(accuracy, low, high, str(row["method"]), cast(int, row["inputs"]), error, warnings)
+
+
 def _compared(
     folder: Path, shifts: tuple[str, ...], methods: tuple[str, ...], results: Sequence[Result], preset: str
 ) -> MethodComparison:
-    accuracies: dict[tuple[str, str], Accuracy] = {}
-    counts: dict[tuple[str, str], Counts] = {}
-    spent: dict[str, list[float]] = {name: [] for name in methods}
+    rows: dict[tuple[str, str], Row] = {}
     reasons: dict[str, str] = {}
     for result in results:
-        if not isinstance(result.task, AdaptedStream):
-            continue
-        name, shift = result.task.method.name, result.task.shift.label
-        row: Row = result.row or {"applies": False, "reason": (result.error or "").splitlines()[0]}
-        value = accuracy([row]) if row.get("applies", True) else None
-        if value is None:
-            reasons[name] = str(row.get("reason", "no images"))
-        else:
-            accuracies[name, shift] = value
-            counts[name, shift] = Counts(*(cast(int, row.get(part, 0)) for part in Counts._fields))
-            spent[name].append(cast(float, row["milliseconds"]))
+        if isinstance(result.task, AdaptedImages):
+            row = result.row or {"applies": False, "reason": (result.error or "").splitlines()[0]}
+            if row.get("applies", True):
+                rows[result.task.method.name, result.task.label] = row
+            else:
+                reasons[result.task.method.name] = str(row["reason"])
+    images = {place: cast(int, row["images"]) for place, row in rows.items()}
+    answers = {place: cast("list[int]", row["predicted"]) for place, row in rows.items()}
+    spent: dict[str, list[float]] = {name: [] for name in methods}
+    for (name, _), row in rows.items():
+        spent[name].append(cast(float, row["milliseconds"]))
     means = {name: sum(times) / len(times) for name, times in spent.items() if times}
-    costs = {name: mean / means["source"] for name, mean in means.items()} if "source" in means else {}
-    return MethodComparison(folder, shifts, methods, accuracies, costs, reasons, counts, preset)
+    return MethodComparison(
+        folder=folder,
+        shifts=shifts,
+        methods=methods,
+        accuracies={
+            place: Accuracy(cast(int, row["right"]), images[place])
+            for place, row in rows.items()
+            if row["right"] is not None
+        },
+        agreements={
+            (name, shift): sum(map(eq, own, answers["source", shift])) / len(own)
+            for (name, shift), own in answers.items()
+            if ("source", shift) in answers
+        },
+        estimates={place: _estimate(cast(Row, row["estimate"])) for place, row in rows.items() if "estimate" in row},
+        costs={name: mean / means["source"] for name, mean in means.items()} if "source" in means else {},
+        reasons=reasons,
+        counts={place: Counts(*(cast(int, row[part]) for part in Counts._fields)) for place, row in rows.items()},
+        images=images,
+        preset=preset,
+    )

@@ -21,8 +21,16 @@ from shiftproof.data.images.frames import from_frame, is_frame, load_parquet
 from shiftproof.data.images.huggingface import from_huggingface, is_huggingface, is_saved, load_saved
 from shiftproof.data.images.image_tables import TABLES, load_image_table
 from shiftproof.data.images.imageset import ImageSet, as_images
+from shiftproof.data.images.joining import JoinedSet, choose_parts, join
 from shiftproof.data.images.lists import from_list, is_pictures
-from shiftproof.data.images.published_suites import find_suite, load_suite
+from shiftproof.data.images.published_suites import (
+    ReadOptions,
+    StoredSuite,
+    check_clear,
+    find_suite,
+    load_suite,
+    read_options,
+)
 from shiftproof.data.images.torch_sets import from_torch, is_torch_set
 from shiftproof.data.images.webdataset import load_webdataset, shards_of
 from shiftproof.data.specs import DataLike, DataSpec
@@ -43,6 +51,8 @@ FORMS: Mapping[str, str] = {
     "shards/": "WebDataset's tar files, one (shard.tar), some (shard-{000..017}.tar), or a folder of them",
     "cifar-10-batches-py/": "CIFAR-10 or CIFAR-100 as published, pickled or binary",
     "CIFAR-10-C/": "CIFAR-10-C, ImageNet-C or ImageNet-C-bar as published: audited as a whole, or --split fog@3 of it",
+    "folders:day/,night/": "several sets as one, such as for a stream that goes from one to the next",
+    "suite:CIFAR-10-C/": "each corruption of a suite at its highest severity, or --split 3, or --split fog@3,snow@3",
     "dataset/": "a Hugging Face data set saved to disk",
     "texts.csv": "texts, or pairs of them, with labels: .csv, .tsv, .jsonl or .json with named columns",
     "texts/": "text files in one sub-folder per class",
@@ -130,6 +140,9 @@ LOADERS: Registry[Callable[[str], Any]] = Registry(
 )
 """NAME of `NAME:rest` -> what loads it; others add theirs."""
 
+JOINED = ("folders", "suite")
+"""NAME of `NAME:rest` -> several sets as one."""
+
 _ARCHIVES = (".tar", ".tgz", ".gz", ".zip", ".bz2", ".xz", ".7z", ".rar")
 
 
@@ -173,6 +186,10 @@ def load_data(
         return load_data(source.given, **source.options)
     if is_prefixed(LOADERS, source):
         source = load_prefixed(LOADERS, str(source))
+    if is_joined(source):
+        _refuse("several sets as one", labels=labels, text_column=text_column)
+        reading = read_options(size, color, classes, on_bad_file)
+        return _load_joined(str(source), split, reading, {"image_column": image_column, "label_column": label_column})
     columns = {"image_column": image_column, "label_column": label_column}
     rest: dict[str, Any] = {"labels": labels, "split": split, **columns}
     pixels: dict[str, Any] = {"size": size, "classes": classes, "color": color}
@@ -207,6 +224,30 @@ def _load_as(
     taken = {name: value for name, value in rest.items() if value is not None}
     bad = {"on_bad_file": on_bad_file} if "on_bad_file" in form.takes else {}
     return form.load(source, **taken, **bad, **pixels)
+
+
+def is_joined(source: object) -> bool:
+    """Whether something is a text that stands for several sets: `folders:day,night`, `suite:CIFAR-10-C`."""
+    return isinstance(source, str) and ":" in source and source.partition(":")[0] in JOINED
+
+
+def _load_joined(spec: str, split: str | None, reading: ReadOptions, columns: Mapping[str, Any]) -> JoinedSet:
+    kind, _, rest = spec.partition(":")
+    if kind == "suite":
+        suite = find_suite(expand(rest))
+        if suite is None:
+            raise DataError(f"{rest!r} is not a suite of corrupted images.", expected=FORMS["CIFAR-10-C/"])
+        check_clear(suite)
+        read = StoredSuite(suite.folder, suite.parts, reading=reading)
+        sets = {label: read.load(label) for label in choose_parts(suite, split)}
+        return join(sets, name=suite.name, ordered=False)
+    names = [name.strip() for name in rest.split(",") if name.strip()]
+    if len(set(names)) < len(names) or not names:
+        raise ConfigurationError(
+            "Several sets are one each.", expected="folders:day,night", got=spec, fix="a longer stream goes round again"
+        )
+    found = {name: load_images(name, split=split, **reading, **columns) for name in names}
+    return join(found, name=", ".join(names))
 
 
 def load_images(source: Any, **options: Any) -> ImageSet:

@@ -100,8 +100,8 @@ def write_stream(
     WebDataset reads them. Any executor writes the same bytes.
 
     Args:
-        stream: ccc, concatenated, mixed, correlated or gradual; in Python also a `Stream`, which has its data, images,
-            speed, shifts, calibration and seed.
+        stream: ccc, concatenated, mixed, correlated, recurring, gradual, folders:day,night or suite:CIFAR-10-C; in
+            Python also a `Stream`, which has its data, images, speed, shifts, calibration and seed.
         data: What `load_data` takes or returned.
         images: Length of the stream. Default: the stream's own.
         speed: Images per step of severity. Default: the stream's own.

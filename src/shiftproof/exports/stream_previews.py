@@ -31,8 +31,8 @@ def preview_stream(
     """Show images of a stream at evenly spread positions, as a picture or a page, whose path is returned.
 
     Args:
-        stream: ccc, concatenated, mixed, correlated or gradual; in Python also a `Stream`, which has its data, images,
-            speed, shifts, calibration and seed.
+        stream: ccc, concatenated, mixed, correlated, recurring, gradual, folders:day,night or suite:CIFAR-10-C; in
+            Python also a `Stream`, which has its data, images, speed, shifts, calibration and seed.
         data: What `load_data` takes or returned.
         images: Length of the stream. Default: the stream's own.
         speed: Images per step of severity. Default: the stream's own.

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shiftproof.data import Batch
 from shiftproof.errors import DataError, ModelError, RunError
 from shiftproof.models import Adaptive, fingerprint
 from shiftproof.models.identity import digest
@@ -36,6 +35,7 @@ def evaluate(
     out: str | Path | None = None,
     stop: int | None = None,
     chunk: int = CHUNK,
+    predictions: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Trace:
     """Return the trace of a model along a stream, from the stream's position to its end, or to `stop`.
@@ -43,18 +43,18 @@ def evaluate(
     `model` is anything from images to logits. One that adapts (`shiftproof.adapters.adapt`) is told of every change of
     shift and learns as it goes. With a run directory `out`, the trace and the state of the model are saved every
     `chunk` batches, and the same call on a fresh model and stream goes on where the last one was killed: bit for bit
-    on one device, as far as the device's own arithmetic repeats itself. `on_progress(done, all, result)` hears of
-    progress.
+    on one device, as far as the device's own arithmetic repeats itself. With `predictions` the trace keeps every
+    answer; without labels, that is all it tells. `on_progress(done, all, result)` hears of progress.
     """
-    if stream.data.labels is None:
+    if stream.data.labels is None and not predictions:
         raise DataError(
             "The stream has no labels.",
             expected="images with labels: a trace tells how many answers are right",
-            fix="iterate over the stream to serve it without labels",
+            fix="predictions=True keeps the answers, which need none",
         )
     begin, end = stream.position, len(stream) if stop is None else min(stop, len(stream))
     step = chunk * stream.batch_size
-    tasks = tuple(Chunk(low, min(low + step, end)) for low in range(begin, end, step))
+    tasks = tuple(Chunk(low, min(low + step, end), predictions) for low in range(begin, end, step))
     if not tasks:
         raise DataError("The stream is at its end.", got=f"position {begin} of {len(stream)}")
     runner = _Runner(model, stream, None if out is None else Path(out))
@@ -82,10 +82,11 @@ class Chunk(Task["_Runner"]):
     kind = "trace"
     start: int
     stop: int
+    predictions: bool = False
 
     def measure(self, subject: _Runner) -> Row:
         """Run the chunk."""
-        return subject.run(self.start, self.stop)
+        return subject.run(self.start, self.stop, self.predictions)
 
 
 @dataclass
@@ -104,20 +105,21 @@ class _Runner:
         """Run one chunk."""
         return task.measure(self)
 
-    def run(self, start: int, stop: int) -> Row:
+    def run(self, start: int, stop: int, predictions: bool = False) -> Row:
         """Run from one position to another, and save the state it ends in."""
         if start != self.reached and self.adaptive is not None:
             self._load(self.adaptive, start)
         self.stream.seek(start)
-        row = self._run(stop)
+        row = self._run(stop, predictions)
         self.reached = stop
         if self.adaptive is not None and self.folder is not None:
             self._save(self.adaptive, stop, keep=start)
         resets, updates = (0, 0) if self.adaptive is None else (self.adaptive.resets, self.adaptive.updates)
         return {"start": start, **row, "resets": resets, "updates": updates}
 
-    def _run(self, stop: int) -> dict[str, Json]:
+    def _run(self, stop: int, predictions: bool) -> dict[str, Json]:
         images: list[Json] = []
+        kept: dict[str, list[Json]] = {"predicted": [], "confidences": []} if predictions else {}
         right: list[Json] = []
         milliseconds: list[Json] = []
         shifts: list[tuple[str, int]] = []
@@ -128,17 +130,21 @@ class _Runner:
             with torch.set_grad_enabled(self.adaptive is not None):
                 logits = check_logits(self.model(batch.inputs), len(batch))
             milliseconds.append(round(1e3 * (time.perf_counter() - begun), 3))
-            labels = _labels(batch, logits.shape[1])
-            right.append(int((logits.argmax(1) == labels).sum()))
-            if self.adaptive is not None:
-                self.adaptive.grade(labels)
+            known = None if batch.labels is None else _labels(batch.labels, logits.shape[1])
+            right.append(0 if known is None else int((logits.argmax(1).cpu() == known).sum()))
+            if self.adaptive is not None and known is not None:
+                self.adaptive.grade(known)
+            if predictions:
+                sure, classes = logits.softmax(1).max(1)
+                kept["predicted"] += classes.tolist()
+                kept["confidences"] += [round(value, 4) for value in sure.tolist()]
             images.append(len(batch))
             if shifts and shifts[-1][0] == batch.shift:
                 shifts[-1] = batch.shift, shifts[-1][1] + len(batch)
             else:
                 shifts.append((batch.shift, len(batch)))
         self.stream.seek(stop)
-        return {"images": images, "right": right, "milliseconds": milliseconds, "shifts": shifts}
+        return {"images": images, "right": right, "milliseconds": milliseconds, "shifts": shifts, **kept}
 
     def _state(self, position: int) -> Path:
         if self.folder is None:
@@ -167,11 +173,9 @@ class _Runner:
         model.load_state_dict(state)
 
 
-def _labels(batch: Batch, classes: int) -> Tensor:
-    """Return a batch's labels on the CPU; refuse those the model cannot give."""
-    if batch.labels is None:
-        raise DataError("The stream has no labels.")
-    labels = batch.labels.cpu()
+def _labels(labels: Tensor, classes: int) -> Tensor:
+    """Return labels on the CPU; refuse those the model cannot give."""
+    labels = labels.cpu()
     if int(labels.max()) >= classes:
         raise DataError(
             "Labels and model outputs do not fit.",

@@ -99,6 +99,12 @@ class Concatenated(Staged):
         return self.shifts[int(order[turn])]
 
     @property
+    def shift_names(self) -> tuple[str, ...]:
+        """The shifts of the first round, as far as the stream goes."""
+        stages = min(len(self.shifts), -(-self.length // self.speed))
+        return tuple(self.stage(number).label for number in range(stages))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Whether shifts have fewer images than there are, and which share of the shifts the stream reaches."""
         said, count = [], len(self.shifts)
@@ -133,6 +139,11 @@ class Mixed(Stream):
         self.names, self.severities = tuple(found), tuple(severities)
         self.shifts = tuple(shift for some in found.values() for shift in some)
         super().__init__(data, length=length or len(data) * len(self.names), **options)
+
+    @property
+    def shift_names(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.names
 
     def shifts_at(self, positions: Tensor) -> Shifted:
         """Draw a shift per position."""
@@ -198,6 +209,24 @@ class Correlated(Concatenated):
         return {**super().describe(), "concentration": self.concentration}
 
 
+class Recurring(Correlated):
+    """The same shifts in the same order, visited over and over, with correlated labels (PeTTA; Hoang et al. 2024)."""
+
+    kind: ClassVar[str] = "recurring"
+
+    def __init__(self, data: Dataset, *, visits: int = 20, length: int | None = None, **options: Any) -> None:
+        if visits < 1:
+            raise ConfigurationError("Shifts are visited.", expected="1 visit or more", got=str(visits))
+        super().__init__(data, length=length, **options)
+        self.visits = visits
+        if length is None:
+            self.length *= visits
+
+    def stage(self, number: int) -> Shift:
+        """Return the shift whose turn it is, in every visit the same."""
+        return super().stage(number % len(self.shifts))
+
+
 class Gradual(Staged):
     """One shift after another, each rising to its highest severity and falling again, `speed` images a step."""
 
@@ -225,6 +254,12 @@ class Gradual(Staged):
         name, level = divmod(turn, len(self.severities))
         order = Keyed(self.seed, [round_]).fork("rounds").permutation(len(self.names))[0]
         return self.turns[int(order[name]) * len(self.severities) + level]
+
+    @property
+    def shift_names(self) -> tuple[str, ...]:
+        """The shifts of the first round, as far as the stream goes."""
+        stages = min(len(self.turns), -(-self.length // self.speed))
+        return tuple(dict.fromkeys(self.stage(number).name for number in range(stages)))
 
     def describe(self) -> dict[str, Json]:
         """Return the shifts, the severities up and down, and the speed."""

@@ -99,6 +99,11 @@ class Stream(ABC):
         """What a report on this stream should say."""
         return ()
 
+    @property
+    @abstractmethod
+    def shift_names(self) -> tuple[str, ...]:
+        """The shifts that occur along the stream, by name, in the order in which they first do where there is one."""
+
     @abstractmethod
     def shifts_at(self, positions: Tensor) -> Shifted:
         """Return the shift of each of some positions, [n] in order."""

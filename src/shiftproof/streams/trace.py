@@ -17,6 +17,7 @@ class Trace:
     """Per batch: its images, the right answers and the seconds; and the shifts with how many images came under each.
 
     `updates` counts how often a model that adapts learnt from a batch, `resets` how often it went back to its start.
+    Where answers were kept, `predicted` are the classes of all images, with their `confidences`.
     """
 
     images: tuple[int, ...]
@@ -26,6 +27,8 @@ class Trace:
     start: int = 0
     resets: int = 0
     updates: int = 0
+    predicted: tuple[int, ...] = ()
+    confidences: tuple[float, ...] = ()
 
     @classmethod
     def join(cls, rows: Iterable[Row]) -> Trace:
@@ -34,11 +37,15 @@ class Trace:
         right: list[int] = []
         seconds: list[float] = []
         shifts: list[tuple[str, int]] = []
+        predicted: list[int] = []
+        confidences: list[float] = []
         start = resets = updates = 0
         for number, row in enumerate(rows):
             start = cast(int, row["start"]) if number == 0 else start
             resets, updates = cast(int, row["resets"]), cast(int, row.get("updates", 0))
             images += cast("list[int]", row["images"])
+            predicted += cast("list[int]", row.get("predicted", []))
+            confidences += cast("list[float]", row.get("confidences", []))
             right += cast("list[int]", row["right"])
             seconds += [1e-3 * time for time in cast("list[float]", row["milliseconds"])]
             for label, count in cast("list[tuple[str, int]]", row["shifts"]):
@@ -46,7 +53,8 @@ class Trace:
                     shifts[-1] = label, shifts[-1][1] + count
                 else:
                     shifts.append((label, count))
-        return cls(tuple(images), tuple(right), tuple(seconds), tuple(shifts), start, resets, updates)
+        kept = tuple(predicted), tuple(confidences)
+        return cls(tuple(images), tuple(right), tuple(seconds), tuple(shifts), start, resets, updates, *kept)
 
     @property
     def accuracy(self) -> float:

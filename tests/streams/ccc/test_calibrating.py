@@ -154,6 +154,18 @@ def test_the_published_searches_are_there(model, data, tmp_path, variant):
     assert StreamCalibration.load(tmp_path / FILE) == found
 
 
+def test_the_released_generator_has_its_own_corruptions_and_avoids_none(model, data, tmp_path):
+    given = {**OPTIONS, "target": "hard", "steady": 0.0}
+    found = calibrate(model, data, out=tmp_path / "release", variant="release", **given)
+    assert found.noises == ("gaussian_noise", "shot_noise", "impulse_noise", "contrast")
+    assert not found.left_out
+    assert not found.off_target
+    named = calibrate(model, data, out=tmp_path / "named", variant="release", shifts=NAMES, **given)
+    assert set(named.noises) == set(NAMES)
+    ours = calibrate(model, data, out=tmp_path / "steady", shifts=NAMES, **given)
+    assert ours.left_out
+
+
 def test_images_without_labels_are_refused(model, tmp_path):
     with pytest.raises(DataError, match="no labels"):
         calibrate(model, torch.rand(20, 3, 32, 32), out=tmp_path, **OPTIONS)

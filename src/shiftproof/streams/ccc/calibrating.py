@@ -23,7 +23,7 @@ from shiftproof.streams.ccc.probing import WHOLE, Condition, Probe
 from shiftproof.streams.ccc.schedule import LENGTH, LEVELS, SEED, SPEED, MissingPairError, Pair, Schedule
 from shiftproof.streams.ccc.stream_calibration import FILE, StreamCalibration, Variant
 from shiftproof.streams.ccc.surveying import Route, Survey, find_routes
-from shiftproof.streams.ccc.targets import Target, accuracy_at, read_target
+from shiftproof.streams.ccc.targets import Target, accuracy_at, read_target, released_corruptions
 from shiftproof.streams.orders import corruptions
 from shiftproof.subjects import Subject
 from shiftproof.version import __version__
@@ -77,8 +77,8 @@ def calibrate(
         precision: Standard error of accuracies on the paths, until which places are measured.
         crop: Least area of the random crops. Default: by image size.
         steady: Avoid pairs that cannot stay within this of the target; 1 avoids none, as published.
-        variant: steady over any 2,000 images, exact in a path's mean, as published, or release: as the released
-            generator searches.
+        variant: steady over any 2,000 images, exact in a path's mean, as published, or release: the corruptions and the
+            search of the released generator, which avoids no pair.
         images: Length of the stream.
         seed: Seed of the stream.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
@@ -109,8 +109,13 @@ def calibrate(
         right, seen = survey.counted(WHOLE)
         clean, classes = right / seen, survey.classes
         goal = accuracy_at(target, clean=clean, classes=classes)
-        noises, left_out = _who_reaches(survey, corruptions(shifts), goal)
-        limit = inf if steady is None else steady
+        released = variant == "release"
+        if released:
+            chosen = corruptions(shifts) if shifts else released_corruptions(goal, clean=clean, classes=classes)
+            noises, left_out = chosen, dict[str, float]()
+        else:
+            noises, left_out = _who_reaches(survey, corruptions(shifts), goal)
+        limit = inf if steady is None or released else steady
         routes: dict[Pair, Route] = {}
         off_target: dict[Pair, float] = {}
         while missing := _missing(noises, routes, off_target, seed, -(-length // speed)):

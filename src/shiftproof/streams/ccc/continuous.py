@@ -94,6 +94,12 @@ class Ccc(Staged):
         return pair_shift(*self.schedule.at(number))
 
     @property
+    def shift_names(self) -> tuple[str, ...]:
+        """The corruptions it goes over."""
+        pairs = self.schedule.segments(-(-self.length // self.speed))
+        return tuple(dict.fromkeys(name for pair in pairs for name in pair))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the calibration has to say, and whether steps repeat images."""
         said = () if self.calibration is None else self.calibration.notes

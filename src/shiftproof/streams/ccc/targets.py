@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.shifts.catalogue import names
 
 Target: TypeAlias = float | str
 
 SHARES: Mapping[str, float] = {"easy": 0.45, "medium": 0.22, "hard": 0.025}
 """Of the way from chance to the accuracy on clean images. ResNet-50, at 76.1% of 1,000 classes, gets the published
 targets of 34, 17 and 2% (Press et al. 2023); a model at 93% of 10 classes gets 47, 28 and 12%."""
+
+
+RELEASED_HARD = ("gaussian_noise", "shot_noise", "impulse_noise", "contrast")
+"""The corruptions of the released generator below its medium target."""
 
 
 def read_target(target: Target) -> Target:
@@ -42,3 +47,16 @@ def accuracy_at(target: Target, *, clean: float, classes: int) -> float:
         return target
     chance = 1 / classes
     return chance + SHARES[target] * max(0.0, clean - chance)
+
+
+def released_corruptions(goal: float, *, clean: float, classes: int) -> tuple[str, ...]:
+    """Return the corruptions of the released generator (Press et al. 2023) for an accuracy along the stream.
+
+    >>> [len(released_corruptions(goal, clean=0.761, classes=1000)) for goal in (0.4, 0.2, 0.02)]
+    [14, 13, 4]
+    """
+    easy, medium = (accuracy_at(name, clean=clean, classes=classes) for name in ("easy", "medium"))
+    if goal < medium:
+        return RELEASED_HARD
+    weak = ("brightness",) if goal >= easy else ("brightness", "jpeg_compression")
+    return tuple(name for name in names("common") if name not in weak)
