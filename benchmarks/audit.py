@@ -74,9 +74,7 @@ def main() -> None:
     print(f"\n{'section':<14}{'passes':>10}{'seconds':>9}")
     for name, (passes, took) in seconds.items():
         print(f"{name:<14}{passes:10,.0f}{took:9.1f}")
-    print(
-        f"\nbare best forward {1e3 * best:.3f} ms an image; corruption accuracy {found.numbers.get('corruption_accuracy')}"
-    )
+    print(f"\nbare best forward {1e3 * best:.3f} ms an image; {found.masthead.facts}")
     print(f"wall {wall:.1f} s of measuring, {whole - wall:.1f} s before and after; passes {sum(units.values()):,.0f}")
     print(f"efficiency {sum(spent.values()) / wall:.2f}")
 
