@@ -1,7 +1,6 @@
 """The command line as a user meets it: a process, its output and its exit status."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,11 +8,7 @@ import time
 
 import pytest
 
-
-def shiftproof(*arguments, cwd=None):
-    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
-    command = [sys.executable, "-W", "error", "-m", "shiftproof", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+from tests.processes import shiftproof
 
 
 def test_help_does_not_import_torch():

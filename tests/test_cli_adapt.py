@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.test_cli import shiftproof
+from tests.processes import shiftproof
 
 
 def test_compares_methods_under_shifts_and_resumes(tmp_path):

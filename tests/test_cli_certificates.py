@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from shiftproof.cli import app
 from shiftproof.errors import ModelError, RunError, ShiftproofError
-from tests.test_cli import shiftproof
+from tests.processes import shiftproof
 
 FEW = ("--images", 6, "--n0", 20, "--n", 100, "--alpha", 0.01)
 

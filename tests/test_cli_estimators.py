@@ -1,9 +1,6 @@
 """`shiftproof estimate` as a user meets it: a process, its output, its files."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,14 +8,9 @@ from typer.testing import CliRunner
 
 from shiftproof import ShiftproofError, load_data
 from shiftproof.cli import app
+from tests.processes import shiftproof
 
 FEW = ("--images", "60", "--views", "1", "--shifts", "speckle_noise@5,gaussian_blur@5,spatter@5,saturate@5")
-
-
-def shiftproof(*arguments, cwd):
-    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
-    command = [sys.executable, "-W", "error", "-m", "shiftproof", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
 @pytest.fixture

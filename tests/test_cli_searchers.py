@@ -1,16 +1,17 @@
 """`shiftproof search` as a user meets it: a process, its output, its files."""
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from tests.processes import shiftproof
+
 SMALL = ("--images", 20, "--budget", 20, "--length", 2)
 API = """
 from shiftproof.searchers import Service
+from tests.processes import shiftproof
 
 def moody(images):
     if images[..., 1].mean() > 160:
@@ -20,12 +21,6 @@ def moody(images):
 def build():
     return Service(moody, retries=1, wait=0)
 """
-
-
-def shiftproof(*arguments, cwd):
-    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", "-m", "shiftproof", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
 def test_search_says_what_it_found_and_goes_on_where_it_was(tmp_path):

@@ -1,7 +1,6 @@
 """`shiftproof write-corrupted` and `shiftproof preview` as a user meets them: a process, its output, its files."""
 
 import json
-import os
 import shutil
 import signal
 import sqlite3
@@ -14,17 +13,13 @@ import pytest
 from PIL import Image
 
 from shiftproof.exports.writing import write_corrupted
+from tests.processes import shiftproof
 
 SHIFTS = [f"{name}@{severity}" for name in ("gaussian_noise", "snow", "elastic_transform") for severity in range(1, 6)]
 
 
 def command(*arguments):
     return [sys.executable, "-W", "error", "-m", "shiftproof", *map(str, arguments)]
-
-
-def shiftproof(*arguments, cwd=None):
-    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
-    return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
 @pytest.fixture

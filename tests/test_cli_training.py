@@ -1,19 +1,12 @@
 """`shiftproof train` as a user meets it: a process, its output, its files, and what comes next."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
+from tests.processes import shiftproof
+
 SMALL = ("--data", "demo", "--size", 16, "--images", 60, "--model", "convnet", "--batch-size", 20, "--epochs", 1)
-
-
-def shiftproof(*arguments, cwd):
-    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", "-m", "shiftproof", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
 def test_train_says_where_the_model_is_and_it_goes_straight_into_a_certificate(tmp_path):

@@ -4,13 +4,12 @@ import doctest
 import importlib
 import pkgutil
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import shiftproof
+from tests.processes import python
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -29,8 +28,7 @@ MODULES = sorted(
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block, tmp_path):
-    command = [sys.executable, "-W", "error", "-c", block]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    result = python(block, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
 
 

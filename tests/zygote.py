@@ -1,0 +1,46 @@
+"""The process that others are forked from: it imports, and waits."""
+
+import json
+import os
+import runpy
+import sys
+import warnings
+from typing import Any
+
+
+def serve() -> None:
+    """Answer each request, a line of JSON, with the exit status of a process of its own."""
+    import shiftproof
+    import shiftproof.cli
+
+    for name in shiftproof.__all__:
+        getattr(shiftproof, name)
+    answers = os.fdopen(os.dup(1), "w")  # what a fork writes to its output goes elsewhere
+    while line := sys.stdin.readline():
+        pid = os.fork()
+        if pid == 0:
+            _become(json.loads(line))
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Be the process that was asked for, to the end of its interpreter."""
+    for number, flags, path in (
+        (0, os.O_RDONLY, os.devnull),
+        (1, os.O_WRONLY | os.O_CREAT, request["out"]),
+        (2, os.O_WRONLY | os.O_CREAT, request["errors"]),
+    ):
+        os.dup2(os.open(path, flags), number)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.path[0] = ""  # as `python -c` and `python -m` have it
+    warnings.simplefilter("error")
+    if "code" in request:
+        sys.argv = ["-c"]
+        exec(compile(request["code"], "<string>", "exec"), sys.modules["__main__"].__dict__)
+        sys.exit()
+    sys.argv = request["argv"]
+    runpy.run_module("shiftproof", run_name="__main__", alter_sys=False)
+    sys.exit()
