@@ -171,9 +171,7 @@ class Monitor:
             return Status(0, 0, alarms=alarms, warnings=(*failed, "No inputs have come yet."), failures=self.failures)
         values = self._rows()
         statistics, inputs = summarize(values), len(values["confidence"])
-        found = self.calibration.auto(
-            statistics, lambda name: self.calibration.estimate(name, values, inputs=inputs, seed=self.seed)
-        )
+        found = self.calibration.estimate("auto", values, inputs=inputs, seed=self.seed)
         classes = tuple(np.mean(self._values["class"], axis=0).tolist())
         return Status(
             seen=self.seen,
@@ -257,7 +255,7 @@ class Monitor:
     def _check(self) -> None:
         """Let the alarms look at the window."""
         statistics = summarize(self._rows())
-        accuracy = self.calibration.predict(self.calibration.choose(statistics), statistics)
+        accuracy = self.calibration.say("auto", statistics).value
         signals = {
             "accuracy": self.calibration.source.accuracy - accuracy,
             "one_class": float(np.mean(self._values["class"], axis=0).max()),
