@@ -88,10 +88,10 @@ def table(options: argparse.Namespace) -> None:
     if options.natural:
         natural = _measured(estimator, load_images(options.natural), "natural", options)
     truth = [one.accuracy for one in sets]
-    chosen = [calibration.choose(one.statistics) for one in sets]
+    chosen = [calibration.say("auto", one.statistics).method for one in sets]
     print(f"{len(sets)} sets of {len(data)} images, accuracies {min(truth):.3f} to {max(truth):.3f}")
     last = "" if natural is None else f" natural shift (true {100 * natural.accuracy:.1f}%) |"
-    print(f"| estimator | MAE, points | Spearman | Kendall | R2 | points off on unseen source shifts |{last}")
+    print(f"| estimator | MAE, points | Spearman | Kendall | R2 | points off on unseen families |{last}")
     print("|---|---:|---:|---:|---:|---:|" + ("---:|" if natural else ""))
     for method in ("auto", *sorted(calibration.errors, key=lambda name: calibration.errors[name])):
         used = chosen if method == "auto" else [method] * len(sets)
@@ -102,10 +102,10 @@ def table(options: argparse.Namespace) -> None:
             f"{spearman_rho(found, truth):.3f}",
             f"{kendall_tau(found, truth):.3f}",
             f"{r_squared(found, truth):.3f}",
-            "" if method == "auto" else f"{100 * calibration.errors[method]:.1f}",
+            f"{100 * (calibration.auto_error if method == 'auto' else calibration.errors[method]):.1f}",
         ]
         if natural is not None:
-            name = calibration.choose(natural.statistics) if method == "auto" else method
+            name = calibration.say(method, natural.statistics).method
             row.append(f"{100 * calibration.predict(name, natural.statistics):.1f}")
         print(f"| {' | '.join(row)} |", flush=True)
     print(f"chosen by auto: { {name: chosen.count(name) for name in dict.fromkeys(chosen)} }")
@@ -123,7 +123,7 @@ def _measured(estimator: Estimator, data: ImageSet, label: str, options: argpars
         batch_size=options.batch,
         drift=True,
     )
-    return Copy.of(label, found, estimator.calibration.source)
+    return estimator.calibration.copy_of(label, label, found)
 
 
 def _images(data: ImageSet, device: str) -> torch.Tensor:

@@ -42,6 +42,9 @@ MIN_KINDS = 4
 MAX_LEVERAGE_RATIO = 1.2
 """A set may have so many times the largest leverage of the copies before a line is stretched too far."""
 
+NEARLY_BEST = 1.1
+"""Methods whose error is within this factor of the least may be the best: the interval spans what they say."""
+
 MIX_METHOD = "cbpe"
 """The method that answers where another class mix is all that changed."""
 
@@ -104,8 +107,13 @@ class Calibration:
 
     def choose(self, statistics: Mapping[str, float]) -> str:
         """Return the method to use for a set: of those whose statistics are known, that with the least error."""
+        return self._nearly_best(statistics)[0]
+
+    def _nearly_best(self, statistics: Mapping[str, float]) -> list[str]:
+        """Return the methods, best first, whose errors are within a tenth of the least: nothing tells which is best."""
         known = [name for name in self.methods() if name != MIX_METHOD and set(needs(name)) <= set(statistics)]
-        return min(known, key=self._choosing.__getitem__)
+        ranked = sorted(known, key=self._choosing.__getitem__)
+        return [name for name in ranked if self._choosing[name] <= NEARLY_BEST * self._choosing[ranked[0]]]
 
     def predict(self, method: str, statistics: Mapping[str, float]) -> float:
         """Return the accuracy a method gives for a set's statistics, in [0, 1]."""
@@ -123,7 +131,9 @@ class Calibration:
             if statistics.get("mix_explains", 0.0) >= EXPLAINED and MIX_METHOD in self.methods():
                 value = self.predict(MIX_METHOD, statistics)
                 return Said(MIX_METHOD, value, value, value)
-            method = self.choose(statistics)
+            chosen = [self.say(name, statistics) for name in self._nearly_best(statistics)]
+            low, high = min(one.low for one in chosen), max(one.high for one in chosen)
+            return chosen[0]._replace(low=low, high=high)
         value, other = self.predict(method, statistics), self._remixed(method, statistics)
         return Said(method, value, min(value, other), max(value, other))
 

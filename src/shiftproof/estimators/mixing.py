@@ -42,6 +42,9 @@ CHANGED = 0.01
 KEPT = 1000
 """At most so many source inputs are kept for the residual test."""
 
+PULL = 10.0
+"""Means over classes are drawn towards the mean of all as if by so many inputs."""
+
 OUTPUTS = 3
 """The first coordinates are output scores, those after them features."""
 
@@ -74,6 +77,13 @@ STATISTICS: Mapping[str, Statistic] = {
 }
 """Name -> statistic: the mean probability of the answers under the mix found (CBPE), one less the cost of optimal
 transport (COT) and the share below COTT's threshold, norms of outputs, and the p-value of the residual test."""
+
+
+def _by_class(values: Array, classes: NDArray[np.int64], count: int) -> Array:
+    """Return the mean of values by class, [K], drawn towards the mean of all by as much as ten values."""
+    sums, sizes = np.bincount(classes, values, count), np.bincount(classes, minlength=count)
+    found: Array = (sums + PULL * values.mean()) / (sizes + PULL)
+    return found
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,8 @@ class Mixing:
     """What the labelled source says of its class mix: calibrated probabilities, their mean, and how each class looks.
 
     `coordinates` [M][D] (of outputs and features, by the `profiler`) and `labels` [M] are of source inputs, for the
-    residual test; `predicted` are the counts of answers, `threshold` is COTT's.
+    residual test; `predicted` are the counts of answers, `threshold` is COTT's. `certainty` [K] is the mean probability
+    of the answers by predicted class, and `certainty_error` the standard error of their mean.
     """
 
     temperature: float
@@ -135,6 +146,8 @@ class Mixing:
     labels: tuple[int, ...]
     predicted: tuple[int, ...]
     profiler: Profiler
+    certainty: tuple[float, ...]
+    certainty_error: float
 
     @classmethod
     def of(cls, source: Evidence, labels: NDArray[np.int64]) -> Mixing:
@@ -153,15 +166,18 @@ class Mixing:
             labels=tuple(labels[:KEPT].tolist()),
             predicted=tuple(np.bincount(source.logits.argmax(1), minlength=classes).tolist()),
             profiler=profiler,
+            certainty=tuple(_by_class(p.max(1), source.logits.argmax(1), classes).tolist()),
+            certainty_error=float(p.max(1).std() / np.sqrt(len(p))),
         )
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Mixing:
         """Return what `to_row` wrote."""
-        plain = {name: tuple(row[name]) for name in ("biases", "mix", "labels", "predicted")}
+        plain = {name: tuple(row[name]) for name in ("biases", "mix", "labels", "predicted", "certainty")}
         return cls(
             temperature=row["temperature"],
             threshold=row["threshold"],
+            certainty_error=row["certainty_error"],
             coordinates=tuple(map(tuple, row["coordinates"])),
             profiler=Profiler.from_row(row["profiler"]),
             **plain,
@@ -230,6 +246,19 @@ class Mixing:
             "mano": mano_rows(logits, self.temperature),
             "mix_explains": np.array([told.explains if told.alone else 0.0]),
         }
+
+    def sureness(self, logits: NDArray[np.float32]) -> Array:
+        """Return how likely each answer is right, [N], as if its class were as hard as any: a mix hardly moves it."""
+        usual = np.array(self.certainty)
+        overall = float(np.average(usual, weights=np.maximum(self.predicted, 1)))
+        found: Array = self.scaling(logits).max(1) - usual[logits.argmax(1)] + overall
+        return np.clip(found, 0, 1)
+
+    def strangeness(self, places: Array) -> Array:
+        """Return the share of source inputs that lie as far from its centre as each input at coordinates [N, D]."""
+        own = np.sort(np.square(self._places[:, : places.shape[1]]).sum(1))
+        found: Array = 1 - np.searchsorted(own, np.square(places).sum(1)) / len(own)
+        return found
 
     def weights(self, logits: NDArray[np.float32]) -> Array:
         """Return weights of inputs, [N], under which their classes come in the source's mix."""
