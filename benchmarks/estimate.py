@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from shiftproof import load_model, shifts
@@ -21,8 +20,8 @@ from shiftproof.estimators import Calibration, Estimator, Monitor, neighborhood_
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.estimating import shifted
 from shiftproof.estimators.evidence import observe
+from shiftproof.estimators.fitting import begin, copies_of, finish
 from shiftproof.estimators.neighborhoods import chosen
-from shiftproof.estimators.references import Reference
 from shiftproof.measures.estimation import kendall_tau, mean_absolute_error, r_squared, spearman_rho
 
 
@@ -60,7 +59,7 @@ def speed(options: argparse.Namespace) -> None:
     print(f"{'forward pass':<34}{len(many) / plain:>12,.0f} images/s")
     print(f"{'neighborhood_invariance, n=10':<34}{len(many) / invariance:>12,.0f} images/s  {plain / invariance:.2f}")
     batches = torch.split(inputs.repeat(4, 1, 1, 1), options.batch)
-    monitor = Monitor(model, _calibration())
+    monitor = Monitor(model, _calibration(model))
 
     def serve() -> None:
         with torch.no_grad():
@@ -130,16 +129,12 @@ def _images(data: ImageSet, device: str) -> torch.Tensor:
     return torch.cat([batch.inputs for batch in data.batches(256, device=device)])
 
 
-def _calibration() -> Calibration:
-    """Return some calibration: the monitor's cost does not depend on its numbers."""
-    rng = np.random.default_rng(0)
-    names = ("confidence", "confident", "certain", "balance", "invariance", "decision_entropy", "drift")
-    copies = [
-        Copy(f"kind{kind}@{severity}", float(rng.random()), 100, {name: float(rng.random()) for name in names})
-        for kind in range(10)
-        for severity in (1, 3, 5)
-    ]
-    return Calibration(Reference(0.9, 0.9, 0.5, -1.0), tuple(copies))
+def _calibration(model: Callable[..., Any]) -> Calibration:
+    """Return a calibration without shifted copies: the monitor's cost does not depend on these."""
+    found = observe(model, load_images("demo-source").batches(250))
+    assert found.labels is not None
+    begun = begin(found, found.labels)
+    return finish(begun, copies_of(begun, None, found))
 
 
 def _in_turn(works: list[Callable[[], Any]], options: argparse.Namespace) -> list[float]:

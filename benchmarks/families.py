@@ -22,13 +22,14 @@ from torch import Tensor
 from benchmarks.family_sets import FAMILIES, MIXES, mixed
 from shiftproof import load_data, load_model
 from shiftproof.data import Batch
-from shiftproof.estimators import Calibration, Estimate
+from shiftproof.estimators import Calibration, Estimate, Monitor
 from shiftproof.estimators.answering import answers_of
 from shiftproof.estimators.estimating import shifted
 from shiftproof.estimators.evidence import Evidence, observe
 from shiftproof.estimators.families import family_of, shifts_of
 from shiftproof.estimators.fitting import begin, copies_of, crossed_shifts, finish
 from shiftproof.estimators.results import LEVEL
+from shiftproof.estimators.source_copies import at_places
 
 BATCH = 250
 
@@ -43,12 +44,15 @@ def main() -> None:
     parser.add_argument("--per-set", type=int, default=500, help="images of each test set")
     parser.add_argument("--models", default="demo,cifar10-gaussian-jsd,resnet56")
     parser.add_argument("--level", type=float, default=LEVEL, help="the level of the intervals")
+    parser.add_argument("--mixes", type=int, default=0, help="draws of class mixes of clean images, Dirichlet(1)")
     parser.add_argument("--each", action="store_true", help="print a line for each set")
     options = parser.parse_args()
     found = [row for name in options.models.split(",") for row in rows_of(name, options)]
     for row in found if options.each else ():
         print(row)
     print(table(found, options.level))
+    for name in options.models.split(",") if options.mixes else ():
+        print(mix_study(name, options))
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ def rows_of(name: str, options: argparse.Namespace) -> Iterator[Row]:
             begun = begin(each.found, each.found.labels)
         if not each.test:
             copies += copies_of(begun, shifts.get(each.name), each.found, crossed=crossed)
+            continue
+        if each.family == "pool":
             continue
         clean = each.found.accuracy if each.family == "clean" else clean
         calibration = left_out(finish(begun, copies), each.family)
@@ -130,6 +136,32 @@ def table(found: list[Row], level: float) -> str:
             f"{100 * np.mean(warned) if warned else 0:.1f} | {100 * max(outside, default=0):.1f} |"
         )
     return "\n".join(lines)
+
+
+def mix_study(name: str, options: argparse.Namespace) -> str:
+    """Return how far off estimates are on class mixes of clean images, and how often the monitor cries accuracy."""
+    shifts = {shift.label: shift for shift in shifts_of(load_data("demo-source"))}
+    made = list(passes(name, options))
+    assert made[0].found.labels is not None
+    begun = begin(made[0].found, made[0].found.labels)
+    crossed = crossed_shifts(tuple(shifts.values()))
+    copies = [copies_of(begun, shifts.get(one.name), one.found, crossed=crossed) for one in made if not one.test]
+    calibration = finish(begun, [copy for some in copies for copy in some]).without("class mix")
+    (pool,) = (one.found for one in made if one.family == "pool")
+    off, cried, told = [], 0, 0
+    for seed in range(options.mixes):
+        assert pool.labels is not None
+        some = at_places(pool, mixed(torch.from_numpy(pool.labels), 1.0, 400, 1000 + seed).numpy())
+        answer = answers_of(calibration, some)["auto"]
+        off.append(abs(answer.accuracy - some.accuracy))
+        told += answer.low <= some.accuracy <= answer.high
+        monitor = Monitor(None, calibration, window=400)
+        monitor.observe(outputs=some.logits)
+        cried += monitor.watch.detectors["accuracy"].raised
+    return (
+        f"{name}: {options.mixes} Dirichlet(1) mixes of 400 clean images: {100 * np.mean(off):.1f} points off, "
+        f"{_percent(told, options.mixes)} covered, alarms of accuracy {_percent(cried, options.mixes)}"
+    )
 
 
 def _percent(part: int, whole: int) -> str:
@@ -190,6 +222,8 @@ def passes(name: str, options: argparse.Namespace) -> Iterator[Pass]:
             part = slice(start, start + BATCH)
             yield Batch(chosen[part], labels[places[part]], keys[places[part]])
 
+    if options.mixes:
+        yield Pass("pool", "pool", True, kept("pool", some(torch.arange(len(data)))))
     first = torch.arange(options.per_set)
     yield Pass("clean", "clean", True, kept("test clean", some(first)))
     for number, (family, sets) in enumerate(FAMILIES.items()):

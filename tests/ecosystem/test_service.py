@@ -15,7 +15,7 @@ import torch
 for package in ("fastapi", "uvicorn"):
     pytest.importorskip(package, reason="the packages of tests/ecosystem/requirements.txt: make ecosystem")
 
-import uvicorn
+import uvicorn  # type: ignore[import-not-found]
 
 from shiftproof import load_data, load_model
 from shiftproof.estimators import Monitor

@@ -376,7 +376,8 @@ def test_a_watch_goes_on_from_its_state(tmp_path):
 @pytest.mark.parametrize("least", [0.9, 0.35])
 def test_false_alarms_are_as_rare_as_stated_and_changes_are_found(least):
     """A quick look at what the slow test simulates in full."""
-    rng, false, places = np.random.default_rng(1), 0, []
+    rng, false = np.random.default_rng(1), 0
+    places: list[int | None] = []
     for _ in range(40):
         detector = Detector(alpha=0.1)
         detector.step(mean_bets((rng.random(20_000) < least).astype(float), least))
@@ -388,7 +389,7 @@ def test_false_alarms_are_as_rare_as_stated_and_changes_are_found(least):
             assert detector.raised
             places.append(detector.changed_at)
     assert false <= 9  # 4 are to be expected at most, more than 9 have a probability of 1%
-    assert np.median(places) == pytest.approx(5_000, abs=60)
+    assert np.median(np.array(places, float)) == pytest.approx(5_000, abs=60)
 
 
 @pytest.mark.slow

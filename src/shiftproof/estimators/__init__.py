@@ -6,6 +6,7 @@ print(result)                       # 63.1% (45.0 to 71.2%) by calibrated_cot
 
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.catalogue import METHODS, EstimationMethod
+from shiftproof.estimators.checkpoints import agreement_on_the_line
 from shiftproof.estimators.confidence import agreement, atc, average_confidence, difference_of_confidences
 from shiftproof.estimators.estimating import Estimator, estimate
 from shiftproof.estimators.from_outputs import estimate_outputs
@@ -27,6 +28,7 @@ __all__ = [
     "Monitor",
     "Status",
     "agreement",
+    "agreement_on_the_line",
     "atc",
     "average_confidence",
     "difference_of_confidences",

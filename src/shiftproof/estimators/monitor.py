@@ -199,7 +199,8 @@ class Monitor:
     def _status(self) -> Status:
         self._look()
         detectors = self.watch.detectors
-        alarms = {name: one.raised for name, one in {**detectors, **self.alarms}.items()}
+        alarms = {name: one.raised for name, one in detectors.items()}
+        alarms |= {name: one.raised for name, one in self.alarms.items()}
         told: dict[str, Any] = {
             "alarms": alarms,
             "changed_at": {name: one.changed_at for name, one in detectors.items() if one.changed_at is not None},
