@@ -56,7 +56,7 @@ ANY = {
     "comparisons": (7, "options of methods, by name"),
     "data": (98, "foreign sets, tables and their items; a bare `Dataset` is of either kind"),
     "deferred": (4, "what a loader is given, by name"),
-    "estimators": (41, "a user's model is any callable; inputs of either kind; state dicts; what JSON holds"),
+    "estimators": (53, "a user's model is any callable; inputs of either kind; state dicts; what JSON holds"),
     "exports": (12, "what a copy has read is its own; what JSON holds"),
     "models": (101, "a user's model is any callable and returns anything; its state is digested whatever it is"),
     "options": (43, "annotations and values that are inspected at run time"),

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.measures.estimation import Array
+
+State: TypeAlias = dict[str, NDArray[Any]]
+HeldState: TypeAlias = Mapping[str, NDArray[Any]]
+"""Arrays by name: everything that changes, to be written and read."""
 
 HORIZON = 20_000
 """False alarms are stated for streams of so many inputs."""
@@ -85,7 +89,7 @@ class Detector:
         self.evidence, self.won, self.lowest = (np.zeros(len(STAKES)) for _ in range(3))
         self.lowest_at = np.full(len(STAKES), self.seen, np.int64)
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> State:
         """Return everything that changes as arrays."""
         changed = -1 if self.changed_at is None else self.changed_at
         return {
@@ -93,7 +97,7 @@ class Detector:
             "sums": np.stack([self.evidence, self.won, self.lowest, self.lowest_at.astype(np.float64)]),
         }
 
-    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, state: HeldState) -> None:
         """Go on from a state."""
         raised, changed, self.seen = (int(count) for count in state["counts"])
         self.raised, self.changed_at = bool(raised), None if changed < 0 else changed

@@ -21,6 +21,7 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.confidence import FEW
+from shiftproof.estimators.detectors import HeldState, State
 from shiftproof.estimators.drift import Drift
 from shiftproof.estimators.estimating import Estimator
 from shiftproof.estimators.evidence import Evidence, at, joined, observe, sampled
@@ -235,11 +236,11 @@ class Monitor:
             **told,
         )
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> State:
         """Return everything that changes as arrays; sampled inputs that wait are looked at first."""
         with self._watching_lock:
             self._look()
-            state: dict[str, NDArray[Any]] = {
+            state: State = {
                 "counts": np.array([self.seen, self.batches, self._since_check]),
                 **{f"values/{name}": np.array(rows) for name, rows in self._held.items()},
                 **{f"alarms/{name}": np.array([alarm.raised, alarm.against]) for name, alarm in self.alarms.items()},
@@ -247,7 +248,7 @@ class Monitor:
             }
             return state if self._drift is None else {**state, **self._drift.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, state: HeldState) -> None:
         """Go on from a state."""
         self.seen, self.batches, self._since_check = (int(count) for count in state["counts"])
         self._held, self._waiting = {}, []

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.estimators.calibration import Calibration
-from shiftproof.estimators.detectors import Detector, MixBets, mean_bets
+from shiftproof.estimators.detectors import Detector, HeldState, MixBets, State, mean_bets
 from shiftproof.measures.estimation import Array, confidence
 
 ALARMS = ("accuracy", "class_mix", "unfamiliar")
@@ -74,7 +72,7 @@ class Watch:
             detector.restart()
             since.clear()
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> State:
         """Return everything that changes as arrays."""
         state = {
             f"{name}/{key}": rows for name, one in self.detectors.items() for key, rows in one.state_dict().items()
@@ -82,7 +80,7 @@ class Watch:
         state |= {f"{name}/since": np.array(rows) for name, rows in self._since.items()}
         return state if self._mix is None else {**state, "mix/recent": self._mix.recent.copy()}
 
-    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, state: HeldState) -> None:
         """Go on from a state."""
         for name, one in self.detectors.items():
             one.load_state_dict({key: state[f"{name}/{key}"] for key in ("counts", "sums")})
