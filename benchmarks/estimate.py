@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from shiftproof import load_model, shifts
@@ -21,8 +20,8 @@ from shiftproof.estimators import Calibration, Estimator, Monitor, neighborhood_
 from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.estimating import shifted
 from shiftproof.estimators.evidence import observe
+from shiftproof.estimators.fitting import begin, copies_of, finish
 from shiftproof.estimators.neighborhoods import chosen
-from shiftproof.estimators.references import Reference
 from shiftproof.measures.estimation import kendall_tau, mean_absolute_error, r_squared, spearman_rho
 
 
@@ -60,7 +59,7 @@ def speed(options: argparse.Namespace) -> None:
     print(f"{'forward pass':<34}{len(many) / plain:>12,.0f} images/s")
     print(f"{'neighborhood_invariance, n=10':<34}{len(many) / invariance:>12,.0f} images/s  {plain / invariance:.2f}")
     batches = torch.split(inputs.repeat(4, 1, 1, 1), options.batch)
-    monitor = Monitor(model, _calibration())
+    monitor = Monitor(model, _calibration(model))
 
     def serve() -> None:
         with torch.no_grad():
@@ -88,10 +87,10 @@ def table(options: argparse.Namespace) -> None:
     if options.natural:
         natural = _measured(estimator, load_images(options.natural), "natural", options)
     truth = [one.accuracy for one in sets]
-    chosen = [calibration.choose(one.statistics) for one in sets]
+    chosen = [calibration.say("auto", one.statistics).method for one in sets]
     print(f"{len(sets)} sets of {len(data)} images, accuracies {min(truth):.3f} to {max(truth):.3f}")
     last = "" if natural is None else f" natural shift (true {100 * natural.accuracy:.1f}%) |"
-    print(f"| estimator | MAE, points | Spearman | Kendall | R2 | points off on unseen source shifts |{last}")
+    print(f"| estimator | MAE, points | Spearman | Kendall | R2 | points off on unseen families |{last}")
     print("|---|---:|---:|---:|---:|---:|" + ("---:|" if natural else ""))
     for method in ("auto", *sorted(calibration.errors, key=lambda name: calibration.errors[name])):
         used = chosen if method == "auto" else [method] * len(sets)
@@ -102,10 +101,10 @@ def table(options: argparse.Namespace) -> None:
             f"{spearman_rho(found, truth):.3f}",
             f"{kendall_tau(found, truth):.3f}",
             f"{r_squared(found, truth):.3f}",
-            "" if method == "auto" else f"{100 * calibration.errors[method]:.1f}",
+            f"{100 * (calibration.auto_error if method == 'auto' else calibration.errors[method]):.1f}",
         ]
         if natural is not None:
-            name = calibration.choose(natural.statistics) if method == "auto" else method
+            name = calibration.say(method, natural.statistics).method
             row.append(f"{100 * calibration.predict(name, natural.statistics):.1f}")
         print(f"| {' | '.join(row)} |", flush=True)
     print(f"chosen by auto: { {name: chosen.count(name) for name in dict.fromkeys(chosen)} }")
@@ -123,23 +122,19 @@ def _measured(estimator: Estimator, data: ImageSet, label: str, options: argpars
         batch_size=options.batch,
         drift=True,
     )
-    return Copy.of(label, found, estimator.calibration.source)
+    return estimator.calibration.copy_of(label, label, found)
 
 
 def _images(data: ImageSet, device: str) -> torch.Tensor:
     return torch.cat([batch.inputs for batch in data.batches(256, device=device)])
 
 
-def _calibration() -> Calibration:
-    """Return some calibration: the monitor's cost does not depend on its numbers."""
-    rng = np.random.default_rng(0)
-    names = ("confidence", "confident", "certain", "balance", "invariance", "decision_entropy", "drift")
-    copies = [
-        Copy(f"kind{kind}@{severity}", float(rng.random()), 100, {name: float(rng.random()) for name in names})
-        for kind in range(10)
-        for severity in (1, 3, 5)
-    ]
-    return Calibration(Reference(0.9, 0.9, 0.5, -1.0), tuple(copies))
+def _calibration(model: Callable[..., Any]) -> Calibration:
+    """Return a calibration without shifted copies: the monitor's cost does not depend on these."""
+    found = observe(model, load_images("demo-source").batches(250))
+    assert found.labels is not None
+    begun = begin(found, found.labels)
+    return finish(begun, copies_of(begun, None, found))
 
 
 def _in_turn(works: list[Callable[[], Any]], options: argparse.Namespace) -> list[float]:

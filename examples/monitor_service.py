@@ -16,20 +16,23 @@ from typing import Annotated, Any
 import torch
 
 from shiftproof import load_data, load_model, shifts
-from shiftproof.estimators import Estimator, Monitor
+from shiftproof.estimators import Calibration, Estimator, Monitor
 
-STATE = Path("monitor-state.npz")
+STATE, CALIBRATION = Path("monitor-state.npz"), Path("monitor-calibration.json")
 
 
 def make_monitor() -> Monitor:
-    """Return the demo model under a monitor, calibrated on shifted copies of 500 labelled images."""
+    """Return the demo model under a monitor, calibrated once on shifted copies of 500 labelled images."""
     model = load_model("demo")
+    if CALIBRATION.exists():
+        return Monitor(model, Calibration.load(CALIBRATION), window=300, drift_every=4)
     few = [
         f"{name}@{severity}"
         for name in ("speckle_noise", "gaussian_blur", "spatter", "saturate")
         for severity in (2, 5)
     ]
     calibration = Estimator.fit(model, load_data("demo-source"), shifts=few, n=4).calibration
+    calibration.save(CALIBRATION)
     return Monitor(model, calibration, window=300, drift_every=4)
 
 

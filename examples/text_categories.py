@@ -58,7 +58,7 @@ def main() -> None:
     estimator = Estimator.fit(model, source)
     own = held.subset(range(1, len(held), 2))
     targets = {first.name: own, **{load(one).name: load(one) for one in options.categories[1:]}}
-    print(f"\n{'category':<24} {'estimated':>9} {'95% interval':>16} {'true':>6}  by")
+    print(f"\n{'category':<24} {'estimated':>9} {'80% interval':>16} {'true':>6}  by")
     for name, data in targets.items():
         target = data.take(options.texts, seed=1)
         found = estimator(target)

@@ -35,7 +35,7 @@ def test_estimate_prints_an_answer_and_writes_it(tmp_path, source):
     done = shiftproof("estimate", *FEW, "--source", source, "--out", "found", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "estimated accuracy" in done.stdout
-    assert "for shifts like the calibration's" in done.stdout
+    assert "holds for 80% of shifts of unseen families" in done.stdout
     assert "average_confidence" in done.stdout
     found = json.loads((tmp_path / "found" / "estimate.json").read_text())
     assert 0.5 < found["low"] <= found["accuracy"] <= found["high"] <= 1

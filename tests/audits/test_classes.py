@@ -86,7 +86,7 @@ def test_certify_search_and_estimators_match_by_name(folders, tmp_path):
     assert certified.accuracy(at=0.0).value > 0.5
     assert shiftproof.search("demo", folders / "names", images=30, searcher="random", budget=1).clean > 0.8
     fitted = Estimator.fit(load_model("demo"), load_data(folders / "names"), shifts=["fog@5"], n=1)
-    assert fitted.source.correct.mean() > 0.85
+    assert fitted.calibration.source.accuracy > 0.85
 
 
 def test_training_keeps_the_names_and_validation_is_matched_to_them(folders, tmp_path):

@@ -39,38 +39,61 @@ from shiftproof.training.denoiser_training import DenoiserInTraining
 def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
     """Print the estimate, its caveats, and every method's with how far off it is on shifts it has not seen."""
     console = Console()
-    console.print(
-        f"\nestimated accuracy [bold]{100 * result.accuracy:.1f}%[/] ({100 * result.low:.1f} to "
-        f"{100 * result.high:.1f}% for shifts like the calibration's), by {result.method} on {result.inputs:,} "
-        f"inputs{'' if result.trusted else ': not to be trusted'}\n",
-        soft_wrap=True,
-        highlight=False,
-    )
-    for warning in result.warnings:
-        console.print(f"  [yellow]watch[/] {escape(warning)}", soft_wrap=True, highlight=False)
-    if result.warnings:
+    between = f"{100 * result.low:.1f} to {100 * result.high:.1f}%"
+    if result.unlike:
+        told = f"unlike anything calibrated on: accuracy [bold]between {between.replace(' to ', ' and ')}[/]"
+    else:
+        told = f"estimated accuracy [bold]{100 * result.accuracy:.1f}%[/] ({between}, {_holds(result)})"
+    doubt = "" if result.trusted else ": not to be trusted"
+    console.print(f"\n{told}, by {result.method} on {result.inputs:,} inputs{doubt}\n", soft_wrap=True, highlight=False)
+    for mark, said in (
+        *(("yellow]watch", one) for one in result.warnings),
+        *(("cyan]note", one) for one in result.notes),
+    ):
+        console.print(f"  [{mark}[/] {escape(said)}", soft_wrap=True, highlight=False)
+    if result.warnings or result.notes:
         console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("method", "accuracy", "95% interval", "points off", ""):
+    for title in ("method", "accuracy", "interval", "points off, unseen families", "in family", ""):
         table.add_column(title, justify="left" if title in ("method", "") else "right")
-    ranked = sorted((result, *result.others), key=lambda one: (one.error is None, one.error))
+    ranked = sorted((result, *result.others), key=lambda one: (one is not result, one.error is None, one.error))
     for one in ranked:
         table.add_row(
             one.method,
             f"{100 * one.accuracy:.1f}",
             f"{100 * one.low:.1f} to {100 * one.high:.1f}",
             "" if one.error is None else f"{100 * one.error:.1f}",
+            "" if one.in_family is None else f"{100 * one.in_family:.1f}",
             "" if one.trusted else "not to be trusted",
         )
     console.print(table)
+    if result.by_class:
+        console.print(_class_table(result))
     console.print(
-        "Intervals and points off are for shifts like those calibrated on. Other shifts, and classes in another mix, "
-        "can be far outside without a warning.",
+        "Points off are for shifts of families that were left out of the calibration; in family, for new shifts of "
+        "families that were in it. The interval is for shifts as different from those as they are from one another.",
         soft_wrap=True,
         highlight=False,
     )
     if given.get("out") is not None:
         console.print(f"numbers  {Path(given['out']) / ESTIMATE_FILE}", markup=False, soft_wrap=True)
+
+
+def _holds(result: Estimate) -> str:
+    if result.error is None:
+        return f"{100 * result.level:.0f}%, for the sampling of inputs alone"
+    return f"holds for {100 * result.level:.0f}% of shifts of unseen families"
+
+
+def _class_table(result: Estimate) -> Table:
+    """Return the figures of classes."""
+    table = Table(title="Expected of each class", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for title in ("class", "inputs", "recall", "precision", "F1"):
+        table.add_column(title, justify="left" if title == "class" else "right")
+    for one in result.by_class:
+        figures = ["" if each is None else f"{100 * each:.1f}" for each in (one.recall, one.precision, one.f1)]
+        table.add_row(one.name, f"{one.support:.0f}", *figures)
+    return table
 
 
 def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:

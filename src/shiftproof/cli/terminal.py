@@ -20,6 +20,7 @@ from shiftproof.audits.forecast import Forecast
 from shiftproof.certificates.spectral_analysis import SpectrumPlan
 from shiftproof.cli.application import FAILED, GATED
 from shiftproof.errors import printable
+from shiftproof.estimators.fitting import CalibrationPlan
 from shiftproof.reports import headlines, view
 from shiftproof.runs import Result, Row
 
@@ -59,8 +60,11 @@ class Progress:
             what = f"epoch {float(str(result['epoch'])):.1f} loss {float(str(result['loss'])):.4f}"
         self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
 
-    def on_plan(self, forecast: Forecast | SpectrumPlan) -> None:
+    def on_plan(self, forecast: Forecast | SpectrumPlan | CalibrationPlan) -> None:
         """Print how long each section should take, and all of them, and which are cut and why."""
+        if isinstance(forecast, CalibrationPlan):
+            self._console.print(str(forecast), highlight=False)
+            return
         if isinstance(forecast, SpectrumPlan):
             said = f"{forecast.cells:,} cells of {forecast.images:,} images, about {duration(forecast.seconds)}"
             self._console.print(said, highlight=False)

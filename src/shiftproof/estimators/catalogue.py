@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from shiftproof.estimators import mixing
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.references import STATISTICS, Reference, Statistic, values_of
 from shiftproof.measures.estimation import Array
@@ -43,6 +44,10 @@ _OWN: Mapping[str, EstimationMethod] = {
         f"{_LINE}the distance of batch norm statistics", "Schneider et al. 2020", ("drift",)
     ),
     "combined": EstimationMethod(f"{_LINE}confidence and the balance of answers", "", ("confidence", "balance")),
+    "calibrated_cot": EstimationMethod(f"{_LINE}COT", "", ("transport",)),
+    "calibrated_cott": EstimationMethod(f"{_LINE}COTT", "", ("transported",)),
+    "nuclear_norm": EstimationMethod(f"{_LINE}the nuclear norm of predictions", "Deng et al. 2023", ("nuclear",)),
+    "mano": EstimationMethod(f"{_LINE}the norm of normalised logits", "Xie et al. 2024", ("mano",)),
     "average_confidence": EstimationMethod(
         "mean confidence", "Hendrycks & Gimpel 2017", ("confidence",), read=lambda _, now: now["confidence"]
     ),
@@ -64,6 +69,24 @@ _OWN: Mapping[str, EstimationMethod] = {
         ("certain",),
         read=lambda _, now: now["certain"],
     ),
+    "cot": EstimationMethod(
+        "one less the cost of moving predictions to labels in the source's class mix",
+        "Lu et al. 2023",
+        ("transport",),
+        read=lambda _, now: now["transport"],
+    ),
+    "cott": EstimationMethod(
+        "the share of predictions that are moved for less than a threshold",
+        "Lu et al. 2023",
+        ("transported",),
+        read=lambda _, now: now["transported"],
+    ),
+    "cbpe": EstimationMethod(
+        "the mean probability of the answers under the class mix that is found",
+        "Saerens et al. 2002",
+        ("posterior",),
+        read=lambda _, now: now["posterior"],
+    ),
     "agreement": EstimationMethod("how often a second model agrees", "Jiang et al. 2022", second_model=True),
 }
 
@@ -73,7 +96,7 @@ METHODS: Registry[EstimationMethod] = Registry(
     _OWN,
     lambda found: isinstance(found, EstimationMethod),
     "an estimators.EstimationMethod",
-    lambda: ("auto", *STATISTICS),
+    lambda: ("auto", *STATISTICS, *mixing.STATISTICS),
 )
 """Name -> method; others add theirs, which answer where they are asked for by name."""
 
@@ -86,8 +109,9 @@ def needs(method: str) -> tuple[str, ...]:
 
 def statistic(name: str) -> Statistic:
     """Return a statistic by name: one of `STATISTICS`, or that of a method of this name."""
-    own = None if name in STATISTICS else METHODS.load(name).statistic
-    return STATISTICS[name] if own is None else own
+    known = {**STATISTICS, **mixing.STATISTICS}
+    own = None if name in known else METHODS.load(name).statistic
+    return known[name] if own is None else own
 
 
 def values_for(found: Evidence, source: Reference, methods: Iterable[str] = ()) -> dict[str, Array]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,18 @@ from torch import Tensor
 
 from shiftproof.data import Batch, DataLike, Dataset, load_data, matched
 from shiftproof.errors import ConfigurationError, DataError, ModelError
-from shiftproof.estimators import neighborhoods
-from shiftproof.estimators.calibration import LARGEST_ERROR, Calibration, Copy
-from shiftproof.estimators.catalogue import METHODS, summary, values_for
-from shiftproof.estimators.confidence import agreement, few, threshold_doubts
+from shiftproof.estimators import families, neighborhoods
+from shiftproof.estimators.answering import answers_of
+from shiftproof.estimators.calibration import Calibration
+from shiftproof.estimators.catalogue import METHODS
+from shiftproof.estimators.confidence import agreement
 from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe
-from shiftproof.estimators.invariance import destroyed
+from shiftproof.estimators.fitting import CalibrationPlan, begin, copies_of, crossed_shifts, finish
+from shiftproof.estimators.from_outputs import estimate_outputs
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
-from shiftproof.estimators.references import Reference, common_class, doubts
-from shiftproof.estimators.results import Estimate
+from shiftproof.estimators.results import LEVEL, Estimate
 from shiftproof.estimators.resuming import Kept
-from shiftproof.measures.estimation import Array, fit_temperature, score
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.models import ModelLike, device_of, fingerprint, load_model
 from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.models.outputs import are_probabilities
@@ -48,7 +49,7 @@ KINDS = (
     "plasma_noise",
     "sparkles",
 )
-"""Corruptions to calibrate on: none of the fifteen common ones, on which audits and benchmarks test."""
+"""Corruptions that are none of the fifteen common ones, on which audits and benchmarks test."""
 
 TEXT_KINDS = (
     "synonym_replacement",
@@ -62,23 +63,25 @@ TEXT_KINDS = (
 )
 """Edits of texts to calibrate on; the last three make words that nobody has seen."""
 
-SEVERITIES = (1, 3, 5)
-IMAGES, COPY_IMAGES, COPY_VIEWED = 1000, 300, 60
+IMAGES, COPY_IMAGES, COPY_VIEWED = 1000, 300, 30
 """How many inputs are estimated, how many each shifted copy of the source has, and how many of these get views."""
+
+VIEW_COST = 0.4
+"""Views of a set to estimate may cost so much of a forward pass over it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimator:
-    """A model with a labelled source, ready to answer for any number of unlabelled sets.
+    """A model with a calibration, ready to answer for any number of unlabelled sets.
 
-    `Estimator.fit(model, source)` shifts the source in known ways and keeps what it learns in `calibration`.
+    `Estimator.fit(model, source)` shifts the source in known ways and keeps what it learns in `calibration`, which can
+    be saved and loaded.
     """
 
     model: Callable[..., Any]
-    source: Evidence
     calibration: Calibration
-    seed: int
-    batch_size: int
+    seed: int = 0
+    batch_size: int = BATCH_SIZE
 
     @classmethod
     def fit(
@@ -87,6 +90,7 @@ class Estimator:
         source: Dataset,
         *,
         shifts: Sequence[str | Shift] | None = None,
+        sets: Sequence[Dataset] = (),
         neighborhood: NeighborhoodLike | None = None,
         n: int = 10,
         images: int = COPY_IMAGES,
@@ -96,102 +100,112 @@ class Estimator:
         batch_size: int = BATCH_SIZE,
         out: str | Path | None = None,
         on_progress: Callable[[int, int], None] | None = None,
+        on_plan: Callable[[CalibrationPlan], None] | None = None,
     ) -> Estimator:
-        """Learn what outputs say of accuracy from shifted copies of labelled images.
+        """Learn what outputs say of accuracy from shifted copies of labelled inputs.
 
-        A copy has up to `images` of the source. `temperature` divides the logits; None fits it to the labels. Without a
-        `neighborhood`, it is RandAugment for images and EDA for texts. `methods` names those of others that shall
-        answer beside ours. `out` is a run directory: what each copy says is kept there, and the same call resumes.
-        `on_progress(done, all)` hears of progress.
+        A copy has up to `images` of the source. `shifts` are by default those of `estimators.families`; `sets` are
+        further labelled sets of the user's own, each a family. `temperature` divides the logits; None fits it to the
+        labels. Without a `neighborhood`, it is RandAugment for images and EDA for texts. `methods` names those of
+        others that shall answer beside ours. `out` is a run directory: what each copy says is kept there, and the same
+        call resumes. `on_plan` is told what it will take, and `on_progress(done, all)` hears of progress.
         """
         for name in methods:
             check_method(name)
         others = tuple(dict.fromkeys(name for name in methods if name in METHODS.added))
-        check_source(source)
+        for one in (source, *sets):
+            check_source(one)
         identity = "" if out is None else fingerprint(model)
         source = matched(source, model)
         neighborhood = neighborhood or neighborhoods.default(source)
-        wanted = default_shifts(source) if shifts is None else shifts
-        chosen = [as_shift(one) for one in wanted]
+        chosen = families.shifts_of(source) if shifts is None else [as_shift(one) for one in shifts]
         made = neighborhoods.neighborhood(neighborhood)
         batches = as_batches(source, batch_size=batch_size, device=device_of(model))
         clean = observe(model, batches, batch_size=batch_size, drift=True)
-        labels = check_outputs(clean)
-        heat = fit_temperature(clean.logits, labels) if temperature is None else temperature
-        reference = Reference.of(clean, temperature=heat)
+        begun = begin(
+            clean,
+            check_outputs(clean),
+            temperature=temperature,
+            neighborhood=neighborhood,
+            n=n,
+            others=others,
+            classes=source.classes,
+        )
         some = source.take(images, seed=seed)
+        own = [matched(one, model).take(images, seed=seed) for one in sets]
+        also = {f"set {number}: {one.name}": one for number, one in enumerate(own, 1)}
+        crossed = crossed_shifts(chosen)
+        if on_plan is not None:
+            groups = {families.family_of(one) for one in chosen} | {families.CLASS_MIX} | set(also)
+            each = [len(some)] * (1 + len(chosen)) + list(map(len, own))
+            passes = len(source) + sum(count + min(COPY_VIEWED, count) * n for count in each)
+            on_plan(CalibrationPlan(len(each), len(groups), passes))
 
-        def copied(shift: Shift | None) -> Copy:
+        def copied(what: Shift | str | None) -> list[Copy]:
+            given, shift = (also[what], None) if isinstance(what, str) else (some, what)
             found = observe(
                 model,
-                shifted(as_batches(some, batch_size=batch_size, device=device_of(model)), shift, seed),
+                shifted(as_batches(given, batch_size=batch_size, device=device_of(model)), shift, seed),
                 neighborhood=made,
                 n=n,
-                share=COPY_VIEWED / len(some),
+                share=COPY_VIEWED / len(given),
                 seed=seed,
                 batch_size=batch_size,
                 drift=True,
             )
-            return Copy.of("clean" if shift is None else shift.label, found, reference, others)
+            return copies_of(begun, what, found, crossed=crossed, seed=seed)
 
         codes = plugin_codes(METHODS, " ".join(others))
-        terms = {"calibration": digest([heat, made, n, len(some), seed, others, codes])}
+        told = [begun.source.temperature, made, n, len(some), seed, others, codes, [one.fingerprint for one in own]]
+        terms = {"calibration": digest([*told, crossed])}
         kept = Kept(None if out is None else Path(out), model, identity, source, terms, copied)
-        copies = kept.copies([None, *chosen], on_progress)
-        return cls(model, clean, Calibration(reference, copies, neighborhood, n, others), seed, batch_size)
+        copies = kept.copies([None, *chosen, *also], on_progress)
+        return cls(model, finish(begun, copies), seed, batch_size)
 
     def __call__(
-        self, inputs: Any, *, method: str = "auto", keys: Tensor | None = None, other: Callable[..., Any] | None = None
+        self,
+        inputs: Any,
+        *,
+        method: str = "auto",
+        level: float = LEVEL,
+        keys: Tensor | None = None,
+        other: Callable[..., Any] | None = None,
     ) -> Estimate:
         """Return the accuracy to expect on a `Dataset`, images [N, C, H, W] in [0, 1], or texts.
 
-        `method` is one of `METHODS`, or `auto`: the one with the least error on shifts it has not seen, among those
-        that nothing speaks against. Where that is not the one with the least error at all, the answer keeps the
-        warnings of those it left out, and its interval spans theirs. `other` is a second model for the method
-        `agreement`.
+        `method` is one of `METHODS`, or `auto`: the one with the least error on families of shifts it has not seen, and
+        where nothing but the class mix changed, `cbpe`. `level` is that of the intervals. `other` is a second model for
+        the method `agreement`.
         """
         check_method(method)
         found = self.observe(inputs, keys=keys)
-        values = values_for(found, self.calibration.source, self.calibration.others)
-        answers = {name: self._answer(name, found, values) for name in self.calibration.methods()}
+        answers = answers_of(self.calibration, found, level=level, seed=self.seed)
         if other is not None:
             second = observe(other, as_batches(inputs, keys=keys, device=device_of(other)), batch_size=self.batch_size)
             answers["agreement"] = agreement(found.logits, second.logits, seed=self.seed)
-        if method != "auto" and method not in answers:
+        if method not in answers:
             raise ConfigurationError(
                 f"The method {method!r} cannot be used here.",
-                expected=", ".join(answers),
+                expected=", ".join(name for name in answers if name != "auto"),
                 reason="bn_distance needs a PyTorch module with batch norms, agreement a second model, calibrated "
                 "methods shifts of four kinds or more, and those of others to be named in Estimator.fit(methods=...)",
             )
-        made = self.calibration.auto(summary(values), answers.__getitem__) if method == "auto" else answers[method]
-        return replace(made, others=tuple(one for name, one in answers.items() if name != made.method))
+        made = answers.pop(method)
+        answers.pop("auto", None)
+        return replace(made, others=tuple(one for one in answers.values() if one.method != made.method))
 
     def observe(self, inputs: Any, *, keys: Tensor | None = None) -> Evidence:
-        """Return what the model says of inputs and their views."""
+        """Return what the model says of inputs, and of views of a share of them."""
         return observe(
             self.model,
             as_batches(inputs, keys=keys, batch_size=self.batch_size, device=device_of(self.model)),
             neighborhood=neighborhoods.chosen(self.calibration.neighborhood, inputs),
             n=self.calibration.n,
+            share=VIEW_COST / self.calibration.n,
             seed=self.seed,
             batch_size=self.batch_size,
             drift=True,
         )
-
-    def _answer(self, method: str, found: Evidence, values: Mapping[str, Array]) -> Estimate:
-        source = self.calibration.source
-        made = self.calibration.estimate(method, values, inputs=len(found), seed=self.seed)
-        warnings = few(len(self.source), "source inputs") + doubts(common_class(found), source)
-        if method.startswith("atc_"):
-            scores = score(self.source.logits, method.removeprefix("atc_"), source.temperature)
-            warnings += threshold_doubts(scores, self.source.correct)
-        if method.startswith("invariance"):
-            warnings += destroyed(found.entropy_difference, str(self.calibration.neighborhood))
-        error = self.calibration.errors[method]
-        if error > LARGEST_ERROR:
-            warnings += (f"On shifted copies of the source it is {100 * error:.1f} points off on average.",)
-        return replace(made, warnings=made.warnings + warnings)
 
 
 def estimate(
@@ -200,10 +214,14 @@ def estimate(
     *,
     source: DataLike = "demo-source",
     method: str = "auto",
+    level: float = LEVEL,
     other: ModelLike | None = None,
     neighborhood: NeighborhoodLike | None = None,
     views: int = 10,
     shifts: Sequence[str | Shift] | None = None,
+    sets: Sequence[DataLike] = (),
+    calibration: str | Path | None = None,
+    outputs: Sequence[str | Path] = (),
     temperature: float | None = None,
     images: int | None = IMAGES,
     seed: int = 0,
@@ -211,22 +229,29 @@ def estimate(
     batch_size: int | None = None,
     out: str | Path | None = None,
     on_progress: OnProgress | None = None,
+    on_plan: Callable[[CalibrationPlan], None] | None = None,
 ) -> Estimate:
     """Estimate a model's accuracy on inputs without labels, with caveats.
 
-    The interval is for shifts like those it is calibrated on: where the inputs are unlike every shifted copy, warnings
-    say so, and it spans what all methods say. To ask for several sets, keep an `Estimator`.
+    The model is calibrated on shifted copies of the source, in families; the error and the interval that are told are
+    those of families it has not seen. Inputs unlike anything calibrated on get a wide interval and a warning. To ask
+    for several sets, keep an `Estimator`, or a file of its calibration.
 
     Args:
         model: What `load_model` takes or returned.
         data: Inputs without labels: what `load_data` takes or returned. Labels it may have are never looked at.
         source: Labelled inputs like those the model was made for.
-        method: auto, the one with the least error on shifts it has not seen, or a method, such as combined, invariance,
-            atc_entropy or bn_distance; the answers of the others are in the result's `others`.
+        method: auto, the one with the least error on families of shifts it has not seen, or a method, such as combined,
+            calibrated_cot, invariance or atc_entropy; the answers of the others are in the result's `others`.
+        level: How often the interval shall hold; K families of shifts support K / (K + 1) at most.
         other: A second model, for the method agreement.
         neighborhood: randaugment, translate, erase, ..., eda, or any shift. Default: randaugment; eda for texts.
-        views: Views of every input.
-        shifts: Shifts to calibrate on, such as fog@3. Default: ten corruptions at three severities.
+        views: Views of each input that is viewed, a share of all.
+        shifts: Shifts to calibrate on, such as fog@3. Default: ten families of several shifts each.
+        sets: Labelled sets of your own under other conditions to calibrate on as well, each a family.
+        calibration: File that keeps the calibration: read where it is there, written where it is not.
+        outputs: Two .npz files instead of a model and data: logits or probabilities and labels of the source, and
+            logits or probabilities of the target.
         temperature: What divides the logits. Default: fitted to the source's labels.
         images: Use this many inputs, drawn in proportion to the classes; 0 is all.
         seed: Seed of every random draw.
@@ -234,6 +259,7 @@ def estimate(
         batch_size: Inputs per forward pass. Default: 128.
         out: Run directory; the same call resumes it. Writes estimate.json.
         on_progress: Called as on_progress(done, all, result).
+        on_plan: Called with a `CalibrationPlan` before a calibration is made.
 
     >>> result = estimate("demo", "demo", images=60, views=2, shifts=[f"{name}@5" for name in KINDS[:4]])
     >>> result.low <= result.accuracy <= result.high
@@ -242,44 +268,72 @@ def estimate(
     check_method(method)
     if method == "agreement" and other is None:
         raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
+    if outputs:
+        return estimate_outputs(*_two(outputs), method=method, level=level, calibration=calibration, seed=seed)
     subject = Subject.of(
         model, data, images=images or None, seed=seed, device=device, batch_size=batch_size or BATCH_SIZE, texts=True
     )
     tested, labelled = subject.model, load_data(source)
-    identity = "" if out is None else fingerprint(tested)
-    estimator = Estimator.fit(
-        tested,
-        labelled,
-        shifts=shifts,
-        neighborhood=neighborhood,
-        n=views,
-        temperature=temperature,
-        methods=[] if method == "auto" else [method],
-        seed=seed,
-        batch_size=subject.batch_size,
-        out=out,
-        on_progress=None if on_progress is None else lambda done, total: on_progress(done, total, None),
-    )
+    identity = "" if out is None and calibration is None else fingerprint(tested)
+
+    def fitted() -> Calibration:
+        return Estimator.fit(
+            tested,
+            labelled,
+            shifts=shifts,
+            sets=[load_data(one) for one in sets],
+            neighborhood=neighborhood,
+            n=views,
+            temperature=temperature,
+            methods=[] if method == "auto" else [method],
+            seed=seed,
+            batch_size=subject.batch_size,
+            out=out,
+            on_progress=None if on_progress is None else lambda done, total: on_progress(done, total, None),
+            on_plan=on_plan,
+        ).calibration
+
+    learnt = fitted() if calibration is None else kept_calibration(expand(calibration), identity, fitted)
+    estimator = Estimator(tested, learnt, seed, subject.batch_size)
     chosen = subject.unmatched_data
     second = None if other is None else load_model(other, device=subject.device)
 
     def answer(method: str) -> Estimate:
-        return estimator(chosen, method=method, other=second)
+        return estimator(chosen, method=method, level=level, other=second)
 
     if out is None:
         return answer(method)
-    learnt = digest([asdict(estimator.calibration), neighborhoods.chosen(estimator.calibration.neighborhood, chosen)])
-    terms = {"calibration": learnt, "data": chosen.fingerprint, "other": "" if second is None else fingerprint(second)}
+    made = digest([learnt.to_row(), level, neighborhoods.chosen(learnt.neighborhood, chosen)])
+    terms = {"calibration": made, "data": chosen.fingerprint, "other": "" if second is None else fingerprint(second)}
     found = Kept(expand(out), tested, identity, matched(labelled, tested), terms, answer).answer(method)
     content = {**found.to_row(), "others": [one.to_row() for one in found.others]}
     write_atomically(expand(out) / FILE, json.dumps(content, indent=1) + "\n")
     return found
 
 
-def default_shifts(source: Dataset) -> list[str]:
-    """Return the shifts to calibrate on."""
-    kinds = TEXT_KINDS if source.kind == "texts" else KINDS
-    return [f"{name}@{severity}" for name in kinds for severity in SEVERITIES]
+def _two(outputs: Sequence[str | Path]) -> tuple[str | Path, str | Path]:
+    if len(outputs) != 2:
+        raise ConfigurationError(
+            "Outputs are of two sets.", expected="the source's file, then the target's", got=f"{len(outputs)} files"
+        )
+    return outputs[0], outputs[1]
+
+
+def kept_calibration(path: Path, model: str, fit: Callable[[], Calibration]) -> Calibration:
+    """Return the calibration in a file; where there is none, make and write it. That of another model is refused."""
+    if not path.exists():
+        made = replace(fit(), model=model)
+        made.save(path)
+        return made
+    found = Calibration.load(path)
+    if found.model != model:
+        raise ConfigurationError(
+            f"The calibration in {str(path)!r} is of another model.",
+            expected="a calibration of this model, or a file that is not there yet",
+            got="one that was made with other weights or another preprocessing",
+            fix="name another file, or remove this one",
+        )
+    return found
 
 
 def shifted(batches: Iterator[Batch], shift: Shift | None, seed: int) -> Iterator[Batch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from shiftproof.keyed import Keyed
 from shiftproof.measures import mean_distance
 from shiftproof.measures.estimation import Array, decision_shares, negative_entropy
 from shiftproof.models import StatisticsTap, logits, source_statistics
+from shiftproof.models.feature_tap import FeaturesTap
 
 BATCH_SIZE = 128
 VIEW_VALUES = 2**25
@@ -31,8 +33,8 @@ class Evidence:
 
     `logits` are [N, K]. M of the inputs, at the places `viewed`, were also seen through views: `shares` [M, K] tell how
     often each class was predicted among an input and its views, and `view_entropy` [M] the mean entropy of the outputs
-    on the views. `drift` is the distance of the normalisation statistics from the source's, None where there are none.
-    `labels` are None where nobody knows them.
+    on the views. `drift` is the distance of the normalisation statistics from the source's, and `features` [N, F] are
+    what the model's last linear layer saw; None where there are none. `labels` are None where nobody knows them.
     """
 
     logits: NDArray[np.float32]
@@ -41,6 +43,7 @@ class Evidence:
     view_entropy: Array
     drift: float | None = None
     labels: NDArray[np.int64] | None = None
+    features: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -86,10 +89,14 @@ def observe(
     if n < 1 or batch_size < 1:
         raise ConfigurationError("There must be views.", expected="n and a batch size of 1 or more", got=f"{n}")
     tap = _tap(model) if drift else None
+    inside = FeaturesTap.of(model)
     outputs, labels, viewed, shares, entropies = [], [], [], [], []
+    features: list[NDArray[np.float32] | None] = []
     seen = 0
     for batch in batches:
-        out = _outputs(model, batch.inputs, batch_size, tap)
+        with inside or nullcontext():
+            out = _outputs(model, batch.inputs, batch_size, tap)
+        features.append(None if inside is None else inside.features(len(batch)))
         outputs.append(out)
         labels.append(batch.labels)
         if neighborhood is not None:
@@ -111,7 +118,13 @@ def observe(
         view_entropy=np.concatenate(entropies) if entropies else np.empty(0),
         drift=_distance(model, tap),
         labels=_known(labels),
+        features=_joined(features),
     )
+
+
+def _joined(features: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    found = [some for some in features if some is not None]
+    return np.concatenate(found) if len(found) == len(features) else None
 
 
 def _known(labels: list[Tensor | None]) -> NDArray[np.int64] | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from shiftproof.data import Batch, Dataset
@@ -20,81 +21,94 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.confidence import FEW
+from shiftproof.estimators.detectors import HeldState, State
 from shiftproof.estimators.drift import Drift
 from shiftproof.estimators.estimating import Estimator
 from shiftproof.estimators.evidence import Evidence, at, joined, observe, sampled
 from shiftproof.estimators.hysteresis import Hysteresis
-from shiftproof.estimators.neighborhoods import Inputs
-from shiftproof.estimators.references import doubts, summarize, values_of
+from shiftproof.estimators.profiles import Familiarity, profile_of
+from shiftproof.estimators.references import doubts, values_of
 from shiftproof.estimators.status import Status
+from shiftproof.estimators.watch import Watch
 from shiftproof.measures.estimation import Array, negative_entropy
+from shiftproof.models.feature_tap import FeaturesTap
 from shiftproof.models.outputs import check_logits
 from shiftproof.runs import write_atomically
 
-FITTING = ("shifts", "neighborhood", "n", "images", "temperature", "batch_size")
+FITTING = ("shifts", "sets", "neighborhood", "n", "images", "temperature", "batch_size")
 """What `Monitor.fit` passes on to the calibration."""
 
 LOOKED_AT = 8
 """Sampled inputs wait until so many have come, and are looked at together with all their views."""
 
 CHECKS = 10
-"""The alarms look at the estimate so many times per window."""
+"""The alarms on statistics of the window look at them so many times per window."""
+
+VIEWS = ("invariance", "decision_entropy")
 
 
 class Monitor:
     """A model that serves, and keeps watch over itself.
 
-    monitor = Monitor.fit(model, source)      # labelled images like those the model was made for
-    logits = monitor(images)                  # what the model answers; the window moves on
-    monitor.status()                          # accuracy to expect, drift, alarms
+    monitor = Monitor.fit(model, source)                            # labelled inputs like those the model was made for
+    monitor = Monitor(model, Calibration.load("calibration.json"))  # or by a calibration that was saved
+    logits = monitor(inputs)                                        # what the model answers; the window moves on
+    monitor.status()                                                # accuracy to expect, drift, alarms
 
     `window` is the number of latest inputs that estimates are made of. A `share` of the inputs is also looked at
     through views for their invariance, as many and of the same neighbourhood as in the calibration, and the statistics
     of batch norms are taken in every `drift_every`-th batch: with the defaults the monitor costs less than a fifth of a
-    forward pass. The alarm `accuracy` rises when the estimate stays more than `drop` below the accuracy on the source
-    and falls again within half of that; `one_class` when nearly all answers are the same; `drift` when the
-    normalisation statistics stay more than twice as far from the source's as clean images are, until they are within
-    one and a half times. All need `patience` looks in a row, ten of which fall into a window.
+    forward pass.
+
+    Three alarms look at every input (`Watch`): `accuracy` rises when the calibrated probability of being right has
+    fallen by more than `drop`, `class_mix` when predicted classes come in other shares, `unfamiliar` when inputs lie
+    further out in feature space than the source's. Together they are false in a share `alpha` of streams of 20,000
+    inputs at most. `one_class` rises when nearly all answers are the same, and `drift` when the normalisation
+    statistics stay more than twice as far from the source's as clean images are, each `patience` looks in a row, ten of
+    which fall into a window; their false alarms are not controlled.
 
     Watching never breaks serving: whatever fails in it, the model's answer is returned. The first failure is logged,
-    and `failures` and the warnings of `status()` tell how many there were.
+    and `failures` and the warnings of `status()` tell how many there were. Without a model, `observe` takes outputs
+    that were made elsewhere.
     """
 
     def __init__(
         self,
-        model: Callable[..., Any],
+        model: Callable[..., Any] | None,
         calibration: Calibration,
         *,
         window: int = 1000,
         share: float = 0.01,
         drift_every: int = 32,
-        drop: float = 0.1,
+        drop: float = 0.05,
+        alpha: float = 0.05,
         patience: int = 3,
         seed: int = 0,
     ) -> None:
-        if window < FEW or not 0 <= share <= 1 or drift_every < 1 or drop <= 0 or patience < 1:
+        if window < FEW or not 0 <= share <= 1 or drift_every < 1 or drop <= 0 or patience < 1 or not 0 < alpha < 1:
             raise ConfigurationError(
                 "This monitor cannot work.",
-                expected=f"a window of {FEW} or more, a share in [0, 1], a drop above 0; drift_every and patience of 1 "
-                "or more",
-                got=f"window={window}, share={share:g}, drop={drop:g}, {drift_every=}, {patience=}",
+                expected=f"a window of {FEW} or more, a share in [0, 1], a drop above 0, alpha between 0 and 1; "
+                "drift_every and patience of 1 or more",
+                got=f"window={window}, share={share:g}, drop={drop:g}, alpha={alpha:g}, {drift_every=}, {patience=}",
             )
         self.model = model
         self.calibration = calibration
         self.window, self.share, self.drift_every, self.seed = window, share, drift_every, seed
         self.seen = self.batches = self.failures = 0
+        self.watch = Watch(calibration, drop=drop, alpha=alpha, window=window)
         self._failure = ""
-        self._values: dict[str, deque[Any]] = {}
-        self._waiting: list[tuple[Inputs, Tensor]] = []
+        self._held: dict[str, deque[Any]] = {}
+        self._waiting: list[tuple[Any, Tensor]] = []
         self._since_check = 0
+        self._watching_lock, self._tapping = threading.RLock(), threading.Lock()
         self._drift = Drift.of(model) if isinstance(model, nn.Module) else None
+        wants = calibration.mixing is not None and calibration.mixing.profiler.features
+        self._features = FeaturesTap.of(model) if wants else None
         usual = next((copy.statistics.get("drift") for copy in calibration.copies if copy.shift == "clean"), None)
         self._usual_drift = usual
         often = calibration.source.one_class
-        self.alarms = {
-            "accuracy": Hysteresis(high=drop, low=drop / 2, patience=patience),
-            "one_class": Hysteresis(high=often, low=often - 0.1, patience=patience),
-        }
+        self.alarms = {"one_class": Hysteresis(high=often, low=often - 0.1, patience=patience)}
         if self._drift is not None and usual is not None:
             self.alarms["drift"] = Hysteresis(high=2.0, low=1.5, patience=patience)
 
@@ -104,36 +118,51 @@ class Monitor:
         fitting = {name: options.pop(name) for name in FITTING if name in options}
         return cls(model, Estimator.fit(model, source, seed=options.get("seed", 0), **fitting).calibration, **options)
 
-    def __call__(self, inputs: Inputs) -> Tensor:
-        """Return what the model answers to a batch, and take note of it."""
+    def __call__(self, inputs: Any) -> Any:
+        """Return what the model answers to a batch, as it is, and take note of it."""
+        if self.model is None:
+            raise ConfigurationError(
+                "This monitor has no model.", expected="monitor.observe(outputs=...) with outputs made elsewhere"
+            )
         with torch.no_grad():
-            out = self._answer(inputs)
-        self.observe(inputs, out)
+            out, features = self._answer(self.model, inputs)
+        self._take_note(inputs, out, features)
         return out
 
-    def observe(self, inputs: Inputs, out: Tensor) -> None:
-        """Take note of a batch that was answered elsewhere: the inputs, and the logits [N, K] given."""
+    def observe(self, inputs: Any = None, outputs: Tensor | ArrayLike | None = None) -> None:
+        """Take note of a batch that was answered elsewhere: the logits [N, K] given, and the inputs where they are."""
+        self._take_note(inputs, outputs, None)
+
+    def _take_note(self, inputs: Any, outputs: Any, features: NDArray[np.float32] | None) -> None:
         self.batches += 1
         with self._watching():
-            self._observe(inputs, check_logits(out, len(inputs)).numpy())
+            given = outputs if isinstance(outputs, Tensor) else torch.as_tensor(np.asarray(outputs, np.float32))
+            count = len(given) if inputs is None else len(inputs)
+            self._observe(inputs, check_logits(given.detach(), count).numpy(), features)
 
-    def _answer(self, inputs: Inputs) -> Tensor:
-        """Return the model's answer; every so often the statistics inside it are taken on the way."""
-        out: Tensor | None = None
-        if self._drift is not None and self.batches % self.drift_every == 0:
-            try:
-                with self._drift.taking(len(inputs)):
-                    out = self.model(inputs)
-            except Exception as error:
-                out = self.model(inputs) if out is None else out  # what is the model's own fault, it says again
-                self._failed(error)
-        return self.model(inputs) if out is None else out
+    def _answer(self, model: Callable[..., Any], inputs: Any) -> tuple[Any, NDArray[np.float32] | None]:
+        """Return the model's answer, and features where they are wanted; at times statistics are taken on the way."""
+        tap = self._features if self._features is not None and self._tapping.acquire(blocking=False) else None
+        made: list[Any] = []
+        try:
+            takes = self._drift is not None and self.batches % self.drift_every == 0
+            with tap or nullcontext(), self._drift.taking(len(inputs)) if self._drift and takes else nullcontext():
+                made.append(model(inputs))
+            return made[0], None if tap is None else tap.features(len(inputs))
+        except Exception as error:
+            out = made[0] if made else model(inputs)  # what is the model's own fault, it says again
+            self._failed(error)
+            return out, None
+        finally:
+            if tap is not None:
+                self._tapping.release()
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        """Keep what fails inside from whoever waits for an answer."""
+        """Keep what fails inside from whoever waits for an answer; one batch is noted at a time."""
         try:
-            yield
+            with self._watching_lock:
+                yield
         except Exception as error:  # whatever it is: the caller asked for an answer, not for a watch
             self._failed(error)
 
@@ -143,73 +172,93 @@ class Monitor:
         if self.failures == 1:
             logging.getLogger(__name__).warning("Watching failed; the model goes on serving.", exc_info=error)
 
-    def _observe(self, inputs: Inputs, answers: NDArray[np.float32]) -> None:
-        classes = len(self._values["class"][0]) if "class" in self._values else answers.shape[1]
+    def _observe(self, inputs: Any, answers: NDArray[np.float32], features: NDArray[np.float32] | None) -> None:
+        classes = len(self._held["logits"][0]) if self._held.get("logits") else answers.shape[1]
         if answers.shape[1] != classes:
             raise DataError("The number of classes has changed.", expected=f"{classes}", got=f"{answers.shape[1]}")
-        self._note(values_of(_outputs_only(answers), self.calibration.source))
-        predicted = np.eye(classes, dtype=np.float64)[answers.argmax(1)]
-        self._note({"class": predicted, "entropy": -negative_entropy(answers)})
+        mixing = self.calibration.mixing
+        places = None if mixing is None else mixing.place(_outputs_only(answers, features))
+        self._note({"logits": answers} | ({} if places is None else {"places": places}))
         keys = torch.arange(self.seen, self.seen + len(answers))
-        chosen = sampled(keys, self.share, self.seed) if self.share else keys[:0]
-        if len(chosen):
-            self._waiting.append((at(inputs, chosen), keys[chosen]))
-        if sum(len(keys) for _, keys in self._waiting) >= LOOKED_AT:
-            self._look()
+        chosen = sampled(keys, self.share, self.seed) if self.share and inputs is not None else keys[:0]
+        if len(chosen) and self.model is not None:
+            self._waiting.append((at(_viewable(inputs), chosen), keys[chosen]))
         self.seen += len(answers)
         self._since_check += len(answers)
-        if self._since_check >= self.window // CHECKS and len(self._values["confidence"]) >= FEW:
+        self.watch.step(answers, places)
+        if sum(len(keys) for _, keys in self._waiting) >= LOOKED_AT:
+            self._look()
+        if self._since_check >= self.window // CHECKS and len(self._held["logits"]) >= FEW:
             self._check()
             self._since_check = 0
 
     def status(self) -> Status:
         """Return what the window says now, with intervals; before the first inputs there is nothing but zeros."""
+        with self._watching_lock:
+            return self._status()
+
+    def _status(self) -> Status:
         self._look()
-        alarms = {name: alarm.raised for name, alarm in self.alarms.items()}
+        detectors = self.watch.detectors
+        alarms = {name: one.raised for name, one in detectors.items()}
+        alarms |= {name: one.raised for name, one in self.alarms.items()}
+        told: dict[str, Any] = {
+            "alarms": alarms,
+            "changed_at": {name: one.changed_at for name, one in detectors.items() if one.changed_at is not None},
+            "evidence": {name: one.progress for name, one in detectors.items()},
+            "alarm_every": round(min(one.threshold for one in detectors.values()) / len(detectors)),
+            "failures": self.failures,
+        }
         failed = () if not self.failures else (f"Watching failed {self.failures:,} times, last with {self._failure}",)
         if not self.seen:
-            return Status(0, 0, alarms=alarms, warnings=(*failed, "No inputs have come yet."), failures=self.failures)
-        values = self._rows()
-        statistics, inputs = summarize(values), len(values["confidence"])
-        found = self.calibration.auto(
-            statistics, lambda name: self.calibration.estimate(name, values, inputs=inputs, seed=self.seed)
-        )
-        classes = tuple(np.mean(self._values["class"], axis=0).tolist())
+            return Status(0, 0, warnings=(*failed, "No inputs have come yet."), **told)
+        found, values, place = self._found()
+        made = self.calibration.estimate("auto", values, inputs=len(found), seed=self.seed, place=place)
+        classes = tuple((np.bincount(found.logits.argmax(1), minlength=found.logits.shape[1]) / len(found)).tolist())
+        mix = None if self.calibration.mixing is None else self.calibration.mixing.find(found)
+        said = "" if mix is None else mix.told(self.calibration.classes)
         return Status(
             seen=self.seen,
-            window=inputs,
-            accuracy=found.accuracy,
-            low=found.low,
-            high=found.high,
-            method=found.method,
-            error=found.error,
-            entropy=float(np.mean(self._values["entropy"])),
+            window=len(found),
+            accuracy=made.accuracy,
+            low=made.low,
+            high=made.high,
+            level=made.level,
+            method=made.method,
+            error=made.error,
+            entropy=float(-negative_entropy(found.logits).mean()),
             classes=classes,
-            invariance=statistics.get("invariance"),
+            mix=() if mix is None else mix.shares,
+            invariance=float(values["invariance"].mean()) if "invariance" in values else None,
             drift={} if self._drift is None else self._drift.by_layer(),
-            alarms=alarms,
-            warnings=failed + found.warnings + doubts(max(classes), self.calibration.source),
-            failures=self.failures,
+            warnings=failed + made.warnings + doubts(max(classes), self.calibration.source),
+            notes=(said,) if said else (),
+            **told,
         )
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> State:
         """Return everything that changes as arrays; sampled inputs that wait are looked at first."""
-        self._look()
-        state: dict[str, NDArray[Any]] = {
-            "counts": np.array([self.seen, self.batches, self._since_check]),
-            **{f"values/{name}": np.array(rows) for name, rows in self._values.items()},
-            **{f"alarms/{name}": np.array([alarm.raised, alarm.against]) for name, alarm in self.alarms.items()},
-        }
-        return state if self._drift is None else {**state, **self._drift.state_dict()}
+        with self._watching_lock:
+            self._look()
+            state: State = {
+                "counts": np.array([self.seen, self.batches, self._since_check]),
+                **{f"values/{name}": np.array(rows) for name, rows in self._held.items()},
+                **{f"alarms/{name}": np.array([alarm.raised, alarm.against]) for name, alarm in self.alarms.items()},
+                **{f"watch/{name}": rows for name, rows in self.watch.state_dict().items()},
+            }
+            return state if self._drift is None else {**state, **self._drift.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, state: HeldState) -> None:
         """Go on from a state."""
         self.seen, self.batches, self._since_check = (int(count) for count in state["counts"])
-        self._values, self._waiting = {}, []
+        self._held, self._waiting = {}, []
         self._note({name.removeprefix("values/"): rows for name, rows in state.items() if name.startswith("values/")})
         for name, alarm in self.alarms.items():
             raised, against = state.get(f"alarms/{name}", (False, 0))
             self.alarms[name] = Hysteresis(alarm.high, alarm.low, alarm.patience, bool(raised), int(against))
+        self.watch.load_state_dict(
+            {name.removeprefix("watch/"): rows for name, rows in state.items() if name.startswith("watch/")}
+        )
         if self._drift is not None:
             self._drift.load_state_dict(state)
 
@@ -231,19 +280,30 @@ class Monitor:
                 got=f"{type(error).__name__}: {error}",
             ) from error
 
-    def _note(self, values: Mapping[str, Array]) -> None:
+    def _note(self, values: Mapping[str, Any]) -> None:
         for name, rows in values.items():
-            self._values.setdefault(name, deque(maxlen=self.window)).extend(rows)
+            held = self._held.setdefault(name, deque(maxlen=self.window))
+            if name == "places" and held and len(held[0]) != len(rows[0]):
+                held.clear()  # features came, or stopped coming: the two cannot be compared
+            held.extend(rows)
 
-    def _rows(self) -> dict[str, Array]:
-        """Return the values of the window by statistic, with the drift where it is known."""
-        rows = {name: np.array(held) for name, held in self._values.items() if name not in ("class", "entropy")}
+    def _found(self) -> tuple[Evidence, dict[str, Array], Familiarity | None]:
+        """Return the outputs in the window, the values of its statistics, and where it lies among the copies."""
+        found = _outputs_only(np.array(self._held["logits"], np.float32), None)
+        mixing = self.calibration.mixing
+        values = values_of(found, self.calibration.source) | ({} if mixing is None else mixing.values(found))
+        values |= {name: np.array(self._held[name]) for name in VIEWS if self._held.get(name)}
         drift = None if self._drift is None else self._drift.mean()
-        return rows if drift is None else {**rows, "drift": np.array([drift])}
+        if drift is not None:
+            values["drift"] = np.array([drift])
+        places = np.array(self._held.get("places", ()))
+        if mixing is None or len(places) != len(found):
+            return found, values, None
+        return found, values, self.calibration.familiar(profile_of(places, mixing.weights(found.logits)))
 
     def _look(self) -> None:
         """Look at the sampled inputs that wait, with all their views."""
-        if not self._waiting:
+        if not self._waiting or self.model is None:
             return
         waiting, self._waiting = self._waiting, []
         with self._watching():
@@ -252,23 +312,28 @@ class Monitor:
             batch = Batch(inputs, None, keys)
             found = observe(self.model, [batch], neighborhood=near, n=self.calibration.n, seed=self.seed)
             values = values_of(found, self.calibration.source)
-            self._note({name: values[name] for name in ("invariance", "decision_entropy")})
+            self._note({name: values[name] for name in VIEWS})
 
     def _check(self) -> None:
-        """Let the alarms look at the window."""
-        statistics = summarize(self._rows())
-        accuracy = self.calibration.predict(self.calibration.choose(statistics), statistics)
-        signals = {
-            "accuracy": self.calibration.source.accuracy - accuracy,
-            "one_class": float(np.mean(self._values["class"], axis=0).max()),
-        }
-        if "drift" in statistics and self._usual_drift:
-            signals["drift"] = statistics["drift"] / self._usual_drift
+        """Let the alarms on the window's statistics look at it."""
+        answers = np.array(self._held["logits"]).argmax(1)
+        signals = {"one_class": float(np.bincount(answers).max() / len(answers))}
+        drift = None if self._drift is None else self._drift.mean()
+        if drift is not None and self._usual_drift:
+            signals["drift"] = drift / self._usual_drift
         for name, signal in signals.items():
             if name in self.alarms:
                 self.alarms[name] = self.alarms[name].step(signal)
 
 
-def _outputs_only(answers: NDArray[np.float32]) -> Evidence:
+def _outputs_only(answers: NDArray[np.float32], features: NDArray[np.float32] | None) -> Evidence:
     nothing = np.empty(0)
-    return Evidence(answers, np.empty(0, np.int64), np.empty((0, answers.shape[1])), nothing)
+    return Evidence(answers, np.empty(0, np.int64), np.empty((0, answers.shape[1])), nothing, features=features)
+
+
+def _viewable(inputs: Any) -> Any:
+    """Return inputs of which views can be made: arrays as tensors, texts as a list."""
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fu":
+        scaled = inputs / 255 if inputs.dtype == np.uint8 else inputs
+        return torch.from_numpy(np.asarray(scaled, np.float32))
+    return inputs if isinstance(inputs, Tensor) else list(inputs)

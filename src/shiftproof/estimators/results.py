@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from shiftproof.runs import Json
 
 DRAWS = 400
 """Bootstrap samples behind an interval."""
 
+LEVEL = 0.8
+"""How often intervals of calibrated estimates hold for shifts of a family nobody has seen: ten families support little
+more (see `measures.conformal`)."""
+
+
+@dataclass(frozen=True)
+class ClassEstimate:
+    """What to expect of one class without labels, from calibrated probabilities; None where too few are expected.
+
+    `support` is the expected number of inputs of the class. Recall is the accuracy on its inputs.
+    """
+
+    name: str
+    support: float
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
 
 @dataclass(frozen=True)
 class Estimate:
     """The accuracy to expect on a set of inputs without labels.
 
-    `low` and `high` bound it at 95% for shifts like those the estimator was calibrated on; of other shifts nobody can
-    say how far off it is, and it may be by much more. `error` is the mean distance from the truth, in accuracy, on
-    shifted copies of the source that the estimator had not seen, where that is known. `warnings` say why the number
-    should not be trusted, and `others` are the answers of other estimators to the same question.
+    `low` and `high` bound it at a `level`: for shifts as different from the families calibrated on as these are from
+    one another, or for the sampling of inputs alone where nothing was calibrated. `error` is the mean distance from the
+    truth, in accuracy, on families of shifts the estimator had not seen, `in_family` on new shifts of families it had
+    seen, where they are known. `unlike` says that the inputs are unlike anything calibrated on: then the interval is
+    all that is said. `warnings` say why the number should not be trusted; `notes` what else was found, such as another
+    class mix. `by_class` has figures of single classes, and `others` the answers of other estimators.
     """
 
     accuracy: float
@@ -30,6 +50,11 @@ class Estimate:
     warnings: tuple[str, ...] = ()
     facts: Mapping[str, float] = field(default_factory=dict)
     others: tuple[Estimate, ...] = ()
+    level: float = 0.95
+    in_family: float | None = None
+    unlike: bool = False
+    notes: tuple[str, ...] = ()
+    by_class: tuple[ClassEstimate, ...] = ()
 
     @property
     def trusted(self) -> bool:
@@ -46,8 +71,15 @@ class Estimate:
             "inputs": self.inputs,
             "error": self.error,
             "warnings": list(self.warnings),
+            "level": self.level,
+            "in_family": self.in_family,
+            "unlike": self.unlike,
+            "notes": list(self.notes),
+            "by_class": [asdict(one) for one in self.by_class],
             **self.facts,
         }
 
     def __str__(self) -> str:
+        if self.unlike:
+            return f"between {100 * self.low:.1f} and {100 * self.high:.1f}%: unlike anything calibrated on"
         return f"{100 * self.accuracy:.1f}% ({100 * self.low:.1f} to {100 * self.high:.1f}%) by {self.method}"

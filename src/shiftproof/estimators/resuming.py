@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from shiftproof.data import Dataset
-from shiftproof.estimators.calibration import Copy
-from shiftproof.estimators.results import Estimate
+from shiftproof.estimators.results import ClassEstimate, Estimate
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.models.answers import check_behaviour
 from shiftproof.runs import AnyTask, Plan, Row, Store, Task, drive
 from shiftproof.shifts import Shift
@@ -18,14 +18,17 @@ from shiftproof.version import __version__
 
 @dataclass(frozen=True)
 class ShiftedCopy(Task["Kept"]):
-    """A copy of the source under a shift; None is the source as it is."""
+    """A copy of the source under a shift, with those in other class mixes that are drawn from it.
 
-    kind = "estimate.copy"
-    shift: Shift | None
+    None is the source as it is, and a text the name of a set of the user's own.
+    """
+
+    kind = "estimate.copies"
+    shift: Shift | str | None
 
     def measure(self, subject: Kept) -> Row:
         """Observe the copy."""
-        return asdict(cast(Copy, subject.work(self.shift)))
+        return {"copies": [asdict(one) for one in cast("list[Copy]", subject.work(self.shift))]}
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,11 @@ class Kept:
         return task.measure(self)
 
     def copies(
-        self, shifts: Sequence[Shift | None], on_progress: Callable[[int, int], None] | None
+        self, shifts: Sequence[Shift | str | None], on_progress: Callable[[int, int], None] | None
     ) -> tuple[Copy, ...]:
         """Return what the copies of the source say."""
         rows = self._rows([ShiftedCopy(shift) for shift in shifts], on_progress)
-        return tuple(Copy(**cast("dict[str, Any]", row)) for row in rows)
+        return tuple(Copy.from_row(one) for row in rows for one in cast("list[dict[str, Any]]", row["copies"]))
 
     def answer(self, method: str) -> Estimate:
         """Return the answer for a set."""
@@ -93,4 +96,6 @@ class Kept:
 
 def _estimate(row: dict[str, Any]) -> Estimate:
     others = tuple(map(_estimate, row["others"]))
-    return Estimate(**{**row, "warnings": tuple(row["warnings"]), "others": others})
+    lists = {name: tuple(row[name]) for name in ("warnings", "notes")}
+    classes = tuple(ClassEstimate(**one) for one in row["by_class"])
+    return Estimate(**{**row, **lists, "others": others, "by_class": classes})

@@ -13,11 +13,13 @@ from shiftproof.runs import Json
 class Status:
     """The state of live traffic over a monitor's window.
 
-    `accuracy` is the estimate with its 95% interval and the `error` its `method` has on shifts it has not seen; all
-    are None before the first inputs. `entropy` is the mean entropy of predictions and `classes` the share of each
-    predicted class. `drift` is the distance of the normalisation statistics from the source's by layer, `invariance`
-    that of the sampled inputs. `alarms` tells which are raised, and `failures` how often watching failed. The interval
-    is for shifts like those of the calibration; `warnings` tell when the window is unlike all of them.
+    `accuracy` is the estimate with its interval at a `level` for shifts of families nobody has seen, and the `error`
+    its `method` has on these; all are None before the first inputs. `entropy` is the mean entropy of predictions,
+    `classes` the share of each predicted class and `mix` the class mix that is found. `drift` is the distance of the
+    normalisation statistics from the source's by layer, `invariance` that of the sampled inputs. `alarms` tells which
+    are raised, `changed_at` the input at which what raised them began, `evidence` how far each is on its way (from 0 to
+    1), and `alarm_every` how many inputs lie between false alarms on average, at least. `failures` counts how often
+    watching failed; `warnings` speak against the estimate, `notes` say what else was found.
     """
 
     seen: int
@@ -34,6 +36,12 @@ class Status:
     alarms: Mapping[str, bool] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     failures: int = 0
+    level: float | None = None
+    mix: tuple[float, ...] = ()
+    changed_at: Mapping[str, int] = field(default_factory=dict)
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    alarm_every: int | None = None
+    notes: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Json]:
         """Return everything as JSON values."""
@@ -62,7 +70,7 @@ class Status:
         yield "inputs_total", "counter", "Inputs seen.", [({}, float(self.seen))]
         yield "window_inputs", "gauge", "Inputs in the window.", [({}, float(self.window))]
         yield "estimated_accuracy", "gauge", "Accuracy to expect, without labels.", one(self.accuracy)
-        like = "of its 95% interval, for shifts like the calibration's."
+        like = "of its interval, for shifts of families nobody has seen."
         yield "estimated_accuracy_low", "gauge", f"Lower end {like}", one(self.low)
         yield "estimated_accuracy_high", "gauge", f"Upper end {like}", one(self.high)
         yield "doubts", "gauge", "Warnings against the estimate.", [({}, float(len(self.warnings)))]
@@ -75,6 +83,13 @@ class Status:
         yield "normalization_drift", "gauge", "Distance of normalisation statistics from the source's.", layers
         raised = [({"alarm": name}, float(on)) for name, on in self.alarms.items()]
         yield "alarm", "gauge", "1 where an alarm is raised.", raised
+        changed = [({"alarm": name}, float(at)) for name, at in self.changed_at.items()]
+        yield "alarm_changed_at_input", "gauge", "The input at which what raised an alarm began.", changed
+        evidence = [({"alarm": name}, share) for name, share in self.evidence.items()]
+        yield "alarm_evidence", "gauge", "How far an alarm is on its way, from 0 to 1.", evidence
+        yield "alarm_every_inputs", "gauge", "Mean inputs between false alarms, at least.", one(self.alarm_every)
+        mix = [({"class": str(label)}, share) for label, share in enumerate(self.mix)]
+        yield "estimated_class_share", "gauge", "Share of each class, without labels.", mix
 
 
 def _labels(labels: Mapping[str, str]) -> str:

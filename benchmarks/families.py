@@ -1,0 +1,249 @@
+"""What must hold of estimates on shifts of families they were not calibrated on.
+
+python -m benchmarks.families --images cifar10/test.npz --natural imagenet-as-cifar10.npz --weights resnet56.safetensors
+
+More than sixty hand-made test sets (`family_sets.py`) in eleven families, none of them a corruption of the catalogue,
+on three models. For each set the calibration has none of its family. Forward passes are made once for each model and
+set and kept under --store, so that a run that is stopped resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.family_sets import FAMILIES, MIXES, mixed
+from shiftproof import load_data, load_model
+from shiftproof.data import Batch
+from shiftproof.estimators import Calibration, Estimate, Monitor
+from shiftproof.estimators.answering import answers_of
+from shiftproof.estimators.estimating import shifted
+from shiftproof.estimators.evidence import Evidence, observe
+from shiftproof.estimators.families import family_of, shifts_of
+from shiftproof.estimators.fitting import begin, copies_of, crossed_shifts, finish
+from shiftproof.estimators.results import LEVEL
+from shiftproof.estimators.source_copies import at_places
+
+BATCH = 250
+
+
+def main() -> None:
+    """Make or read the passes, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", required=True, help="a labelled .npz of CIFAR-10's test images")
+    parser.add_argument("--natural", help="a labelled .npz (x, y) of other images of the same classes")
+    parser.add_argument("--weights", help="the weights of the ResNet-56")
+    parser.add_argument("--store", default="families-store", help="where the passes are kept")
+    parser.add_argument("--per-set", type=int, default=500, help="images of each test set")
+    parser.add_argument("--models", default="demo,cifar10-gaussian-jsd,resnet56")
+    parser.add_argument("--level", type=float, default=LEVEL, help="the level of the intervals")
+    parser.add_argument("--mixes", type=int, default=0, help="draws of class mixes of clean images, Dirichlet(1)")
+    parser.add_argument("--each", action="store_true", help="print a line for each set")
+    options = parser.parse_args()
+    found = [row for name in options.models.split(",") for row in rows_of(name, options)]
+    for row in found if options.each else ():
+        print(row)
+    print(table(found, options.level))
+    for name in options.models.split(",") if options.mixes else ():
+        print(mix_study(name, options))
+
+
+@dataclass(frozen=True)
+class Row:
+    """The answer for a test set, by a calibration that has none of its family."""
+
+    model: str
+    family: str
+    name: str
+    truth: float
+    clean: float
+    answer: Estimate
+
+    @property
+    def held(self) -> bool:
+        """Whether the interval holds the truth."""
+        return self.answer.low <= self.truth <= self.answer.high
+
+    def __str__(self) -> str:
+        told = "" if self.answer.trusted else f"  {self.answer.warnings[0][:60]}"
+        return (
+            f"{self.model:<22}{self.family:<20}{self.name:<26}{100 * self.truth:>6.1f}"
+            f"{100 * self.answer.accuracy:>7.1f} ({100 * self.answer.low:5.1f} to {100 * self.answer.high:5.1f}) "
+            f"{self.answer.method:<18}{'' if self.held else 'MISSED'}{told}"
+        )
+
+
+def rows_of(name: str, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the answers for all test sets of a model."""
+    shifts = {shift.label: shift for shift in shifts_of(load_data("demo-source"))}
+    crossed = crossed_shifts(tuple(shifts.values()))
+    begun, copies, clean = None, [], 0.0
+    for each in passes(name, options):
+        if begun is None:
+            assert each.found.labels is not None
+            begun = begin(each.found, each.found.labels)
+        if not each.test:
+            copies += copies_of(begun, shifts.get(each.name), each.found, crossed=crossed)
+            continue
+        if each.family == "pool":
+            continue
+        clean = each.found.accuracy if each.family == "clean" else clean
+        calibration = left_out(finish(begun, copies), each.family)
+        answer = answers_of(calibration, each.found, level=options.level)["auto"]
+        yield Row(name, each.family, each.name, each.found.accuracy, clean, answer)
+
+
+_calibrations: dict[tuple[int, str], Calibration] = {}
+
+
+def left_out(whole: Calibration, family: str) -> Calibration:
+    """Return the calibration without a family, made once."""
+    key = (hash(whole.source), family)
+    if key not in _calibrations:
+        _calibrations[key] = whole.without(family)
+    return _calibrations[key]
+
+
+def table(found: list[Row], level: float) -> str:
+    """Return the figures over all sets and by model: coverage among answers without a warning, widths, answers."""
+    lines = [
+        f"| at {100 * level:.0f}% | sets | no warning | covered of those | median width | near clean, no warning | "
+        "MAE | MAE, warned | largest miss, no warning |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    groups = {"all": found} | {
+        name: [r for r in found if r.model == name] for name in dict.fromkeys(r.model for r in found)
+    }
+    groups |= {f"left out: {f}": [r for r in found if r.family == f] for f in dict.fromkeys(r.family for r in found)}
+    for title, rows in groups.items():
+        sure = [row for row in rows if row.answer.trusted]
+        near = [row for row in rows if row.truth >= row.clean - 0.1]
+        off = [abs(row.truth - row.answer.accuracy) for row in rows]
+        warned = [abs(row.truth - row.answer.accuracy) for row in rows if not row.answer.trusted]
+        widths = [row.answer.high - row.answer.low for row in sure]
+        outside = [max(row.answer.low - row.truth, row.truth - row.answer.high, 0.0) for row in sure]
+        lines.append(
+            f"| {title} | {len(rows)} | {_percent(len(sure), len(rows))} | "
+            f"{_percent(sum(row.held for row in sure), len(sure))} | {100 * np.median(widths) if widths else 0:.0f} | "
+            f"{_percent(sum(row.answer.trusted for row in near), len(near))} | {100 * np.mean(off):.1f} | "
+            f"{100 * np.mean(warned) if warned else 0:.1f} | {100 * max(outside, default=0):.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def mix_study(name: str, options: argparse.Namespace) -> str:
+    """Return how far off estimates are on class mixes of clean images, and how often the monitor cries accuracy."""
+    shifts = {shift.label: shift for shift in shifts_of(load_data("demo-source"))}
+    made = list(passes(name, options))
+    assert made[0].found.labels is not None
+    begun = begin(made[0].found, made[0].found.labels)
+    crossed = crossed_shifts(tuple(shifts.values()))
+    copies = [copies_of(begun, shifts.get(one.name), one.found, crossed=crossed) for one in made if not one.test]
+    calibration = finish(begun, [copy for some in copies for copy in some]).without("class mix")
+    (pool,) = (one.found for one in made if one.family == "pool")
+    off, cried, told = [], 0, 0
+    for seed in range(options.mixes):
+        assert pool.labels is not None
+        some = at_places(pool, mixed(torch.from_numpy(pool.labels), 1.0, 400, 1000 + seed).numpy())
+        answer = answers_of(calibration, some)["auto"]
+        off.append(abs(answer.accuracy - some.accuracy))
+        told += answer.low <= some.accuracy <= answer.high
+        monitor = Monitor(None, calibration, window=400)
+        monitor.observe(outputs=some.logits)
+        cried += monitor.watch.detectors["accuracy"].raised
+    return (
+        f"{name}: {options.mixes} Dirichlet(1) mixes of 400 clean images: {100 * np.mean(off):.1f} points off, "
+        f"{_percent(told, options.mixes)} covered, alarms of accuracy {_percent(cried, options.mixes)}"
+    )
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else "-"
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """What a model said of a set of a family: a copy to calibrate on, or a test set."""
+
+    family: str
+    name: str
+    test: bool
+    found: Evidence
+
+
+def passes(name: str, options: argparse.Namespace) -> Iterator[Pass]:
+    """Yield all sets of a model, from the store where they are."""
+    folder = Path(options.store) / name
+    folder.mkdir(parents=True, exist_ok=True)
+    resnet = {"weights": options.weights, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+    model = load_model(name, **resnet) if name.startswith("resnet") else load_model(name)
+    source = load_data("demo-source")
+
+    def kept(key: str, make: Iterator[Batch]) -> Evidence:
+        file = folder / f"{key.replace('/', ' ')}.npz"
+        if not file.exists():
+            found = observe(model, make, drift=True, batch_size=BATCH)
+            arrays: dict[str, Any] = {"logits": found.logits, "labels": found.labels, "drift": found.drift}
+            arrays["features"] = found.features
+            with file.with_suffix(".part").open("wb") as part:
+                np.savez(part, **{each: value for each, value in arrays.items() if value is not None})
+            file.with_suffix(".part").rename(file)
+        with np.load(file) as held:
+            return Evidence(
+                held["logits"], np.empty(0, np.int64), np.empty((0, held["logits"].shape[1])), np.empty(0),
+                float(held["drift"]) if "drift" in held else None, held["labels"],
+                held.get("features"),
+            )  # fmt: skip
+
+    yield Pass("source", "clean", False, kept("source", source.batches(BATCH)))
+    for shift in shifts_of(source):
+        made = kept(f"copy {shift.label}", shifted(source.batches(BATCH), shift, 0))
+        yield Pass(family_of(shift), shift.label, False, made)
+    whole = load_data(options.images)
+    data = whole.subset((~torch.isin(whole.keys, source.keys)).nonzero()[:, 0]).take(6 * options.per_set).in_memory()
+    labels = data.labels
+    assert labels is not None
+    batch = next(iter(data.batches(len(data))))
+    images, keys = batch.inputs, batch.keys
+
+    def some(places: Tensor, change: object = None, seed: int = 0) -> Iterator[Batch]:
+        chosen = images[places]
+        if change is not None:
+            chosen = change(chosen, torch.Generator().manual_seed(seed))  # type: ignore[operator]
+        chosen = (chosen.clamp(0, 1) * 255).round() / 255
+        for start in range(0, len(places), BATCH):
+            part = slice(start, start + BATCH)
+            yield Batch(chosen[part], labels[places[part]], keys[places[part]])
+
+    if options.mixes:
+        yield Pass("pool", "pool", True, kept("pool", some(torch.arange(len(data)))))
+    first = torch.arange(options.per_set)
+    yield Pass("clean", "clean", True, kept("test clean", some(first)))
+    for number, (family, sets) in enumerate(FAMILIES.items()):
+        for place, (title, change) in enumerate(sets.items()):
+            yield Pass(family, title, True, kept(f"test {family} {title}", some(first, change, 100 * number + place)))
+    for number, (title, mix) in enumerate(MIXES.items()):
+        places = mixed(labels, mix, options.per_set, number)
+        yield Pass("class mix", title, True, kept(f"test mix {title}", some(places)))
+    if options.natural:
+        with np.load(options.natural) as held:
+            photographs, classes = held["x"], held["y"]
+        x = torch.from_numpy(photographs).float().div(255)
+        x = x if x.shape[1] == 3 else x.permute(0, 3, 1, 2).contiguous()
+        y = torch.from_numpy(classes).long()
+        parts = [
+            Batch(x[k : k + BATCH], y[k : k + BATCH], torch.arange(len(x))[k : k + BATCH])
+            for k in range(0, len(x), BATCH)
+        ]
+        yield Pass("natural", "ImageNet as CIFAR", True, kept("test natural", iter(parts)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""The features a classifier decides by: what enters its last linear layer, taken in passes that are made anyway."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+
+class FeaturesTap:
+    """Takes what enters the last linear layer of a model, in whatever forward passes happen while it is open."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        self._layer = layer
+        self._hook: RemovableHandle | None = None
+        self._caught: list[Tensor] = []
+
+    @classmethod
+    def of(cls, model: object) -> FeaturesTap | None:
+        """Return the tap of a model, None where it is no module with a linear layer."""
+        layers = [one for one in model.modules() if isinstance(one, nn.Linear)] if isinstance(model, nn.Module) else []
+        return cls(layers[-1]) if layers else None
+
+    def __enter__(self) -> Self:
+        def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            self._caught.append(inputs[0].detach())
+
+        self._hook = self._layer.register_forward_pre_hook(hook)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+
+    def features(self, inputs: int) -> NDArray[np.float32] | None:
+        """Return the features of so many inputs, [N, F]; None where the layer did not see each of them once."""
+        caught, self._caught = self._caught, []
+        if not caught or any(one.ndim != 2 for one in caught) or sum(map(len, caught)) != inputs:
+            return None
+        return torch.cat([one.float().cpu() for one in caught]).numpy()

@@ -1,0 +1,90 @@
+"""Estimates from stored outputs alone, and the command for them."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import shiftproof
+from shiftproof.cli import app
+from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.estimators import Calibration, estimate_outputs
+from shiftproof.estimators.from_outputs import NO_COPIES, calibrate_outputs, stored
+
+
+def draw(count, mix, seed, spread=1.0):
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(len(mix), count, p=np.array(mix) / sum(mix))
+    return np.eye(len(mix))[labels] * 3 + spread * rng.normal(size=(count, len(mix))) * 1.5, labels
+
+
+def softmax(values):
+    raised = np.exp(values - values.max(1, keepdims=True))
+    return raised / raised.sum(1, keepdims=True)
+
+
+@pytest.fixture
+def files(tmp_path):
+    logits, labels = draw(600, [1, 1, 1], 0)
+    np.savez(tmp_path / "source.npz", logits=logits, labels=labels)
+    target, truth = draw(400, [8, 1, 1], 1)
+    np.savez(tmp_path / "target.npz", probabilities=softmax(target))
+    return tmp_path / "source.npz", tmp_path / "target.npz", float((target.argmax(1) == truth).mean())
+
+
+def test_another_class_mix_is_estimated_and_told(files):
+    source, target, truth = files
+    found = shiftproof.estimate(outputs=[source, target])
+    assert found.method == "cbpe"
+    assert found.accuracy == pytest.approx(truth, abs=0.04)
+    assert "Class mix changed: more class 0 " in found.notes[0]
+    assert NO_COPIES in found.warnings
+    assert found.low <= truth <= found.high
+    assert found.high - found.low < 0.1  # the sampling of inputs alone
+    assert found.error is None
+    methods = {found.method, *(one.method for one in found.others)}
+    assert methods == {"cbpe", "cot", "cott", "atc_confidence", "atc_entropy", "average_confidence",
+                       "difference_of_confidences"}  # fmt: skip
+
+
+def test_a_calibration_lends_its_copies(files):
+    source, target, _ = files
+    learnt = calibrate_outputs(source, normalized=True)
+    again = Calibration.from_row(json.loads(json.dumps(learnt.to_row())))
+    assert again == learnt
+    assert estimate_outputs(source, target, calibration=again) == estimate_outputs(source, target)
+
+
+def test_the_command_takes_two_files(files):
+    source, target, _ = files
+    done = CliRunner().invoke(app, ["estimate", "--outputs", f"{source},{target}"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "Class mix changed" in done.output
+    assert "Expected of each class" in done.output
+
+
+def test_probabilities_and_logits_say_the_same():
+    logits, _ = draw(50, [1, 1, 1], 2)
+    np.testing.assert_allclose(softmax(stored(softmax(logits)).logits), softmax(logits), atol=1e-6)
+
+
+def test_bad_outputs_are_told(files, tmp_path):
+    source, target, _ = files
+    with pytest.raises(DataError, match="have no labels"):
+        estimate_outputs(target, target)
+    with pytest.raises(DataError, match="other classes"):
+        estimate_outputs(source, np.zeros((5, 7)))
+    with pytest.raises(DataError, match="do not fit"):
+        stored((np.zeros((3, 2)), np.array([0, 1, 5])))
+    with pytest.raises(DataError, match="There are no outputs in"):
+        stored(tmp_path / "nowhere.npz")
+    np.savez(tmp_path / "other.npz", weights=np.zeros(3))
+    with pytest.raises(DataError, match="no outputs in this file"):
+        stored(tmp_path / "other.npz")
+    with pytest.raises(DataError, match="not outputs"):
+        stored(np.array([[np.nan, 1.0]]))
+    with pytest.raises(ConfigurationError, match="two sets"):
+        shiftproof.estimate(outputs=[source])
+    with pytest.raises(ConfigurationError, match="cannot be used here"):
+        estimate_outputs(source, target, method="invariance")
