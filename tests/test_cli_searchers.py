@@ -11,7 +11,6 @@ from tests.processes import shiftproof
 SMALL = ("--images", 20, "--budget", 20, "--length", 2)
 API = """
 from shiftproof.searchers import Service
-from tests.processes import shiftproof
 
 def moody(images):
     if images[..., 1].mean() > 160:
