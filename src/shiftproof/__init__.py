@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         certificates,
         comparisons,
         data,
+        diagnoses,
         errors,
         estimators,
         exports,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         runs,
         searchers,
         shifts,
+        slices,
         streams,
         training,
     )
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         compare_on_stream,
     )
     from shiftproof.data import DataSpec, load_data
+    from shiftproof.diagnoses import Failures, find_failures
     from shiftproof.errors import ShiftproofError
     from shiftproof.estimators import Estimate, estimate
     from shiftproof.exports import preview, preview_stream, write_corrupted, write_stream
@@ -61,6 +64,7 @@ __all__ = [
     "Comparison",
     "DataSpec",
     "Estimate",
+    "Failures",
     "MethodComparison",
     "ModelSpec",
     "Search",
@@ -84,11 +88,13 @@ __all__ = [
     "comparisons",
     "corrupt",
     "data",
+    "diagnoses",
     "errors",
     "estimate",
     "estimators",
     "evaluate",
     "exports",
+    "find_failures",
     "gate",
     "keyed",
     "load_data",
@@ -104,6 +110,7 @@ __all__ = [
     "search",
     "searchers",
     "shifts",
+    "slices",
     "spectrum",
     "streams",
     "train",
@@ -125,6 +132,7 @@ _HOMES = {
         "compare_on_stream",
     ),
     "data": ("DataSpec", "load_data"),
+    "diagnoses": ("Failures", "find_failures"),
     "errors": ("ShiftproofError",),
     "estimators": ("Estimate", "estimate"),
     "exports": ("preview", "preview_stream", "write_corrupted", "write_stream"),
@@ -135,6 +143,7 @@ _HOMES = {
     "runs": (),
     "searchers": ("Search", "search"),
     "shifts": ("corrupt",),
+    "slices": (),
     "streams": ("StreamCalibration", "Trace", "calibrate", "evaluate"),
     "training": ("Trained", "train"),
 }

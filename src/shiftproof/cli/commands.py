@@ -38,6 +38,11 @@ COMMANDS: Mapping[str, Command] = {
         "shiftproof.cli.showing:show_search",
         defaults={"out": "shiftproof-search"},
     ),
+    "find-failures": Command(
+        "shiftproof.diagnoses.finding_failures:find_failures",
+        "shiftproof.cli.showing_diagnoses:show_failures",
+        defaults={"out": "shiftproof-failures"},
+    ),
     "estimate": Command(
         "shiftproof.estimators.estimating:estimate",
         "shiftproof.cli.showing:show_estimate",
