@@ -108,6 +108,11 @@ VERBS: Mapping[str, Callable[..., Any]] = {
         shiftproof.search(model, data, searcher="random", budget=3, length=2, out=out, **given).worst
     ),
     "estimate": _estimated,
+    "diagnose": lambda model, data, out, **given: (
+        shiftproof.diagnose(
+            model, data, source=data, out=out, **{"kinds": ["contrast"], "pairs": False, **given}
+        ).source_accuracy
+    ),
     "find_failures": lambda model, data, out, **given: dict(
         shiftproof.find_failures(model, data, out=out, **{"shifts": ["contrast@5"], **given}).slices.accuracies
     ),

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         compare_on_stream,
     )
     from shiftproof.data import DataSpec, load_data
-    from shiftproof.diagnoses import Failures, find_failures
+    from shiftproof.diagnoses import Diagnosis, Failures, diagnose, find_failures
     from shiftproof.errors import ShiftproofError
     from shiftproof.estimators import Estimate, estimate
     from shiftproof.exports import preview, preview_stream, write_corrupted, write_stream
@@ -63,6 +63,7 @@ __all__ = [
     "Certification",
     "Comparison",
     "DataSpec",
+    "Diagnosis",
     "Estimate",
     "Failures",
     "MethodComparison",
@@ -88,6 +89,7 @@ __all__ = [
     "comparisons",
     "corrupt",
     "data",
+    "diagnose",
     "diagnoses",
     "errors",
     "estimate",
@@ -132,7 +134,7 @@ _HOMES = {
         "compare_on_stream",
     ),
     "data": ("DataSpec", "load_data"),
-    "diagnoses": ("Failures", "find_failures"),
+    "diagnoses": ("Diagnosis", "Failures", "diagnose", "find_failures"),
     "errors": ("ShiftproofError",),
     "estimators": ("Estimate", "estimate"),
     "exports": ("preview", "preview_stream", "write_corrupted", "write_stream"),

@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+from shiftproof.diagnoses.diagnosing import Diagnosis
+from shiftproof.diagnoses.diagnosis_views import CAUSE, sentences
 from shiftproof.diagnoses.failure_views import verdict
 from shiftproof.diagnoses.finding_failures import EXPORTED, Failures
 
@@ -29,4 +31,16 @@ def show_failures(found: Failures, given: Mapping[str, Any]) -> None:
         typer.echo(f"copies    {len(found.copies)} (at most {EXPORTED} a shift) in {given['export_failures']}{without}")
     for path in found.files:
         typer.echo(f"images    {path}")
+    typer.echo(f"report    {found.report}")
+
+
+def show_diagnosis(found: Diagnosis, _: Mapping[str, Any]) -> None:
+    """Print what the new images behave like, what that costs, and where the report is."""
+    for sentence in sentences(found):
+        typer.echo(sentence.text)
+    if found.likeness.shifts:
+        typer.echo(CAUSE)
+        typer.echo(f"shift     {found.shift}")
+    for told in found.quality.sentences([str(place) for place in range(found.images)], found.classes):
+        typer.echo(f"data      {told}")
     typer.echo(f"report    {found.report}")

@@ -40,7 +40,7 @@ def image_statistics(images: Tensor) -> dict[str, NDArray[np.float64]]:
     black or white.
 
     >>> grey = torch.full((1, 3, 8, 8), 0.5)
-    >>> {name: round(float(value), 3) for name, value in image_statistics(grey).items() if name != "sharpness"}
+    >>> {name: round(float(value[0]), 3) for name, value in image_statistics(grey).items() if name != "sharpness"}
     {'brightness': 0.5, 'contrast': 0.0, 'noise': 0.0, 'colourfulness': 0.0, 'entropy': 0.0, 'saturation': 0.0}
     """
     images = images.double()
