@@ -58,9 +58,17 @@ VERBS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
             stream="gradual", shifts=["contrast"], methods=["bn"], images=32, speed=16, out=out, **given
         ),
     ),
+    "diagnose": (
+        shiftproof.diagnose,
+        lambda verb, out, **given: verb("demo", "demo", kinds=["contrast"], pairs=False, out=out, **FEW, **given),
+    ),
     "estimate": (
         shiftproof.estimate,
         lambda verb, out, **given: verb("demo", "demo", views=1, shifts=[f"{name}@5" for name in TWO], **FEW, **given),
+    ),
+    "find_failures": (
+        shiftproof.find_failures,
+        lambda verb, out, **given: verb("demo", "demo", out=out, **FEW, **given),
     ),
     "search": (
         shiftproof.search,

@@ -108,6 +108,14 @@ VERBS: Mapping[str, Callable[..., Any]] = {
         shiftproof.search(model, data, searcher="random", budget=3, length=2, out=out, **given).worst
     ),
     "estimate": _estimated,
+    "diagnose": lambda model, data, out, **given: (
+        shiftproof.diagnose(
+            model, data, source=data, out=out, **{"kinds": ["contrast"], "pairs": False, **given}
+        ).source_accuracy
+    ),
+    "find_failures": lambda model, data, out, **given: dict(
+        shiftproof.find_failures(model, data, out=out, **{"shifts": ["contrast@5"], **given}).slices.accuracies
+    ),
     "train": lambda model, data, out, **given: round(
         shiftproof.train(model, data, epochs=1, batch_size=8, framing="", out=out, **given).loss, 6
     ),
@@ -260,7 +268,7 @@ def test_every_form_of_data_gives_the_same_numbers(name: str, form: str, place: 
 
 
 @pytest.mark.parametrize("form", ["fog@3", shifts.corruption("fog", 3), "rotate=15", "fog@3 + contrast@2"])
-@pytest.mark.parametrize("name", ["audit", "certify", "compare_methods", "estimate"])
+@pytest.mark.parametrize("name", ["audit", "certify", "compare_methods", "estimate", "find_failures"])
 def test_verbs_take_shifts_as_text_and_as_objects(name: str, form: Any, tmp_path: Path) -> None:
     def given(shift: Any) -> dict[str, Any]:
         if name == "certify":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         certificates,
         comparisons,
         data,
+        diagnoses,
         errors,
         estimators,
         exports,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         runs,
         searchers,
         shifts,
+        slices,
         streams,
         training,
     )
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         run_protocol,
     )
     from shiftproof.data import DataSpec, load_data
+    from shiftproof.diagnoses import Diagnosis, Failures, diagnose, find_failures
     from shiftproof.errors import ShiftproofError
     from shiftproof.estimators import Estimate, estimate
     from shiftproof.exports import preview, preview_stream, write_corrupted, write_stream
@@ -62,7 +65,9 @@ __all__ = [
     "Certification",
     "Comparison",
     "DataSpec",
+    "Diagnosis",
     "Estimate",
+    "Failures",
     "MethodComparison",
     "ModelSpec",
     "ProtocolResult",
@@ -87,11 +92,14 @@ __all__ = [
     "comparisons",
     "corrupt",
     "data",
+    "diagnose",
+    "diagnoses",
     "errors",
     "estimate",
     "estimators",
     "evaluate",
     "exports",
+    "find_failures",
     "gate",
     "keyed",
     "load_data",
@@ -108,6 +116,7 @@ __all__ = [
     "search",
     "searchers",
     "shifts",
+    "slices",
     "spectrum",
     "streams",
     "train",
@@ -131,6 +140,7 @@ _HOMES = {
         "run_protocol",
     ),
     "data": ("DataSpec", "load_data"),
+    "diagnoses": ("Diagnosis", "Failures", "diagnose", "find_failures"),
     "errors": ("ShiftproofError",),
     "estimators": ("Estimate", "estimate"),
     "exports": ("preview", "preview_stream", "write_corrupted", "write_stream"),
@@ -141,6 +151,7 @@ _HOMES = {
     "runs": (),
     "searchers": ("Search", "search"),
     "shifts": ("corrupt",),
+    "slices": (),
     "streams": ("StreamCalibration", "Trace", "calibrate", "evaluate"),
     "training": ("Trained", "train"),
 }

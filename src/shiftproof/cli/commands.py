@@ -43,6 +43,17 @@ COMMANDS: Mapping[str, Command] = {
         "shiftproof.cli.showing:show_search",
         defaults={"out": "shiftproof-search"},
     ),
+    "diagnose": Command(
+        "shiftproof.diagnoses.diagnosing:diagnose",
+        "shiftproof.cli.showing_diagnoses:show_diagnosis",
+        defaults={"out": "shiftproof-diagnosis"},
+        loads={"data": (*INPUTS, "split", "labels")},
+    ),
+    "find-failures": Command(
+        "shiftproof.diagnoses.finding_failures:find_failures",
+        "shiftproof.cli.showing_diagnoses:show_failures",
+        defaults={"out": "shiftproof-failures"},
+    ),
     "estimate": Command(
         "shiftproof.estimators.estimating:estimate",
         "shiftproof.cli.showing:show_estimate",

@@ -53,9 +53,13 @@ class FolderSource(DecodedSource):
         """Return the path of a file in the folder."""
         return self._files[row]
 
+    def path(self, row: int) -> Path:
+        """Return where a file is."""
+        return self._root / self._files[row]
+
     def decode(self, row: int) -> NDArray[np.uint8]:
         """Return one image, [H, W, C]."""
-        return decode_file(str(self._root / self._files[row]), self._decoder)
+        return decode_file(str(self.path(row)), self._decoder)
 
     def make_contents(self) -> Tensor:
         """Digest the whole of every file: its name does not count."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Self
 
 import torch
@@ -45,6 +46,11 @@ class ImageSet(Dataset[Tensor]):
     def names(self) -> list[str]:
         """What its images are called: the paths of their files in a folder, or their places in the set."""
         return [self.source.file(row) or str(place) for place, row in enumerate(self._rows.tolist())]
+
+    @property
+    def paths(self) -> list[Path | None]:
+        """Where the files of its images are; None of images that have none."""
+        return [self.source.path(row) for row in self._rows.tolist()]
 
     @property
     def nbytes(self) -> int:

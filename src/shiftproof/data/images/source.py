@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -45,6 +46,10 @@ class ImageSource(Source):
 
     def file(self, row: int) -> str | None:
         """Return the path of an image's file in its folder; None where it has none."""
+        return None
+
+    def path(self, row: int) -> Path | None:
+        """Return where an image's file is; None where it has none."""
         return None
 
     @abstractmethod

@@ -1,0 +1,197 @@
+"""`find_failures`: which images a model fails on, what they have in common, and whether the data is to blame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftproof.audits.sections.measuring import check_labels, naming
+from shiftproof.data import DataLike, ImageSet, as_images
+from shiftproof.diagnoses.answering import answers_under
+from shiftproof.measures.estimation import probabilities
+from shiftproof.models import ModelLike
+from shiftproof.runs import Executor, Json, OnProgress, choose_executor, write_atomically
+from shiftproof.runs.files import expand
+from shiftproof.shifts import Shift, as_shift
+from shiftproof.slices import (
+    AnswerCondition,
+    Answered,
+    DataQuality,
+    ImageTable,
+    WeakSlices,
+    check_quality,
+    copy_failures,
+    failures,
+    file_columns,
+    find_weak_slices,
+    image_statistics,
+    image_table,
+    read_columns,
+    write_table,
+)
+from shiftproof.slices.image_results import CLEAN, Value
+from shiftproof.subjects import Subject
+
+FILE = "failures.json"
+EXPORTED = 20
+"""Images that are copied at most, under each shift: those most confidently wrong."""
+BATCH = 64
+CALL = "shiftproof.find_failures(...)"
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Which images a model fails on: a table image by image, weak slices, and faults of the data."""
+
+    folder: Path
+    model: str
+    data: str
+    classes: tuple[str, ...]
+    table: ImageTable
+    slices: WeakSlices
+    quality: DataQuality
+    notes: tuple[str, ...]
+    files: tuple[Path, ...]
+    copies: tuple[Path, ...] = ()
+
+    @property
+    def report(self) -> Path:
+        """The report to open in a browser."""
+        return self.folder / "report.html"
+
+    def failures(self, *, most: int | None = None) -> ImageTable:
+        """Return the rows that are wrong, the most confident first; under each shift at most so many."""
+        return failures(self.table, most=most)
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.table)
+
+    def to_row(self) -> dict[str, Json]:
+        """Return what was found as JSON values, without the table."""
+        return {
+            "model": self.model,
+            "data": self.data,
+            "accuracies": dict(self.slices.accuracies),
+            "slices": self.slices.to_rows(),
+            "tested": self.slices.tested,
+            "power": self.slices.power_note,
+            "quality": self.quality.to_row(),
+            "notes": list(self.notes),
+        }
+
+
+def find_failures(
+    model: ModelLike = "demo",
+    data: DataLike = "demo",
+    *,
+    shifts: Sequence[str | Shift] = (),
+    metadata: str | Path | None = None,
+    export_failures: str | Path | None = None,
+    images: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    batch_size: int | None = None,
+    out: str | Path = "shiftproof-failures",
+    executor: str | Executor = "inline",
+    on_progress: OnProgress | None = None,
+    command: str | None = None,
+) -> Failures:
+    """Find which images a model fails on, weak slices of them, and faults of the data. Writes images.csv, report.html.
+
+    Slices are groups by class, metadata, sub-folder, EXIF and image statistics on which accuracy is lower than on the
+    rest, corrected for how many are looked at. Duplicates across classes, likely label errors, blank and unreadable
+    images are told, and never removed. With the extra `parquet`, images.parquet is written too.
+
+    Args:
+        model: What `load_model` takes or returned.
+        data: What `load_data` takes or returned.
+        shifts: Shifts to look under besides none, such as fog@3; in Python also `Shift` objects.
+        metadata: CSV or TSV with a column file and others that slices may be made of.
+        export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift.
+        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        seed: Seed of every random draw.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Images per forward pass. Default: by device and size of images.
+        out: Run directory; the same call resumes it.
+        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        on_progress: Called as on_progress(done, all, result).
+        command: What the report says it was made by.
+
+    >>> found = find_failures("demo", "demo", images=200, out=folder)
+    >>> len(found.table["file"]), found.slices.images
+    (200, 200)
+    """
+    subject = Subject.of(model, data, images=images, seed=seed, device=device, batch_size=batch_size)
+    where = choose_executor(executor, device=subject.device)
+    chosen: tuple[Shift | None, ...] = (None, *(as_shift(shift) for shift in shifts))
+    held = as_images(subject.data)
+    known = located(subject)
+    folder = expand(out)
+    scores = answers_under(subject, chosen, seed=seed, out=folder, executor=where, on_progress=on_progress)
+    labels = check_labels(held.labels, scores[0].shape[1]).numpy()
+    name = naming(subject)
+    classes = [name(number) for number in range(scores[0].shape[1])]
+    answers = {_condition(shift): Answered.of(each, labels) for shift, each in zip(chosen, scores, strict=True)}
+    columns: dict[str, Sequence[Value]] = {**_statistics(held), **file_columns(known.names, known.paths)}
+    if metadata is not None:
+        columns |= read_columns(metadata, known.names)
+    table = image_table(known.names, answers, labels=labels, classes=classes, columns=columns)
+    right = {
+        CLEAN if shift is None else shift.label: found.predicted == labels
+        for shift, found in zip(chosen, answers.values(), strict=True)
+    }
+    slices = find_weak_slices(right, columns, labels=labels, classes=classes)
+    quality = replace(
+        check_quality(held, probabilities(scores[0])), unreadable=as_images(subject.labelled_data).bad_files
+    )
+    copies: list[Path] = []
+    if export_failures is not None:
+        copies = copy_failures(failures(table, most=EXPORTED), known.paths, expand(export_failures))
+    found = Failures(
+        folder,
+        subject.name,
+        held.name,
+        tuple(classes),
+        table,
+        slices,
+        quality,
+        held.notes,
+        write_table(table, folder),
+        tuple(copies),
+    )
+    write_atomically(folder / FILE, json.dumps(found.to_row(), indent=1) + "\n")
+    from shiftproof.diagnoses import failure_views
+    from shiftproof.reports import html
+
+    html.write(found.report, failure_views.masthead(found, command or CALL), failure_views.views(found, held))
+    return found
+
+
+def located(subject: Subject) -> ImageSet:
+    """Return the chosen images of a subject with their files: the same in the same order, not held in memory."""
+    chosen, held = as_images(subject.labelled_data.subset(subject.places)), as_images(subject.data)
+    if len(chosen) == len(held):
+        return chosen
+    place = {key: number for number, key in enumerate(chosen.draw_keys.tolist())}
+    return chosen.subset([place[key] for key in held.draw_keys.tolist()])  # without files that could not be decoded
+
+
+def _condition(shift: Shift | None) -> AnswerCondition:
+    return AnswerCondition() if shift is None else AnswerCondition(_name(shift), float(shift.severity))
+
+
+def _name(shift: Shift) -> str:
+    return shift.label.partition("@")[0] if "+" not in shift.label else shift.label
+
+
+def _statistics(data: ImageSet) -> dict[str, list[Value]]:
+    parts = [image_statistics(batch.inputs) for batch in data.batches(BATCH)]
+    return {name: np.concatenate([part[name] for part in parts]).tolist() for name in parts[0]}

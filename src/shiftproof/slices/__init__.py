@@ -1,0 +1,32 @@
+"""Which images a model fails on: results image by image, weak slices of them, and data that passes for shift."""
+
+from shiftproof.slices.binning import Attribute, attributes
+from shiftproof.slices.data_quality import DataQuality, LabelError, check_quality, find_label_errors
+from shiftproof.slices.image_results import AnswerCondition, Answered, ImageTable, failures, image_table
+from shiftproof.slices.image_statistics import image_statistics
+from shiftproof.slices.metadata import file_columns, read_columns
+from shiftproof.slices.result_files import copy_failures, read_csv, write_table
+from shiftproof.slices.weak_slices import WeakSlice, WeakSlices, find_weak_slices
+
+__all__ = [
+    "AnswerCondition",
+    "Answered",
+    "Attribute",
+    "DataQuality",
+    "ImageTable",
+    "LabelError",
+    "WeakSlice",
+    "WeakSlices",
+    "attributes",
+    "check_quality",
+    "copy_failures",
+    "failures",
+    "file_columns",
+    "find_label_errors",
+    "find_weak_slices",
+    "image_statistics",
+    "image_table",
+    "read_columns",
+    "read_csv",
+    "write_table",
+]

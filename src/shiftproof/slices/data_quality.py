@@ -1,0 +1,161 @@
+"""Faults of data that pass for shift: copies under two labels, likely label errors, blank and unreadable images.
+
+They are told and never removed: a user may know better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shiftproof.data import ImageSet
+from shiftproof.data.base import BadFile
+from shiftproof.data.contents import content_keys
+from shiftproof.runs import Json
+
+BLANK = 1.5 / 255
+"""An image whose values have a smaller standard deviation shows nothing."""
+SHOWN = 5
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class LabelError:
+    """An image whose label is likely wrong: the class the model takes it for, and its probabilities of both."""
+
+    index: int
+    label: int
+    suggested: int
+    label_probability: float
+    suggested_probability: float
+
+
+@dataclass(frozen=True)
+class DataQuality:
+    """What is wrong with a set, by the places of images in it."""
+
+    images: int
+    copies: tuple[tuple[int, ...], ...]
+    copies_across_classes: tuple[tuple[int, ...], ...]
+    label_errors: tuple[LabelError, ...]
+    blank: tuple[int, ...]
+    unreadable: tuple[BadFile, ...]
+
+    def sentences(self, files: Sequence[str], classes: Sequence[str]) -> list[str]:
+        """Say what was found; nothing where nothing was."""
+        told = []
+        if self.unreadable:
+            named = _some(self.unreadable, lambda bad: bad.file)
+            told.append(f"{_count(len(self.unreadable), 'file')} cannot be read: {named}.")
+        if self.blank:
+            told.append(f"{_count(len(self.blank), 'image')} show one colour: {_some(self.blank, files.__getitem__)}.")
+        if self.copies_across_classes:
+            groups = _some(self.copies_across_classes, lambda group: " = ".join(files[place] for place in group))
+            told.append(f"{_count(len(self.copies_across_classes), 'image')} occur under several labels: {groups}.")
+        repeated = sum(len(group) - 1 for group in self.copies)
+        if repeated:
+            told.append(f"{_count(repeated, 'image')} are copies of others, to the pixel; they count as often.")
+        if self.label_errors:
+
+            def said(error: LabelError) -> str:
+                return f"{files[error.index]} ({classes[error.label]}; the model: {classes[error.suggested]})"
+
+            told.append(
+                f"The model contradicts the labels of {_count(len(self.label_errors), 'image')} with confidence: "
+                f"{_some(self.label_errors, said)}. Wrong labels, or wrong answers: look at them."
+            )
+        return told
+
+    def to_row(self) -> dict[str, Json]:
+        """Return it as JSON values."""
+        return {
+            "images": self.images,
+            "copies": [list(group) for group in self.copies],
+            "copies_across_classes": [list(group) for group in self.copies_across_classes],
+            "label_errors": [
+                {
+                    "index": each.index,
+                    "label": each.label,
+                    "suggested": each.suggested,
+                    "label_probability": each.label_probability,
+                    "suggested_probability": each.suggested_probability,
+                }
+                for each in self.label_errors
+            ],
+            "blank": list(self.blank),
+            "unreadable": [list(each) for each in self.unreadable],
+        }
+
+
+def check_quality(data: ImageSet, probabilities: ArrayLike | None = None, *, batch_size: int = 64) -> DataQuality:
+    """Return what is wrong with a set of images.
+
+    `probabilities` [N, K] are a model's, which should not have been trained on these images; without them, or without
+    labels, label errors are not looked for.
+    """
+    seen: dict[int, tuple[int, bool]] = {}
+    for batch in data.batches(batch_size):
+        empty = batch.inputs.flatten(1).std(1, correction=0) < BLANK
+        contents = content_keys(batch.inputs)
+        seen |= dict(zip(batch.keys.tolist(), zip(contents.tolist(), empty.tolist(), strict=True), strict=True))
+    found = [seen.get(key) for key in data.keys.tolist()]  # None of a file that cannot be decoded
+    labels = None if data.labels is None or data.labels.ndim > 1 else data.labels.numpy()
+    copies = _copies({place: each[0] for place, each in enumerate(found) if each is not None})
+    known = labels is not None and probabilities is not None
+    return DataQuality(
+        images=len(data),
+        copies=copies,
+        copies_across_classes=tuple(
+            group for group in copies if labels is not None and len(np.unique(labels[list(group)])) > 1
+        ),
+        label_errors=find_label_errors(probabilities, labels) if known else (),
+        blank=tuple(place for place, each in enumerate(found) if each is not None and each[1]),
+        unreadable=data.bad_files,
+    )
+
+
+def find_label_errors(probabilities: ArrayLike | None, labels: ArrayLike | None) -> tuple[LabelError, ...]:
+    """Return the images whose labels are likely wrong, the likeliest first, by confident learning.
+
+    A class's threshold is the mean probability that images labelled so have for it. An image is counted to the most
+    probable of the classes whose thresholds it reaches; where that is not its label, the label is in doubt (Northcutt
+    et al. 2021, the off-diagonal of the confident joint).
+
+    >>> shares = [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.95, 0.05], [0.2, 0.8]]
+    >>> [error.index for error in find_label_errors(shares, [0, 0, 1, 1, 1])]
+    [3]
+    """
+    shares, given = np.asarray(probabilities, float), np.asarray(labels, np.int64)
+    own = shares[np.arange(len(given)), given]
+    counts = np.bincount(given, minlength=shares.shape[1])
+    thresholds = np.bincount(given, own, minlength=shares.shape[1]) / np.maximum(counts, 1)
+    thresholds[counts == 0] = np.inf
+    reached: NDArray[np.float64] = np.where(shares >= thresholds, shares, -1.0)
+    best = reached.argmax(1)
+    doubtful = np.nonzero((reached.max(1) >= 0) & (best != given))[0]
+    ranked = doubtful[np.argsort(own[doubtful] - shares[doubtful, best[doubtful]], kind="stable")]
+    return tuple(
+        LabelError(place, int(given[place]), int(best[place]), float(own[place]), float(shares[place, best[place]]))
+        for place in ranked.tolist()
+    )
+
+
+def _copies(contents: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+    """Return the places of equal images, group by group."""
+    groups: dict[int, list[int]] = {}
+    for place, content in contents.items():
+        groups.setdefault(content, []).append(place)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _some(things: Sequence[Thing], word: Callable[[Thing], str]) -> str:
+    return ", ".join(map(word, things[:SHOWN])) + (", ..." if len(things) > SHOWN else "")

@@ -1,0 +1,319 @@
+"""Weak slices: groups of images, by class and columns, on which a model is worse than on those they are a part of.
+
+Every group with enough images is tested against what it is part of: a bin against all images, two bins together
+against each of them alone, so that a hard class is told once. Benjamini-Hochberg's rule keeps the expected share of
+false ones among those named at `q`; where there are none, at most that share of data sets name any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shiftproof.measures.intervals import proportion_intervals
+from shiftproof.runs import Json
+from shiftproof.slices.binning import Attribute, attributes, attributes_of_classes
+from shiftproof.slices.image_results import Column
+
+FALSE_SHARE = 0.05
+"""The share of false slices that is expected among those named, at most."""
+MIN_SUPPORT, MIN_SHARE, MIN_ERRORS, MIN_EFFECT = 15, 0.01, 5, 0.05
+"""A slice has so many images, this share of all, so many errors, and is worse by so much."""
+SAME_IMAGES = 0.8
+"""Slices that share more of their images than this (Jaccard) are one, told by the simplest words."""
+POWER = 0.8
+CLEAN = "clean"
+
+Bools: TypeAlias = NDArray[np.bool_]
+Counts: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class WeakSlice:
+    """A group of images that a model is worse on than on the rest of what the group is part of.
+
+    `words` say what is in it and `shift` under what, `part_of` what it is compared with: the rest of that, which has
+    `rest` as its accuracy. The interval of the accuracy holds for all named slices together on average (false coverage
+    rate), and so does that of the `effect`, rest - accuracy.
+    """
+
+    words: tuple[str, ...]
+    part_of: tuple[str, ...]
+    shift: str
+    images: int
+    errors: int
+    accuracy: float
+    low: float
+    high: float
+    rest: float
+    effect_low: float
+    effect_high: float
+    p: float
+    also: tuple[str, ...] = ()
+
+    @property
+    def effect(self) -> float:
+        """By how much the accuracy is lower than that of the rest."""
+        return self.rest - self.accuracy
+
+    @property
+    def name(self) -> str:
+        """What is in it, and under which shift."""
+        return ", ".join(self.words) + ("" if self.shift == CLEAN else f", under {self.shift}")
+
+    def __str__(self) -> str:
+        whole = " ".join(["the other images", *(f"of {each}" for each in self.part_of)])
+        also = f" (the same images: {'; '.join(self.also)})" if self.also else ""
+        return (
+            f"{self.name}: {_percent(self.accuracy)} ({100 * self.low:.0f} to {_percent(self.high)}) against "
+            f"{_percent(self.rest)} of {whole}, {self.images:,} images{also}"
+        )
+
+    def to_row(self) -> dict[str, Json]:
+        """Return it as JSON values."""
+        return {"slice": self.name, "told": str(self), **asdict(self), "effect": self.effect}
+
+
+@dataclass(frozen=True)
+class WeakSlices:
+    """The weak slices that were found, the worst first, among how many, and how bad one must be to be found.
+
+    `members` [S, N] says which images are in each.
+    """
+
+    slices: tuple[WeakSlice, ...]
+    tested: int
+    images: int
+    accuracies: Mapping[str, float]
+    power: tuple[tuple[int, float], ...]
+    members: Bools
+
+    def __len__(self) -> int:
+        return len(self.slices)
+
+    @property
+    def power_note(self) -> str:
+        """How bad slices have to be to be found, in a sentence."""
+        if not self.tested:
+            return f"No group has enough images to be tested: {self.images:,} images are too few."
+        told = [
+            f"of {size:,} images if its accuracy is under about {100 * accuracy:.0f}%" if accuracy > 0 else ""
+            for size, accuracy in self.power
+        ]
+        found = ", ".join(filter(None, told)) or f"of up to {self.power[-1][0]:,} images, however bad"
+        verb = "is found" if any(told) else "is never found"
+        return (
+            f"{self.tested:,} groups were tested. With {100 * POWER:.0f}% probability a slice {verb} {found}; "
+            "a milder one may well exist."
+        )
+
+    def to_rows(self) -> list[dict[str, Json]]:
+        """Return one row per slice."""
+        return [each.to_row() for each in self.slices]
+
+
+class _Tests(NamedTuple):
+    """Groups under test, one row of each array per group: its shift, its one or two bins (-1: none), and counts.
+
+    `whole_images` and `whole_errors` are of what it is part of: all images, or the bin `part_of` of its two.
+    """
+
+    shift: Counts
+    bins: Counts
+    part_of: Counts
+    images: Counts
+    errors: Counts
+    whole_images: Counts
+    whole_errors: Counts
+    p: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """All bins with support, of all attributes: members [B, N], words, and which attribute each is of."""
+
+    members: Bools
+    words: tuple[str, ...]
+    owners: Counts
+
+    def of(self, chosen: Counts) -> Bools:
+        """Return the images that are in all of some bins; -1 is no bin."""
+        return np.asarray(self.members[[each for each in chosen.tolist() if each >= 0]].all(0))
+
+
+def find_weak_slices(
+    right: Mapping[str, ArrayLike] | ArrayLike,
+    columns: Mapping[str, Column],
+    *,
+    labels: ArrayLike | None = None,
+    classes: Sequence[str] = (),
+    q: float = FALSE_SHARE,
+    min_support: int = MIN_SUPPORT,
+    min_effect: float = MIN_EFFECT,
+) -> WeakSlices:
+    """Find groups of images on which a model is worse than on the rest, the largest sure effect first.
+
+    `right` [N] says which images are answered rightly; under several shifts, by the name of each, of the same images.
+    `columns` hold a value for every image: metadata, statistics of the image; numbers are cut into fifths. `labels` [N]
+    with names in `classes` are a column too. Groups are bins and pairs of bins of two columns, under one shift each.
+
+    >>> rng = np.random.default_rng(0)
+    >>> camera = np.repeat(["a", "b", "c", "d"], 250)
+    >>> right = rng.random(1000) < np.where(camera == "b", 0.6, 0.9)
+    >>> print(*find_weak_slices(right, {"camera": camera}).slices)
+    camera b: 58% (50 to 66%) against 90% of the other images, 250 images
+    """
+    answers = right if isinstance(right, Mapping) else {CLEAN: right}
+    wrong = np.stack([~np.asarray(each, bool) for each in answers.values()])
+    shifts, images = tuple(answers), wrong.shape[1]
+    known = attributes(columns, images)
+    if labels is not None:
+        known = [*attributes_of_classes(labels, classes, images), *known]
+    support = max(min_support, int(np.ceil(MIN_SHARE * images)))
+    bins = _with_support(known, images, support)
+    tests = _tested(wrong, bins, support)
+    named = _benjamini_hochberg(tests.p, q)
+    level = 1 - q * max(1, len(named)) / max(1, len(tests.p))
+    found = [(_slice(tests, place, bins, shifts, level), bins.of(tests.bins[place])) for place in named.tolist()]
+    large = [each for each in found if each[0].effect >= min_effect and each[0].errors >= MIN_ERRORS]
+    kept = _told_once(sorted(large, key=lambda each: -each[0].effect_low))
+    return WeakSlices(
+        slices=tuple(each for each, _ in kept),
+        tested=len(tests.p),
+        images=images,
+        accuracies={shift: float(1 - errors.mean()) for shift, errors in zip(shifts, wrong, strict=True)},
+        power=_powers(float(wrong[0].mean()), images, support, len(tests.p), q),
+        members=np.array([inside for _, inside in kept], bool).reshape(-1, images),
+    )
+
+
+def _with_support(known: Sequence[Attribute], images: int, support: int) -> _Bins:
+    """Return the bins that have enough images, each set of images once."""
+    members, words, owners, seen = [], [], [], set()
+    for owner, attribute in enumerate(known):
+        for place, word in enumerate(attribute.words):
+            inside = attribute.bins == place
+            if support <= inside.sum() < images and (content := inside.tobytes()) not in seen:
+                seen.add(content)
+                members.append(inside)
+                words.append(word)
+                owners.append(owner)
+    return _Bins(np.array(members, bool).reshape(-1, images), tuple(words), np.array(owners, np.int64))
+
+
+def _tested(wrong: Bools, bins: _Bins, support: int) -> _Tests:
+    """Test every bin and every pair of bins of two attributes, under every shift."""
+    inside = bins.members.astype(np.float64)  # whose products are counts, and quick
+    together = np.rint(inside @ inside.T).astype(np.int64)
+    ones = np.arange(len(inside))
+    apart = np.triu(bins.owners[:, None] != bins.owners[None, :]) & (together >= support)
+    some, other = np.nonzero(apart & (together < np.minimum.outer(np.diag(together), np.diag(together))))
+    made = []
+    for shift, errors in enumerate(wrong.astype(np.float64)):
+        own = np.rint(inside @ errors).astype(np.int64)
+        pairs = np.rint((inside * errors) @ inside.T).astype(np.int64)
+        sizes = np.diag(together)
+        everything = np.full_like(ones, len(errors)), np.full_like(ones, int(errors.sum()))
+        singles = _Tests(
+            np.full_like(ones, shift), np.stack([ones, ones * 0 - 1], 1), ones * 0 - 1, sizes, own, *everything,
+            _more_errors(own, sizes, everything[1], everything[0]),
+        )  # fmt: skip
+        counts = pairs[some, other], together[some, other]
+        against = np.stack([_more_errors(*counts, own[parent], sizes[parent]) for parent in (some, other)])
+        harder = against.argmax(0)
+        parents = np.where(harder == 0, some, other)
+        made += [
+            singles,
+            _Tests(
+                np.full_like(some, shift), np.stack([some, other], 1), parents, counts[1], counts[0],
+                sizes[parents], own[parents], against.max(0, initial=0.0),
+            ),
+        ]  # fmt: skip
+    return _Tests(*(np.concatenate(parts) for parts in zip(*made, strict=True)))
+
+
+def _more_errors(errors: Counts, images: Counts, whole_errors: Counts, whole_images: Counts) -> NDArray[np.float64]:
+    """Return Fisher's one-sided p: how often so many errors or more fall into a part of the whole by chance."""
+    from scipy.stats import hypergeom
+
+    return np.asarray(hypergeom.sf(errors - 1, whole_images, whole_errors, images))
+
+
+def _benjamini_hochberg(p: NDArray[np.float64], q: float) -> Counts:
+    """Return the places of the hypotheses that are rejected at a false discovery rate of q."""
+    order = np.argsort(p, kind="stable")
+    below = np.nonzero(p[order] <= q * np.arange(1, len(p) + 1) / max(1, len(p)))[0]
+    return order[: below[-1] + 1] if len(below) else order[:0]
+
+
+def _slice(tests: _Tests, place: int, bins: _Bins, shifts: Sequence[str], level: float) -> WeakSlice:
+    images, errors = int(tests.images[place]), int(tests.errors[place])
+    rest = int(tests.whole_images[place]) - images
+    wrong_rest = int(tests.whole_errors[place]) - errors
+    low, high = proportion_intervals(images - errors, images, confidence=level)
+    rest_low, rest_high = proportion_intervals(rest - wrong_rest, rest, confidence=level)
+    accuracy, other = 1 - errors / images, 1 - wrong_rest / rest
+    effect = other - accuracy
+    parent = int(tests.part_of[place])
+    return WeakSlice(
+        words=tuple(bins.words[each] for each in reversed(tests.bins[place].tolist()) if each >= 0),
+        part_of=() if parent < 0 else (bins.words[parent],),
+        shift=shifts[int(tests.shift[place])],
+        images=images,
+        errors=errors,
+        accuracy=accuracy,
+        low=float(low),
+        high=float(high),
+        rest=other,
+        # The limits of two independent shares are combined by Newcombe's square-and-add rule (1998, method 10).
+        effect_low=float(effect - np.hypot(other - rest_low, high - accuracy)),
+        effect_high=float(effect + np.hypot(rest_high - other, accuracy - low)),
+        p=float(tests.p[place]),
+    )
+
+
+def _told_once(found: Sequence[tuple[WeakSlice, Bools]]) -> list[tuple[WeakSlice, Bools]]:
+    """Return slices without those of nearly the same images as another, which is told in the simplest words."""
+    kept: list[tuple[WeakSlice, Bools]] = []
+    for each, inside in found:
+        same = next((place for place, (_, other) in enumerate(kept) if _jaccard(inside, other) > SAME_IMAGES), None)
+        if same is None:
+            kept.append((each, inside))
+            continue
+        simplest, other = sorted([kept[same][0], each], key=lambda one: (len(one.words), one.shift != CLEAN))
+        also = (*kept[same][0].also, *each.also, other.name)
+        kept[same] = (replace(simplest, also=also), inside if simplest.name == each.name else kept[same][1])
+    return kept
+
+
+def _jaccard(one: Bools, other: Bools) -> float:
+    return float((one & other).sum() / (one | other).sum())
+
+
+def _powers(error: float, images: int, support: int, tested: int, q: float) -> tuple[tuple[int, float], ...]:
+    """Return, for slices of several sizes, the accuracy below which one is found with probability `POWER`.
+
+    That is where it is the only one, and is compared with all images.
+    """
+    from scipy.stats import binom, hypergeom
+
+    if not tested:
+        return ()
+    found = []
+    for size in sorted({support, 5 * support, 20 * support}):
+        if size > images / 2:
+            break
+        errors = np.arange(MIN_ERRORS, size + 1)
+        enough = errors[hypergeom.sf(errors - 1, images, max(1, round(error * images)), size) <= q / tested]
+        rates = np.linspace(0, 1, 101)
+        sure = rates[binom.sf(enough[0] - 1, size, rates) >= POWER] if len(enough) else rates[:0]
+        found.append((size, float(1 - sure[0]) if len(sure) else 0.0))
+    return tuple(found)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
