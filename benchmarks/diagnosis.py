@@ -24,7 +24,7 @@ from shiftproof import load_data
 from shiftproof.data import ImageSet, as_images
 from shiftproof.data.images.arrays import from_arrays
 from shiftproof.diagnoses.diagnosis import Likeness, likeness, with_mix
-from shiftproof.diagnoses.fitting import KnownShift
+from shiftproof.diagnoses.explaining import KnownShift
 from shiftproof.diagnoses.knowledge import KINDS, KNOWN, Knowledge, Measuring, Signed, chain
 from shiftproof.runs import Inline
 from shiftproof.subjects import Subject

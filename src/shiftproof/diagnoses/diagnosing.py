@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shiftproof.audits.sections.measuring import naming
 from shiftproof.data import DataLike, as_images
 from shiftproof.diagnoses.diagnosis import Likeness, likeness, with_mix
-from shiftproof.diagnoses.fitting import KnownShift
+from shiftproof.diagnoses.explaining import KnownShift
 from shiftproof.diagnoses.knowledge import KINDS, KNOWN, LEAST_IMAGES, Knowledge, Measuring, Signed, chain
 from shiftproof.errors import DataError
 from shiftproof.measures.intervals import paired_intervals, proportion_intervals

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.diagnoses.fitting import HIGHEST, Curves, Fit, Floats, KnownShift
+from shiftproof.diagnoses.explaining import HIGHEST, Curves, Fit, Floats, KnownShift
 from shiftproof.diagnoses.knowledge import Knowledge, Signed
 from shiftproof.runs import Json
 

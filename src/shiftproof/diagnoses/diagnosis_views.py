@@ -8,7 +8,7 @@ from shiftproof.audits.sections.measuring import picture
 from shiftproof.audits.sections.wording import listed, percent
 from shiftproof.data import ImageSet
 from shiftproof.diagnoses.diagnosing import Diagnosis
-from shiftproof.diagnoses.fitting import KnownShift
+from shiftproof.diagnoses.explaining import KnownShift
 from shiftproof.diagnoses.knowledge import chain
 from shiftproof.reports.view import Action, Column, Gallery, Masthead, Picture, Sentence, Table, Tile, View
 from shiftproof.version import __version__

@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftproof.audits.sections.measuring import check_labels, naming
 from shiftproof.data import DataLike, ImageSet, as_images
-from shiftproof.diagnoses.answering import answers_under
+from shiftproof.diagnoses.asking import answers_under
 from shiftproof.measures.estimation import probabilities
 from shiftproof.models import ModelLike
 from shiftproof.runs import Executor, Json, OnProgress, choose_executor, write_atomically

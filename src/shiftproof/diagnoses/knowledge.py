@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.data import as_images
-from shiftproof.diagnoses.answering import packed, unpacked
-from shiftproof.diagnoses.fitting import TOGETHER, Curves, Floats, KnownShift, left_out_shares
+from shiftproof.diagnoses.asking import packed, unpacked
+from shiftproof.diagnoses.explaining import TOGETHER, Curves, Floats, KnownShift, left_out_shares
 from shiftproof.diagnoses.signature_space import SignatureSpace
 from shiftproof.diagnoses.signatures import signatures
 from shiftproof.errors import ConfigurationError, DataError

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.diagnoses.fitting import Floats
+from shiftproof.diagnoses.explaining import Floats
 from shiftproof.diagnoses.signatures import Signatures
 
 MIX_DIRECTIONS = 15

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shiftproof.diagnoses.diagnosis import Likeness, with_mix
-from shiftproof.diagnoses.fitting import Curves, KnownShift, left_out_shares
+from shiftproof.diagnoses.explaining import Curves, KnownShift, left_out_shares
 from shiftproof.diagnoses.signature_space import SignatureSpace
 
 KINDS = ("fog", "snow", "noise")
