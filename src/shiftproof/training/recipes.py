@@ -130,6 +130,7 @@ _AUGMENTED = {
     "augmix": ("augmix", "Hendrycks et al. 2020", ("jsd", "hcr")),
     "fouriermix": ("fouriermix", "Sun et al. 2022", ("jsd", "hcr")),
 }
+_UNPROVEN = "experimental: there is no recorded run that certifies more than gaussian"
 _HALF = "noise goes on each image with probability one half, by its key, rather than on half of a batch"
 
 
@@ -140,7 +141,14 @@ def _recipes() -> dict[str, Recipe]:
         Recipe("erm", "cross-entropy of framed images", "the usual training"),
         Recipe("gaussian", "noise on every image", "Cohen et al. 2019", noise="all"),
         Recipe("gaussian+jsd", "consistency of two noisy copies", "Jeong & Shin 2020", Consistency(), noise="all"),
-        Recipe("smoothadv", "attack on the smoothed classifier", "Salman et al. 2019", Adversarial(), noise="all"),
+        Recipe(
+            "smoothadv",
+            "attack on the smoothed classifier",
+            "Salman et al. 2019",
+            Adversarial(),
+            noise="all",
+            departures=_UNPROVEN,
+        ),
         Recipe(
             "macer",
             "maximise the certified radius",
@@ -148,6 +156,7 @@ def _recipes() -> dict[str, Recipe]:
             CertifiedRadius(),
             noise="all",
             defaults={"lr": 0.01, "batch_size": 64},
+            departures=_UNPROVEN,
         ),
         Recipe(
             "denoiser",

@@ -115,7 +115,7 @@ class CertifiedPart(Measurement):
             images = batch.inputs if self.shift is None else self.shift(batch.inputs, batch.keys, seed=self.seed)
             try:
                 smoothed = Smoothed(
-                    subject.model,
+                    subject.fast_model,
                     self.sigma,
                     against=self.against,
                     denoiser=denoiser,
