@@ -15,6 +15,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -112,9 +113,10 @@ class Bench:
         if mix is None:
             chosen = rng.permutation(len(self.labels))[:IMAGES]
         else:
-            by_class = [np.nonzero(self.labels == number)[0] for number in range(len(mix))]
-            chosen = np.array([rng.choice(by_class[number]) for number in rng.choice(len(mix), IMAGES, p=mix)])
-        rows = self.others.rows[chosen].reshape(IMAGES // GROUP, GROUP, -1).mean(1)
+            wanted = rng.multinomial(IMAGES, mix)
+            by_class = [rng.permutation(np.nonzero(self.labels == number)[0]) for number in range(len(mix))]
+            chosen = rng.permutation(np.concatenate([some[:n] for some, n in zip(by_class, wanted, strict=True)]))
+        rows = np.stack([part.mean(0) for part in np.split(self.others.rows[chosen], range(GROUP, len(chosen), GROUP))])
         return Signed(rows, self.others.predicted[chosen])
 
 
@@ -141,8 +143,8 @@ def diagnosed(bench: Bench, each: Planted) -> tuple[Likeness, float, float]:
     return found, explained, float(clean.mean() - (new.predicted == labels).mean())
 
 
-def report(bench: Bench) -> None:
-    """Print every figure."""
+def report_shifted(bench: Bench) -> None:
+    """Print how sets with one shift and with two are diagnosed."""
     singles, pairs = planted(len(bench.labels))
     for title, sets in (("singles", singles), ("pairs", pairs)):
         rows = []
@@ -169,12 +171,18 @@ def report(bench: Bench) -> None:
               f"90th percentile {100 * np.quantile([row[5] for row in rows], 0.9):.1f}")  # fmt: skip
         print(f"  called unknown {np.mean([row[6].unknown for row in rows]):.0%}, "
               f"class mix said to have changed {np.mean([row[6].mix_changed for row in rows]):.0%}")  # fmt: skip
+
+
+def report_clean(bench: Bench) -> None:
+    """Print how clean sets are diagnosed, with the class mix of the source and with others."""
     rng = np.random.default_rng(2)
+    most = np.bincount(bench.labels).min() / IMAGES  # no image is drawn twice
     clean = [likeness(bench.known, bench.drawn(None, rng), IMAGES) for _ in range(CLEAN)]
     print(f"clean: nothing in {np.mean([found.nothing for found in clean]):.0%} of {CLEAN}, "
           f"mix said to have changed {np.mean([found.mix_changed for found in clean]):.0%}")  # fmt: skip
     for alpha in (0.2, 0.5, 1.0, 5.0):
-        mixes = [rng.dirichlet([alpha] * 10) for _ in range(MIXES // 4)]
+        drawn = (rng.dirichlet([alpha] * 10) for _ in range(100 * MIXES))
+        mixes = list(islice((mix for mix in drawn if mix.max() < 0.95 * most), MIXES // 4))
         likes = [likeness(bench.known, bench.drawn(mix, rng), IMAGES) for mix in mixes]
         far = [np.abs(np.subtract(one.mix, mix)).sum() / 2 for one, mix in zip(likes, mixes, strict=True)]
         nothing, changed = (np.mean([getattr(one, name) for one in likes]) for name in ("nothing", "mix_changed"))
@@ -200,10 +208,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="CIFAR-10's test images, .npz of images and labels")
     parser.add_argument("--out", type=Path, default=Path("runs/diagnosis"))
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--left-out", action="store_true")
+    parser.add_argument("--clean", action="store_true", help="only clean sets and class mixes")
+    parser.add_argument("--left-out", action="store_true", help="only kinds that are not known")
     given = parser.parse_args()
     bench = Bench(given.data, given.out, given.device)
-    left_out(bench) if given.left_out else report(bench)
+    if given.left_out:
+        return left_out(bench)
+    if not given.clean:
+        report_shifted(bench)
+    return report_clean(bench)
 
 
 if __name__ == "__main__":
