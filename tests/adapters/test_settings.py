@@ -20,7 +20,10 @@ from shiftproof.adapters import METHODS, Adapter, adapt, choose_preset, method
 SIDE, PATCHES, BATCHES, SIZE = 224, 8, 6, 16
 VALUES = 3 * PATCHES**2
 LEARNING = sorted(name for name in METHODS if method(name).needs_gradients)
-CHEAP: dict[str, dict[str, Any]] = {"cotta": {"views": 2}, "memo": {"views": 2}, "rotta": {"update_every": SIZE}}
+CHEAP: dict[str, dict[str, Any]] = {
+    **{key: {"views": 2} for key in ("cotta", "memo")},
+    **{key: {"update_every": SIZE} for key in ("rotta", "petta")},
+}
 """Fewer views of 224 x 224 pixels, and an update for each of these batches."""
 NORMS: dict[str, Callable[[], nn.Module]] = {
     "batch": lambda: nn.BatchNorm2d(VALUES),
@@ -92,7 +95,7 @@ def test_every_method_learns_whatever_the_number_of_classes(name: str, classes: 
 def test_every_method_learns_whatever_the_normalisation(name: str, norm: str) -> None:
     adapter = served(name, 10, norm)
     assert adapter.updates > BATCHES / 2
-    assert adapter.diagnosis == ()
+    assert bool(adapter.diagnosis) == bool(adapter.resets)  # asr goes back once, and says so
 
 
 @pytest.mark.parametrize("classes", [2, 100])
