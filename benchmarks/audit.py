@@ -70,25 +70,26 @@ def main() -> None:
     subject = Subject.of(given.model, given.data, device=given.device, images=64)
     best = min(bare(subject, torch.get_num_threads()), together(given))
     prices = Prices(subject)
-    spent = {unit: count * (best if unit.kind != "adapt" else prices(unit)) for unit, count in units.items()}
+    spent = sum(count * (best if unit.kind != "adapt" else prices(unit)) for unit, count in units)
     print(f"\n{'section':<14}{'passes':>10}{'seconds':>9}")
     for name, (passes, took) in seconds.items():
         print(f"{name:<14}{passes:10,.0f}{took:9.1f}")
     print(f"\nbare best forward {1e3 * best:.3f} ms an image; {found.masthead.facts}")
-    print(f"wall {wall:.1f} s of measuring, {whole - wall:.1f} s before and after; passes {sum(units.values()):,.0f}")
-    print(f"efficiency {sum(spent.values()) / wall:.2f}")
+    print(
+        f"wall {wall:.1f} s of measuring, {whole - wall:.1f} s before and after; passes {sum(count for _, count in units):,.0f}"
+    )
+    print(f"efficiency {spent / wall:.2f}")
 
 
-def counted(record: AuditRecord) -> tuple[dict[Unit, float], dict[str, tuple[float, float]]]:
+def counted(record: AuditRecord) -> tuple[list[tuple[Unit, float]], dict[str, tuple[float, float]]]:
     """Return how many images went through the model, by unit, and passes and seconds by section."""
-    units: dict[Unit, float] = defaultdict(float)
+    units: list[tuple[Unit, float]] = []
     sections: dict[str, Any] = defaultdict(lambda: (0.0, 0.0))
     for result in record.everything():
         if not isinstance(result.task, Measurement):
             continue
         work = [(unit, count) for unit, count in result.task.work() if unit.kind in PASSES]
-        for unit, count in work:
-            units[unit] += count
+        units += work
         passes, took = sections[result.task.section]
         sections[result.task.section] = passes + sum(count for _, count in work), took + result.seconds
     return units, sections
