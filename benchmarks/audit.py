@@ -75,9 +75,8 @@ def main() -> None:
     for name, (passes, took) in seconds.items():
         print(f"{name:<14}{passes:10,.0f}{took:9.1f}")
     print(f"\nbare best forward {1e3 * best:.3f} ms an image; {found.masthead.facts}")
-    print(
-        f"wall {wall:.1f} s of measuring, {whole - wall:.1f} s before and after; passes {sum(count for _, count in units):,.0f}"
-    )
+    total = sum(count for _, count in units)
+    print(f"wall {wall:.1f} s of measuring, {whole - wall:.1f} s before and after; passes {total:,.0f}")
     print(f"efficiency {spent / wall:.2f}")
 
 
