@@ -14,14 +14,15 @@ import shiftproof
 from shiftproof.audits import audit_settings
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.conclusion import AuditRecord
-from shiftproof.audits.sections import planned
+from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.allotment import allot
 from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedShare, CorruptedSlice, means_by_image, parts_of
 from shiftproof.audits.staging import steps_of
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.intervals import mean_interval, mean_intervals
-from shiftproof.runs import Store
+from shiftproof.runs import Result, Store
 
 EIGHT = ["fog", "contrast", "brightness", "jpeg_compression", "pixelate", "gaussian_noise", "defocus_blur", "frost"]
 
@@ -174,6 +175,14 @@ def test_a_time_cuts_the_sizes_and_is_kept(tmp_path):
     with Store(tmp_path) as store:
         assert json.loads(store.about()["audit"])["settings"]["scale"] == about["settings"]["scale"]
     assert again.numbers.keys() == found.numbers.keys()
+
+
+def test_all_that_is_said_of_clean_accuracy_holds_at_every_look():
+    right = {"images": 100, "right": 90, "confidence": 0.9, "hits": "", "classes": {}, "answers": {}, "confused": {}}
+    results = [Result(CleanSlice(0, 100), right, None, 1.0)]
+    once, often = (section("clean", looks=looks).view(results).tiles[0].interval for looks in (1, 5))
+    assert once == "82.3 to 95.1%"
+    assert often == "79.8 to 96.2%"  # proportion_intervals(90, 100, among=5)
 
 
 @pytest.mark.parametrize("option", ["minutes", "precision"])

@@ -143,7 +143,7 @@ class Clean(Section):
             self.title,
             self.question,
             verdict=(Sentence(said, level),),
-            tiles=(Tile("Clean accuracy", percent(overall.value), interval(overall), rated, rule),),
+            tiles=(Tile("Clean accuracy", percent(overall.value), interval(overall, self.looks), rated, rule),),
             blocks=(_class_table(found, self.noun.many),),
             notes=tuple(notes),
             numbers=numbers,
