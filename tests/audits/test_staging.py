@@ -178,7 +178,15 @@ def test_a_time_cuts_the_sizes_and_is_kept(tmp_path):
 
 
 def test_all_that_is_said_of_clean_accuracy_holds_at_every_look():
-    right = {"images": 100, "right": 90, "confidence": 0.9, "hits": "", "classes": {}, "answers": {}, "confused": {}}
+    right: Any = {
+        "images": 100,
+        "right": 90,
+        "confidence": 0.9,
+        "hits": "",
+        "classes": {},
+        "answers": {},
+        "confused": {},
+    }
     results = [Result(CleanSlice(0, 100), right, None, 1.0)]
     once, often = (section("clean", looks=looks).view(results).tiles[0].interval for looks in (1, 5))
     assert once == "82.3 to 95.1%"
