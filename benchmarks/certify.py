@@ -2,6 +2,7 @@
 
     python benchmarks/certify.py                                              # the demo on a CPU
     python benchmarks/certify.py --device cuda --network resnet110 --dtype bfloat16 --compile
+    python benchmarks/certify.py --against l2,brightness,contrast+brightness,blur,translation
 
 Throughput (untrained weights are as fast as trained ones): noisy images per second of `Smoothed.certify`, of the bare
 forward pass of the same prepared model on images that are already there, at the best of several batch sizes, and of the
@@ -17,6 +18,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,7 @@ from shiftproof.certificates.smoothed import batch_size_for
 from shiftproof.models import build_network
 
 CLASSIC_BATCH = 1000
+SIGMA = 0.25
 BATCHES = {"cpu": (32, 64, 128, 256), "cuda": (2048, 4096)}
 """Sizes tried for the bare forward pass; a compiled model is compiled for each."""
 
@@ -45,6 +49,7 @@ def main() -> None:
     parser.add_argument("--batches", default="", help="batch sizes of the bare forward pass, separated by commas")
     parser.add_argument("--images", type=int, default=8, help="images certified at a time for the throughput")
     parser.add_argument("--n", type=int, default=None, help="samples an image; default 100,000 on CUDA, 1,000 on a CPU")
+    parser.add_argument("--against", default="l2", help="what is certified against, separated by commas")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu counts processor time")
     parser.add_argument("--rules", action="store_true", help="samples by rule, instead of throughput")
@@ -72,20 +77,25 @@ def throughput(options: argparse.Namespace) -> None:
     n = options.n or (100_000 if device.type == "cuda" else 1_000)
     shape = (3, options.side, options.side)
     images = torch.rand(options.images, *shape)
-    smoothed = Smoothed(network, 0.25, dtype=options.dtype, compile=options.compile)
-    model, dtype = smoothed.model, smoothed.dtype
-    rule = Fixed(sigma=0.25, n=n, futility=False)
-    smoothed.certify(images[:1], n0=100, rule=Fixed(sigma=0.25, n=1000, futility=False))  # warm: compiles, chooses
+    each = {
+        against: Smoothed(network, SIGMA, dtype=options.dtype, compile=options.compile, against=against)
+        for against in options.against.split(",")
+    }
+    model, dtype = next((one.model, one.dtype) for one in each.values())
+    rules = {against: Fixed(sigma=SIGMA, n=n, futility=False, against=against) for against in each}
+    for against, smoothed in each.items():  # warm: compiles, chooses
+        smoothed.certify(images[:1], n0=100, rule=replace(rules[against], n=1000))
 
     sizes = [int(size) for size in options.batches.split(",") if size] or BATCHES[device.type]
     bare: dict[int, list[float]] = {size: [] for size in sizes}
-    ours: list[float] = []
+    ours: dict[str, list[float]] = {against: [] for against in each}
     classic: list[float] = []
     for _ in range(options.repeats):  # in turn, so that a busy machine is busy for all of them
         for size, some in bare.items():
             some.append(forward_rate(model, torch.rand(size, *shape, device=device).to(dtype), options.clock))
-        spent = timed(lambda: smoothed.certify(images, n0=100, rule=rule), device, options.clock)
-        ours.append(options.images * (n + 100) / spent)
+        for against, smoothed in each.items():
+            made = partial(smoothed.certify, images, n0=100, rule=rules[against])
+            ours[against].append(options.images * (n + 100) / timed(made, device, options.clock))
         spent = timed(lambda: classic_loop(network, images[0].to(device), 0.25, n), device, options.clock)
         classic.append((n + 100) / spent)
     rates = {size: float(np.median(some)) for size, some in bare.items()}
@@ -94,9 +104,12 @@ def throughput(options: argparse.Namespace) -> None:
     print(f"n = {n:,}; batches of {batch_size_for(device, int(np.prod(shape)))}; median of {options.repeats}\n")
     for size, rate in rates.items():
         print(f"bare forward, batches of {size:<6} {rate:>12,.0f} images/s")
-    mine, old = float(np.median(ours)), float(np.median(classic))
-    print(f"Smoothed.certify               {mine:>12,.0f} samples/s  {mine / best:6.1%} of the best bare forward")
-    print(f"classic loop                   {old:>12,.0f} samples/s  ours is {mine / old:.2f} times as fast")
+    old = float(np.median(classic))
+    for against, some in ours.items():
+        mine = float(np.median(some))
+        told = f"{mine / best:6.1%} of the best bare forward, {mine / old:.2f} times the classic loop"
+        print(f"against {against:<22} {mine:>12,.0f} samples/s  {told}")
+    print(f"classic loop                   {old:>12,.0f} samples/s")
 
 
 def forward_rate(model: Callable[[Tensor], Any], batch: Tensor, clock: str) -> float:
