@@ -14,7 +14,7 @@ from shiftproof import shifts
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
-from shiftproof.audits.sections.certified import SIGMAS, CertifiedPart
+from shiftproof.audits.sections.certified import RANGES, SIGMAS, CertifiedPart
 from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave
 from shiftproof.certificates import Smoothed
 from shiftproof.models import BlackBox
@@ -28,11 +28,12 @@ def scope(images=1000, side=32, **options):
     return Scope(make_settings(**options), images, side)
 
 
-def certified(label, sigma, radii):
+def certified(label, sigma, radii, **options):
     shift = None if label == "clean" else shifts.parse(label)
+    denoiser = {"denoiser": "cifar10"} if options.get("denoised") else {}
     return Result(
-        CertifiedPart(shift, sigma, 0, len(radii), n0=20, n=250, alpha=0.01, seed=0),
-        {"images": len(radii), "radii": radii, "samples": 100 * len(radii)},
+        CertifiedPart(shift, sigma, 0, len(radii), n0=20, n=250, alpha=0.01, seed=0, **options),
+        {"images": len(radii), "radii": radii, "samples": 100 * len(radii), **denoiser},
         None,
         1.0,
     )
@@ -78,13 +79,24 @@ def test_a_model_trained_with_noise_is_told_by_the_larger_noise():
 
 def test_a_robust_model_is_never_below_a_fragile_one_at_any_number():
     """The robust one is certified at least as far on every image, by more noise, at which it is a little less right."""
+
+    def others(far):
+        ranges = [certified("clean", 0.1, [far, 0.0], against=against) for against in RANGES]
+        return [*ranges, certified("clean", 0.25, [far] * 8, denoised=True), certified("fog@3", 0.25, [far, 0.0])]
+
     fragile = section("certified").view(
-        [certified("clean", 0.03, [0.05] * 8 + [0.0] * 2), certified("clean", 0.25, [0.0] * 10)]
+        [certified("clean", 0.03, [0.05] * 8 + [0.0] * 2), certified("clean", 0.25, [0.0] * 10), *others(0.1)]
     )
     robust = section("certified").view(
-        [certified("clean", 0.03, [0.06] * 8 + [0.0] * 2), certified("clean", 0.25, [0.5] * 6 + [0.2] + [0.0] * 3)]
+        [
+            certified("clean", 0.03, [0.06] * 8 + [0.0] * 2),
+            certified("clean", 0.25, [0.5] * 6 + [0.2] + [0.0] * 3),
+            *others(0.2),
+        ]
     )
-    assert set(fragile.numbers) == set(robust.numbers)
+    known = {number.name.removesuffix(".*") for number in section("certified").numbers}
+    assert {name.partition(".")[0] for name in robust.numbers} == known  # every number a gate knows
+    assert set(fragile.numbers) - set(robust.numbers) == set()
     assert all(robust.numbers[name] >= value for name, value in fragile.numbers.items())
     (headline, *_) = section("certified").numbers
     assert headline.name == "acr"  # what a requirement on the section is about
@@ -110,6 +122,14 @@ def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
     said = section("certified").view([cell]).verdict[0].text
     assert "With noise 0.03 and a vote it is right on 50.0% of these, the model itself on 75.0%" in said
     assert "the model itself has no such guarantee" in said
+
+
+def test_the_advice_names_a_denoiser_where_it_certifies_more():
+    plain = certified("clean", 0.25, [0.3, 0.0, 0.0, 0.0])
+    (better,) = section("certified").view([plain, certified("clean", 0.25, [0.3] * 4, denoised=True)]).actions
+    (worse,) = section("certified").view([plain, certified("clean", 0.25, [0.0] * 4, denoised=True)]).actions
+    assert "behind the denoiser 'cifar10' 100.0% are" in better.why
+    assert "denoiser" not in worse.why
 
 
 def test_a_denoiser_that_fits_is_used_and_told(tmp_path, monkeypatch):
