@@ -20,7 +20,7 @@ from shiftproof import shifts
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 
 SMALL: dict[str, Any] = {
-    "images": 60,
+    "images": 24,
     "shifts": ["contrast", "gaussian_noise"],
     "severities": [2.5, 5],
     "sections": ["clean", "corruptions", "spectrum", "adaptation"],  # all of them: tests/runs/test_survival.py
@@ -40,8 +40,8 @@ def reference(tmp_path_factory):
 
 
 def test_numbers_are_what_a_plain_loop_gives(reference):
-    model, data = shiftproof.load_model("demo"), shiftproof.load_data("demo").take(60, seed=0)
-    (batch,) = data.batches(60)
+    model, data = shiftproof.load_model("demo"), shiftproof.load_data("demo").take(24, seed=0)
+    (batch,) = data.batches(24)
     assert batch.labels is not None
     with torch.inference_mode():
         clean = model(batch.inputs).argmax(1).eq(batch.labels)

@@ -128,7 +128,7 @@ def test_any_order_and_any_names_of_files_give_the_same_numbers(
 
 def test_any_batch_size_gives_the_same_predictions() -> None:
     model = shiftproof.load_model("demo")
-    data = load_data("demo")
+    data = load_data("demo").subset(range(300))
     answers = [
         torch.cat([logits(model, batch.inputs).argmax(1) for batch in data.batches(size)]) for size in (1, 7, 64, 1000)
     ]
