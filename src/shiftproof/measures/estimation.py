@@ -59,7 +59,10 @@ def score(logits: ArrayLike, kind: str, temperature: float = 1.0) -> Array:
 
 
 def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
-    """Return the temperature in [0.05, 20] that makes labelled logits likeliest (Guo et al. 2017)."""
+    """Return the temperature in [0.05, 20] that makes labelled logits likeliest (Guo et al. 2017).
+
+    Where no answer is wrong it is 1 at least: the surer, the likelier, and nothing says how sure is too sure.
+    """
     from scipy.optimize import minimize_scalar
 
     values, rows = np.asarray(logits, np.float64), np.asarray(labels, np.int64)
@@ -68,7 +71,7 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
         log = _log_probabilities(values, math.exp(log_temperature))
         return -float(log[np.arange(len(rows)), rows].mean())
 
-    limits = (math.log(0.05), math.log(20.0))
+    limits = (math.log(0.05) if (values.argmax(1) != rows).any() else 0.0, math.log(20.0))
     return math.exp(float(minimize_scalar(surprise, bounds=limits, method="bounded").x))
 
 
