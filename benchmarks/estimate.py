@@ -17,11 +17,11 @@ import torch
 from shiftproof import load_model, shifts
 from shiftproof.data import ImageSet, load_images
 from shiftproof.estimators import Calibration, Estimator, Monitor, neighborhood_invariance
-from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.estimating import shifted
 from shiftproof.estimators.evidence import observe
 from shiftproof.estimators.fitting import begin, copies_of, finish
 from shiftproof.estimators.neighborhoods import chosen
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.measures.estimation import kendall_tau, mean_absolute_error, r_squared, spearman_rho
 
 

@@ -19,8 +19,9 @@ from shiftproof.estimators import (
     average_confidence,
     difference_of_confidences,
 )
-from shiftproof.estimators.calibration import Copy
+from shiftproof.estimators.estimate_intervals import with_interval
 from shiftproof.estimators.references import Reference
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.measures import ErrorLine
 from shiftproof.models import BlackBox
 from shiftproof.shifts import parse
@@ -101,8 +102,8 @@ def test_strangeness_never_narrows_the_interval(demo):
     values, calibration = demo.calibration.values(found), demo.calibration
     place = calibration.familiar(calibration.profile(found))
     assert not place.unlike
-    near = calibration.estimate("auto", values, inputs=150, place=place)
-    far = calibration.estimate("auto", values, inputs=150, place=replace(place, unlike=True))
+    near = with_interval(calibration, "auto", values, inputs=150, place=place)
+    far = with_interval(calibration, "auto", values, inputs=150, place=replace(place, unlike=True))
     assert far.low < near.low
     assert far.high >= near.high
     assert far.accuracy == near.accuracy
@@ -227,7 +228,7 @@ def test_held_out_error_leaves_out_the_whole_kind():
     strange = Copy("odd@1", 0.1, 100, {"invariance": 0.7}), Copy("odd@5", 0.1, 100, {"invariance": 0.7})
     made = Calibration(REFERENCE, (*copies(), *strange))
     # Drawn without either odd copy, the line is exact, and off by the same for both.
-    assert made.residuals("invariance")[-2:] == pytest.approx([0.1 - 0.66, 0.1 - 0.66])
+    assert made.family_errors.residuals("invariance")[-2:] == pytest.approx([0.1 - 0.66, 0.1 - 0.66])
 
 
 def test_calibrations_are_written_and_read(demo):

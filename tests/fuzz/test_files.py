@@ -33,8 +33,9 @@ from shiftproof.data import ImageSet, file_digests, load_images
 from shiftproof.data.contents import digests
 from shiftproof.data.labels import number_classes
 from shiftproof.estimators import Monitor
-from shiftproof.estimators.calibration import Calibration, Copy
+from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.references import Reference
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.exports.text_copies import write_texts
 from shiftproof.models import BlackBox, build_network, read_weights
 from shiftproof.models.networks.text_cnn import TextCNN

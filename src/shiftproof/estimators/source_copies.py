@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,9 @@ from shiftproof.estimators.references import Reference
 
 CLEAN = "clean"
 """The copy that is the source as it is."""
+
+MIN_KINDS = 4
+"""A line needs shifts of this many kinds, and leaving out families as many of those."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,14 @@ class Copy:
         held = row.get("profile")
         profile = None if held is None else Profile(tuple(held["mean"]), tuple(held["noise"]))
         return cls(**{**row, "profile": profile})
+
+
+def groups_of(copies: Sequence[Copy]) -> tuple[str, ...]:
+    """Return the families of copies; kinds of shifts, where there are too few families."""
+    told = tuple(copy.group for copy in copies)
+    if len({group for copy, group in zip(copies, told, strict=True) if copy.shift != CLEAN}) >= MIN_KINDS:
+        return told
+    return tuple(copy.family if copy.family == CLASS_MIX else copy.kind for copy in copies)
 
 
 def mixes(found: Evidence, name: str, seed: int) -> Iterator[tuple[str, Evidence]]:

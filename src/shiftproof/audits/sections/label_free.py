@@ -25,10 +25,10 @@ from shiftproof.audits.sections.label_free_figures import error_table, monitor_t
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.wording import labelled, listed, percent, title
 from shiftproof.estimators import Calibration
-from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.confidence import FEW
 from shiftproof.estimators.invariance import LABELS_DESTROYED
 from shiftproof.estimators.neighborhoods import TEXT_NEIGHBORHOODS
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.estimators.watch import Watch
 from shiftproof.measures.estimation import Array, mean_absolute_error, percentile_interval, spearman_rho
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
@@ -85,7 +85,7 @@ class EstimationTrial:
     @cached_property
     def unseen(self) -> float | None:
         """The mean error on whole families left out of the calibration; None where nothing was shifted."""
-        return self.calibration.auto_error if self.calibration.knows_shifts else None
+        return self.calibration.auto_error if self.calibration.family_errors.knows_shifts else None
 
     @cached_property
     def unlike(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import labelled, title
 from shiftproof.estimators import Calibration, Monitor
-from shiftproof.estimators.calibration import Copy
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.measures.estimation import mean_absolute_error
 from shiftproof.reports.view import Column, Figure, Table
 from shiftproof.runs import Row
