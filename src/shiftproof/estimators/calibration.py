@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftproof.errors import DataError
+from shiftproof.estimators import stored_numbers as stored
 from shiftproof.estimators.catalogue import METHODS, needs, summary, values_for
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.family_errors import FamilyErrors
@@ -109,7 +110,8 @@ class Calibration:
         changed, it is the mean probability of the answers under that mix.
         """
         if method == "auto":
-            if statistics.get("mix_explains", 0.0) >= EXPLAINED and MIX_METHOD in self.methods():
+            able = MIX_METHOD in self.methods() and set(needs(MIX_METHOD)) <= set(statistics)
+            if able and statistics.get("mix_explains", 0.0) >= EXPLAINED:
                 value = self.predict(MIX_METHOD, statistics)
                 return Said(MIX_METHOD, value, value, value)
             chosen = [self.say(name, statistics) for name in self._nearly_best(statistics)]
@@ -183,18 +185,23 @@ class Calibration:
     def from_row(cls, row: Mapping[str, Any]) -> Calibration:
         """Return the calibration that `to_row` wrote."""
         infinite = -np.inf if row["source"]["accuracy"] == 1 else np.inf  # see `atc_threshold`
-        source = {name: infinite if value is None else value for name, value in row["source"].items()}
-        views = {name: row[name] for name in ("neighborhood", "n") if name in row}
-        mixing = row.get("mixing")
+        source = {name: infinite if value is None else stored.number(value) for name, value in row["source"].items()}
+        if not source.get("temperature", 1.0) >= 0.01:
+            raise ValueError(f"a temperature of {source['temperature']:g} was stored")
+        near, mixing = row.get("neighborhood"), row.get("mixing")
+        copies = tuple(map(Copy.from_row, row["copies"]))
+        if not all("confidence" in copy.statistics for copy in copies):
+            raise ValueError("a copy has no confidence")
         return cls(
             Reference(**source),
-            tuple(map(Copy.from_row, row["copies"])),
-            **views,
+            copies,
+            neighborhood=None if near is None else stored.text(near),
+            n=stored.count(row.get("n", 10), low=1),
             others=tuple(name for name in row.get("others", ()) if name in METHODS),
             mixing=None if mixing is None else Mixing.from_row(mixing),
-            classes=tuple(row.get("classes", ())),
-            doubts=tuple(row.get("doubts", ())),
-            model=row.get("model", ""),
+            classes=stored.texts(row.get("classes", ())),
+            doubts=stored.texts(row.get("doubts", ())),
+            model=stored.text(row.get("model", "")),
         )
 
     def save(self, path: str | Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.estimators import stored_numbers as stored
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.measures.conformal import grouped_p_value
 from shiftproof.measures.estimation import Array
@@ -81,8 +82,14 @@ class Profiler:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Profiler:
         """Return what `to_row` wrote."""
-        plain = {name: tuple(row[name]) for name in ("center", "level", "unit")}
-        return cls(features=row["features"], projection=tuple(map(tuple, row["projection"])), **plain)
+        center, level = stored.vector(row["center"]), stored.vector(row["level"])
+        return cls(
+            features=bool(row["features"]),
+            center=center,
+            projection=stored.matrix(row["projection"], len(center)),
+            level=level,
+            unit=stored.vector(row["unit"], len(level), low=1e-9),
+        )
 
     def to_row(self) -> dict[str, Json]:
         """Return everything as JSON values."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftproof.estimators import stored_numbers as stored
 from shiftproof.estimators.catalogue import summary, values_for
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.families import CLASS_MIX, MIXES
@@ -52,8 +53,15 @@ class Copy:
     def from_row(cls, row: Mapping[str, Any]) -> Copy:
         """Return the copy that `asdict` wrote."""
         held = row.get("profile")
-        profile = None if held is None else Profile(tuple(held["mean"]), tuple(held["noise"]))
-        return cls(**{**row, "profile": profile})
+        mean = None if held is None else stored.vector(held["mean"])
+        return cls(
+            shift=stored.text(row["shift"]),
+            accuracy=stored.share(row["accuracy"]),
+            inputs=stored.count(row["inputs"], low=1),
+            statistics=stored.named(row["statistics"]),
+            family=stored.text(row.get("family", "")),
+            profile=None if held is None or mean is None else Profile(mean, stored.vector(held["noise"], len(mean), 0)),
+        )
 
 
 def groups_of(copies: Sequence[Copy]) -> tuple[str, ...]:
