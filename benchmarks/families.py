@@ -13,7 +13,7 @@ set and kept under --store, so that a run that is stopped resumes.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--models", default="demo,cifar10-gaussian-jsd,resnet56")
     parser.add_argument("--level", type=float, default=LEVEL, help="the level of the intervals")
     parser.add_argument("--mixes", type=int, default=0, help="draws of class mixes of clean images, Dirichlet(1)")
+    parser.add_argument("--methods", action="store_true", help="print how far off every method is, by model and family")
     parser.add_argument("--each", action="store_true", help="print a line for each set")
     options = parser.parse_args()
     options.models = [*options.models.split(","), *([DIGITS] if options.mnist else [])]
@@ -60,6 +61,8 @@ def main() -> None:
     for row in found if options.each else ():
         print(row)
     print(table(found, options.level))
+    if options.methods:
+        print(methods_table(found))
     for name in options.models if options.mixes else ():
         print(mix_study(name, options))
 
@@ -74,6 +77,7 @@ class Row:
     truth: float
     clean: float
     answer: Estimate
+    said: Mapping[str, float]
 
     @property
     def held(self) -> bool:
@@ -105,8 +109,9 @@ def rows_of(name: str, options: argparse.Namespace) -> Iterator[Row]:
             continue
         clean = each.found.accuracy if each.family == "clean" else clean
         calibration = left_out(finish(begun, copies), each.family)
-        answer = answers_of(calibration, each.found, level=options.level)["auto"]
-        yield Row(name, each.family, each.name, each.found.accuracy, clean, answer)
+        answers = answers_of(calibration, each.found, level=options.level)
+        said = {method: one.accuracy for method, one in answers.items()}
+        yield Row(name, each.family, each.name, each.found.accuracy, clean, answers["auto"], said)
 
 
 _calibrations: dict[tuple[int, str], Calibration] = {}
@@ -144,6 +149,23 @@ def table(found: list[Row], level: float) -> str:
             f"{_percent(sum(row.answer.trusted for row in near), len(near))} | {100 * np.mean(off):.1f} | "
             f"{100 * np.mean(warned) if warned else 0:.1f} | {100 * max(outside, default=0):.1f} |"
         )
+    return "\n".join(lines)
+
+
+def methods_table(found: list[Row]) -> str:
+    """Return how far off every method is on average, in points, by model and by family, `auto` first."""
+    columns = {name: [row for row in found if row.model == name] for name in dict.fromkeys(row.model for row in found)}
+    families = dict.fromkeys(row.family for row in found if row.family != "clean")
+    columns |= {family: [row for row in found if row.family == family] for family in families}
+
+    def off(method: str, rows: list[Row]) -> float:
+        return float(100 * np.mean([abs(row.said[method] - row.truth) for row in rows]))
+
+    methods = [method for method in found[0].said if all(method in row.said for row in found)]
+    lines = [f"| method | all | {' | '.join(columns)} |", "|---|" + "---:|" * (1 + len(columns))]
+    for method in sorted(methods, key=lambda name: (name != "auto", off(name, found))):
+        each = " | ".join(f"{off(method, rows):.1f}" for rows in columns.values())
+        lines.append(f"| {method} | {off(method, found):.1f} | {each} |")
     return "\n".join(lines)
 
 

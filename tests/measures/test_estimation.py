@@ -157,3 +157,12 @@ def test_bad_scores_are_refused():
         estimation.confidence([[0.1, math.nan]])
     with pytest.raises(ShiftproofError, match="no score named"):
         estimation.score([[0.1, 0.2]], "margin")
+
+
+@pytest.mark.parametrize("shape", [(30,), (30, 4)])
+def test_bootstrap_samples_are_the_same_whether_they_are_kept_or_not(shape, monkeypatch):
+    values = np.random.default_rng(1).normal(size=shape)
+    kept = estimation.bootstrap_means(values, draws=50, seed=3)
+    monkeypatch.setattr(estimation, "KEPT_DRAWS", 0)
+    np.testing.assert_allclose(kept, estimation.bootstrap_means(values, draws=50, seed=3), atol=1e-12)
+    assert kept.shape == (50, *shape[1:])

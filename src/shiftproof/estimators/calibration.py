@@ -25,7 +25,7 @@ from shiftproof.estimators.family_errors import FamilyErrors
 from shiftproof.estimators.lines import CopyLines, at_source_mix
 from shiftproof.estimators.mixing import EXPLAINED, REMIXED, Mixing
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
-from shiftproof.estimators.profiles import Familiarity, Place, Profile, familiarity
+from shiftproof.estimators.profiles import Familiarity, Place, Profile, familiarity, left_out_distances
 from shiftproof.estimators.references import Reference
 from shiftproof.estimators.source_copies import CLEAN, MIN_KINDS, Copy, groups_of
 from shiftproof.measures.estimation import Array
@@ -151,12 +151,18 @@ class Calibration:
 
     def familiar(self, profile: Profile | None) -> Familiarity | None:
         """Return how a set lies among the copies; None where profiles are not known."""
-        grouped = zip(self.copies, groups_of(self.copies), strict=True)
-        places = [Place(copy.shift, group, copy.profile) for copy, group in grouped if copy.profile]
+        places, left_out = self._places
         clean = next((copy.profile for copy in self.copies if copy.shift == CLEAN), None)
         if profile is None or clean is None or len(profile.mean) != len(clean.mean) or len(self.families) < MIN_KINDS:
             return None
-        return familiarity(profile, places, clean)
+        return familiarity(profile, places, clean, left_out)
+
+    @cached_property
+    def _places(self) -> tuple[list[Place], list[float]]:
+        """Where the copies lie, and how far from the nearest of other families."""
+        grouped = zip(self.copies, groups_of(self.copies), strict=True)
+        places = [Place(copy.shift, group, copy.profile) for copy, group in grouped if copy.profile]
+        return places, left_out_distances(places) if len({one.family for one in places}) > 1 else []
 
     def without(self, group: str) -> Calibration:
         """Return the calibration without the copies of a family."""

@@ -66,7 +66,7 @@ TEXT_KINDS = (
 IMAGES, COPY_IMAGES, COPY_VIEWED = 1000, 300, 30
 """How many inputs are estimated, how many each shifted copy of the source has, and how many of these get views."""
 
-VIEW_COST = 0.4
+VIEW_COST = 0.25
 """Views of a set to estimate may cost so much of a forward pass over it."""
 
 

@@ -144,11 +144,18 @@ class Place:
     profile: Profile
 
 
-def familiarity(profile: Profile, places: Sequence[Place], source: Profile) -> Familiarity:
-    """Return how a set lies among copies of several families; nearest copies are of other families for each copy."""
-    left_out = [
+def left_out_distances(places: Sequence[Place]) -> list[float]:
+    """Return how far each copy lies from the nearest of other families."""
+    return [
         min(one.profile.distance(other.profile) for other in places if other.family != one.family) for one in places
     ]
+
+
+def familiarity(
+    profile: Profile, places: Sequence[Place], source: Profile, left_out: Sequence[float] | None = None
+) -> Familiarity:
+    """Return how a set lies among copies of several families, whose `left_out_distances` may be known already."""
+    left_out = left_out_distances(places) if left_out is None else left_out
     families = [one.family for one in places]
     distances = [profile.distance(one.profile) for one in places]
     nearest = int(np.argmin(distances))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -18,6 +19,9 @@ from shiftproof.registry import unknown
 
 Array: TypeAlias = NDArray[np.float64]
 Score: TypeAlias = Literal["confidence", "entropy"]
+
+KEPT_DRAWS = 8_000_000
+"""Bootstrap samples of so many inputs together, at most, are kept between statistics of one set: 32 MB."""
 
 
 def confidence(logits: ArrayLike, temperature: float = 1.0) -> Array:
@@ -190,8 +194,19 @@ def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
 def bootstrap_means(values: ArrayLike, *, draws: int, seed: int = 0) -> Array:
     """Return the means of bootstrap samples of values [N, ...], [draws, ...]; sets of one size are resampled alike."""
     held = np.asarray(values, np.float64)
-    rng = np.random.default_rng([seed, len(held)])
-    return np.array([held[rng.integers(0, len(held), len(held))].mean(0) for _ in range(draws)])
+    if draws * len(held) > KEPT_DRAWS:
+        rng = np.random.default_rng([seed, len(held)])
+        return np.array([held[rng.integers(0, len(held), len(held))].mean(0) for _ in range(draws)])
+    found: Array = _bootstrap_counts(len(held), draws, seed) @ held.reshape(len(held), -1) / len(held)
+    return found.reshape(draws, *held.shape[1:])
+
+
+@lru_cache(maxsize=2)
+def _bootstrap_counts(inputs: int, draws: int, seed: int) -> NDArray[np.float32]:
+    """Return how often each input is in each bootstrap sample, [draws, N]: every statistic of a set asks for them."""
+    rng = np.random.default_rng([seed, inputs])
+    counts = [np.bincount(rng.integers(0, inputs, inputs), minlength=inputs) for _ in range(draws)]
+    return np.array(counts, np.float32)
 
 
 def percentile_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:

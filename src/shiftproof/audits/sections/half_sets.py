@@ -29,7 +29,7 @@ from shiftproof.audits.sections.measuring import check_labels
 from shiftproof.data import Dataset
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.confidence import FEW
-from shiftproof.estimators.estimating import VIEW_COST, shifted
+from shiftproof.estimators.estimating import shifted
 from shiftproof.estimators.evidence import Evidence, observe
 from shiftproof.estimators.families import families_for
 from shiftproof.estimators.fitting import begin, copies_of, crossed_shifts
@@ -52,6 +52,9 @@ class HalfSize:
     views: int
     severities: int
 
+
+VIEW_COST = 0.4
+"""Views of a set may cost so much of a forward pass over it."""
 
 SIZES: Mapping[str, HalfSize] = {
     "quick": HalfSize(images=100, views=3, severities=3),
