@@ -228,7 +228,7 @@ def studied(name: str, options: argparse.Namespace) -> Studied:
         place = Path(options.store) / "digits-network"
         if not (place / "model.safetensors").exists():
             learnt = load_data(str(Path(options.mnist) / "train.npz"), **at)
-            train("convnet", learnt, images=10_000, epochs=2, batch_size=128, lr=0.05, device="cpu", out=place)
+            train("convnet", learnt, images=20_000, epochs=4, batch_size=64, lr=0.1, device="cpu", out=place)
         usps = None if options.usps is None else load_data(options.usps, split="test", **at).take(options.per_set)
         whole = digits.subset(range(500, len(digits)))
         return Studied(load_model(str(place)), digits.subset(range(500)), whole, usps, "USPS as MNIST")
