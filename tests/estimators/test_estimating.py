@@ -19,7 +19,6 @@ from shiftproof.estimators import (
     average_confidence,
     difference_of_confidences,
 )
-from shiftproof.estimators.estimate_intervals import with_interval
 from shiftproof.estimators.references import Reference
 from shiftproof.estimators.source_copies import Copy
 from shiftproof.measures import ErrorLine
@@ -102,8 +101,8 @@ def test_strangeness_never_narrows_the_interval(demo):
     values, calibration = demo.calibration.values(found), demo.calibration
     place = calibration.familiar(calibration.profile(found))
     assert not place.unlike
-    near = with_interval(calibration, "auto", values, inputs=150, place=place)
-    far = with_interval(calibration, "auto", values, inputs=150, place=replace(place, unlike=True))
+    near = calibration.estimate("auto", values, inputs=150, place=place)
+    far = calibration.estimate("auto", values, inputs=150, place=replace(place, unlike=True))
     assert far.low < near.low
     assert far.high >= near.high
     assert far.accuracy == near.accuracy

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.catalogue import needs
-from shiftproof.estimators.estimate_intervals import with_interval
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.invariance import destroyed
 from shiftproof.estimators.mixing import ClassMix
@@ -26,7 +25,7 @@ def answers_of(
     able = [name for name in calibration.methods() if set(needs(name)) <= set(values)]
     answers = {}
     for name in (*(["auto"] if able else []), *able):
-        made = with_interval(calibration, name, values, inputs=len(found), seed=seed, level=level, place=place)
+        made = calibration.estimate(name, values, inputs=len(found), seed=seed, level=level, place=place)
         own = caveats
         if made.method.startswith("invariance"):
             own += destroyed(found.entropy_difference, str(calibration.neighborhood))

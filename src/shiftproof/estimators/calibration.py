@@ -27,6 +27,7 @@ from shiftproof.estimators.mixing import EXPLAINED, REMIXED, Mixing
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.profiles import Familiarity, Place, Profile, familiarity, left_out_distances
 from shiftproof.estimators.references import Reference
+from shiftproof.estimators.results import LEVEL, Estimate
 from shiftproof.estimators.source_copies import CLEAN, MIN_KINDS, Copy, groups_of
 from shiftproof.measures.estimation import Array
 from shiftproof.runs import Json, write_atomically
@@ -119,6 +120,25 @@ class Calibration:
             return chosen[0]._replace(low=low, high=high)
         value, other = self.predict(method, statistics), self._remixed(method, statistics)
         return Said(method, value, min(value, other), max(value, other))
+
+    def choose(self, statistics: Mapping[str, float]) -> str:
+        """Return the method to use for a set: of those whose statistics are known, that with the least error."""
+        return self._nearly_best(statistics)[0]
+
+    def estimate(
+        self,
+        method: str,
+        values: Mapping[str, Array],
+        *,
+        inputs: int,
+        seed: int = 0,
+        level: float = LEVEL,
+        place: Familiarity | None = None,
+    ) -> Estimate:
+        """Return the accuracy to expect on a set, with its interval (`estimate_intervals`)."""
+        from shiftproof.estimators.estimate_intervals import with_interval
+
+        return with_interval(self, method, values, inputs=inputs, seed=seed, level=level, place=place)
 
     def _remixed(self, method: str, statistics: Mapping[str, float]) -> float:
         """Return what a method says of a set brought to the source's class mix."""

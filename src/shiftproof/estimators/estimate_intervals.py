@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shiftproof.estimators.calibration import Calibration, Said
-from shiftproof.estimators.catalogue import needs, statistic, summary
+from shiftproof.estimators.catalogue import METHODS, needs, statistic, summary
 from shiftproof.estimators.confidence import few
 from shiftproof.estimators.profiles import Familiarity
 from shiftproof.estimators.results import LEVEL, Estimate
 from shiftproof.measures.estimation import Array, percentile_interval
+
+if TYPE_CHECKING:
+    from shiftproof.estimators.calibration import Calibration, Said
 
 
 def with_interval(
@@ -72,11 +75,18 @@ def _sampling(
 
     names, copies = needs(said.method), calibration.copies
     drawn = [statistic(name).bootstrap(values[name], seed) for name in names]
-    guesses = [calibration.predict(said.method, dict(zip(names, row, strict=True))) for row in zip(*drawn, strict=True)]
-    low, high = percentile_interval(guesses, level) if guesses else (said.value, said.value)
+    guesses = _guesses(calibration, said.method, names, np.array(drawn).T)
+    low, high = percentile_interval(guesses, level) if len(guesses) else (said.value, said.value)
     held = np.mean([copy.inputs for copy in copies]) if copies else inputs
     truth = norm.ppf((1 + level) / 2) * np.sqrt(said.value * (1 - said.value) * max(0.0, 1 / inputs - 1 / float(held)))
     return max(0.0, said.value - low) + float(truth), max(0.0, high - said.value) + float(truth)
+
+
+def _guesses(calibration: Calibration, method: str, names: Sequence[str], drawn: Array) -> Array:
+    """Return what a method says of drawn statistics [draws, d]."""
+    if METHODS[method].read is None:
+        return np.clip(calibration.lines.read_rows(method, drawn), 0, 1)
+    return np.array([calibration.predict(method, dict(zip(names, row, strict=True))) for row in drawn.tolist()])
 
 
 def _strange(

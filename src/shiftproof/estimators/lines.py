@@ -62,6 +62,12 @@ class CopyLines:
         """Return the accuracy a line gives for a set's statistics."""
         return float(_row(method, statistics) @ self._line(method).coefficients)
 
+    def read_rows(self, method: str, statistics: Array) -> Array:
+        """Return the accuracies for many sets' statistics, [S, d] in the method's order."""
+        *slopes, level = self._line(method).coefficients
+        found: Array = statistics @ np.array(slopes) + level
+        return found
+
     def read_remixed(self, method: str, statistics: Mapping[str, float]) -> float:
         """Return the same for a set brought to the source's class mix, by a line through all copies brought there."""
         if method not in self._remixed:

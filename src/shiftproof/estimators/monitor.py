@@ -23,7 +23,6 @@ from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.confidence import FEW
 from shiftproof.estimators.detectors import HeldState, State
 from shiftproof.estimators.drift import Drift
-from shiftproof.estimators.estimate_intervals import with_interval
 from shiftproof.estimators.estimating import Estimator
 from shiftproof.estimators.evidence import Evidence, at, joined, observe, sampled
 from shiftproof.estimators.hysteresis import Hysteresis
@@ -214,7 +213,7 @@ class Monitor:
         if not self.seen:
             return Status(0, 0, warnings=(*failed, "No inputs have come yet."), **told)
         found, values, place = self._found()
-        made = with_interval(self.calibration, "auto", values, inputs=len(found), seed=self.seed, place=place)
+        made = self.calibration.estimate("auto", values, inputs=len(found), seed=self.seed, place=place)
         classes = tuple((np.bincount(found.logits.argmax(1), minlength=found.logits.shape[1]) / len(found)).tolist())
         mix = None if self.calibration.mixing is None else self.calibration.mixing.find(found)
         said = "" if mix is None else mix.told(self.calibration.classes)
