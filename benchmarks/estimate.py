@@ -1,6 +1,6 @@
 """Estimation without labels: what it costs, and how far it is from the truth.
 
-python benchmarks/estimate.py speed                      invariance and the monitor against plain forward passes
+python benchmarks/estimate.py speed                      invariance, monitor and estimate against forward passes
 python benchmarks/estimate.py table --natural FILE.npz   every estimator over the 75 common corruptions of the demo
 """
 
@@ -17,11 +17,11 @@ import torch
 from shiftproof import load_model, shifts
 from shiftproof.data import ImageSet, load_images
 from shiftproof.estimators import Calibration, Estimator, Monitor, neighborhood_invariance
-from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.estimating import shifted
 from shiftproof.estimators.evidence import observe
 from shiftproof.estimators.fitting import begin, copies_of, finish
 from shiftproof.estimators.neighborhoods import chosen
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.measures.estimation import kendall_tau, mean_absolute_error, r_squared, spearman_rho
 
 
@@ -73,6 +73,18 @@ def speed(options: argparse.Namespace) -> None:
     plain, observed = _in_turn([serve, watched], options)
     print(f"\n{'serving':<34}{plain * 1e3 / len(batches):>12.2f} ms a batch of {options.batch}")
     print(f"{'serving under a Monitor':<34}{observed * 1e3 / len(batches):>12.2f} ms  {observed / plain:.2f} times")
+    estimator = Estimator.fit(model, load_images("demo-source"), images=60, batch_size=options.batch)
+    estimator(inputs[:100])  # what is known of families is summed up once, with the first answer
+    whole = torch.split(inputs, options.batch)
+
+    def passes() -> None:
+        with torch.no_grad():
+            for part in whole:
+                model(part)
+
+    plain, estimated = _in_turn([passes, lambda: estimator(inputs)], options)
+    print(f"\n{f'forward passes of {len(inputs):,} images':<34}{plain:>12.2f} s")
+    print(f"{'an estimate for them':<34}{estimated:>12.2f} s   {estimated / plain:.2f} times")
 
 
 def table(options: argparse.Namespace) -> None:

@@ -1,16 +1,19 @@
 """What must hold of estimates on shifts of families they were not calibrated on.
 
 python -m benchmarks.families --images cifar10/test.npz --natural imagenet-as-cifar10.npz --weights resnet56.safetensors
+python -m benchmarks.families --fresh --mnist mnist/ --usps usps.npz --images ...   # sets that nothing was tuned on
 
-More than sixty hand-made test sets (`family_sets.py`) in eleven families, none of them a corruption of the catalogue,
-on three models. For each set the calibration has none of its family. Forward passes are made once for each model and
+More than sixty hand-made test sets in eleven families, none of them a corruption of the catalogue, on three models:
+those of `family_sets`, with which the rules were chosen, or with --fresh those of `fresh_sets`, on other images, which
+were made afterwards. For each set the calibration has none of its family. With --mnist there is also a network of
+digits, trained here in a minute or two, with USPS as its natural shift. Forward passes are made once for each model and
 set and kept under --store, so that a run that is stopped resumes.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.family_sets import FAMILIES, MIXES, mixed
-from shiftproof import load_data, load_model
-from shiftproof.data import Batch
+from benchmarks import family_sets, fresh_sets
+from benchmarks.family_sets import mixed
+from shiftproof import load_data, load_model, train
+from shiftproof.data import Batch, Dataset
 from shiftproof.estimators import Calibration, Estimate, Monitor
 from shiftproof.estimators.answering import answers_of
 from shiftproof.estimators.estimating import shifted
@@ -32,6 +36,7 @@ from shiftproof.estimators.results import LEVEL
 from shiftproof.estimators.source_copies import at_places
 
 BATCH = 250
+DIGITS = "digits"
 
 
 def main() -> None:
@@ -40,18 +45,25 @@ def main() -> None:
     parser.add_argument("--images", required=True, help="a labelled .npz of CIFAR-10's test images")
     parser.add_argument("--natural", help="a labelled .npz (x, y) of other images of the same classes")
     parser.add_argument("--weights", help="the weights of the ResNet-56")
+    parser.add_argument("--fresh", action="store_true", help="sets and images that nothing was tuned on")
+    parser.add_argument("--mnist", help="folder of MNIST's train.npz and test.npz, for a network of digits")
+    parser.add_argument("--usps", help="USPS's .npz, the natural shift of that network")
     parser.add_argument("--store", default="families-store", help="where the passes are kept")
     parser.add_argument("--per-set", type=int, default=500, help="images of each test set")
     parser.add_argument("--models", default="demo,cifar10-gaussian-jsd,resnet56")
     parser.add_argument("--level", type=float, default=LEVEL, help="the level of the intervals")
     parser.add_argument("--mixes", type=int, default=0, help="draws of class mixes of clean images, Dirichlet(1)")
+    parser.add_argument("--methods", action="store_true", help="print how far off every method is, by model and family")
     parser.add_argument("--each", action="store_true", help="print a line for each set")
     options = parser.parse_args()
-    found = [row for name in options.models.split(",") for row in rows_of(name, options)]
+    options.models = [*options.models.split(","), *([DIGITS] if options.mnist else [])]
+    found = [row for name in options.models for row in rows_of(name, options)]
     for row in found if options.each else ():
         print(row)
     print(table(found, options.level))
-    for name in options.models.split(",") if options.mixes else ():
+    if options.methods:
+        print(methods_table(found))
+    for name in options.models if options.mixes else ():
         print(mix_study(name, options))
 
 
@@ -65,6 +77,7 @@ class Row:
     truth: float
     clean: float
     answer: Estimate
+    said: Mapping[str, float]
 
     @property
     def held(self) -> bool:
@@ -96,8 +109,9 @@ def rows_of(name: str, options: argparse.Namespace) -> Iterator[Row]:
             continue
         clean = each.found.accuracy if each.family == "clean" else clean
         calibration = left_out(finish(begun, copies), each.family)
-        answer = answers_of(calibration, each.found, level=options.level)["auto"]
-        yield Row(name, each.family, each.name, each.found.accuracy, clean, answer)
+        answers = answers_of(calibration, each.found, level=options.level)
+        said = {method: one.accuracy for method, one in answers.items()}
+        yield Row(name, each.family, each.name, each.found.accuracy, clean, answers["auto"], said)
 
 
 _calibrations: dict[tuple[int, str], Calibration] = {}
@@ -135,6 +149,23 @@ def table(found: list[Row], level: float) -> str:
             f"{_percent(sum(row.answer.trusted for row in near), len(near))} | {100 * np.mean(off):.1f} | "
             f"{100 * np.mean(warned) if warned else 0:.1f} | {100 * max(outside, default=0):.1f} |"
         )
+    return "\n".join(lines)
+
+
+def methods_table(found: list[Row]) -> str:
+    """Return how far off every method is on average, in points, by model and by family, `auto` first."""
+    columns = {name: [row for row in found if row.model == name] for name in dict.fromkeys(row.model for row in found)}
+    families = dict.fromkeys(row.family for row in found if row.family != "clean")
+    columns |= {family: [row for row in found if row.family == family] for family in families}
+
+    def off(method: str, rows: list[Row]) -> float:
+        return float(100 * np.mean([abs(row.said[method] - row.truth) for row in rows]))
+
+    methods = [method for method in found[0].said if all(method in row.said for row in found)]
+    lines = [f"| method | all | {' | '.join(columns)} |", "|---|" + "---:|" * (1 + len(columns))]
+    for method in sorted(methods, key=lambda name: (name != "auto", off(name, found))):
+        each = " | ".join(f"{off(method, rows):.1f}" for rows in columns.values())
+        lines.append(f"| {method} | {off(method, found):.1f} | {each} |")
     return "\n".join(lines)
 
 
@@ -178,13 +209,49 @@ class Pass:
     found: Evidence
 
 
+@dataclass(frozen=True, eq=False)
+class Studied:
+    """A model, the labelled source it is calibrated on, other images like those, and images of a natural shift."""
+
+    model: Any
+    source: Dataset
+    others: Dataset
+    natural: Dataset | None
+    natural_name: str
+
+
+def studied(name: str, options: argparse.Namespace) -> Studied:
+    """Return a model with its data; the network of digits is trained where it is not yet."""
+    if name == DIGITS:
+        at: dict[str, Any] = {"size": 32, "color": "rgb"}
+        digits = load_data(str(Path(options.mnist) / "test.npz"), **at).take(10_000, seed=0)
+        place = Path(options.store) / "digits-network"
+        if not (place / "model.safetensors").exists():
+            learnt = load_data(str(Path(options.mnist) / "train.npz"), **at)
+            train("convnet", learnt, images=20_000, epochs=4, batch_size=64, lr=0.1, device="cpu", out=place)
+        usps = None if options.usps is None else load_data(options.usps, split="test", **at).take(options.per_set)
+        whole = digits.subset(range(500, len(digits)))
+        return Studied(load_model(str(place)), digits.subset(range(500)), whole, usps, "USPS as MNIST")
+    resnet = {"weights": options.weights, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+    model = load_model(name, **resnet) if name.startswith("resnet") else load_model(name)
+    source, whole = load_data("demo-source"), load_data(options.images)
+    others = whole.subset((~torch.isin(whole.keys, source.keys)).nonzero()[:, 0])
+    natural = None
+    if options.natural:
+        with np.load(options.natural) as held:
+            x, y = held["x"], held["y"]
+        natural = load_data((x if x.shape[-1] == 3 else x.transpose(0, 2, 3, 1), y))
+    return Studied(model, source, others, natural, "ImageNet as CIFAR")
+
+
 def passes(name: str, options: argparse.Namespace) -> Iterator[Pass]:
     """Yield all sets of a model, from the store where they are."""
     folder = Path(options.store) / name
     folder.mkdir(parents=True, exist_ok=True)
-    resnet = {"weights": options.weights, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-    model = load_model(name, **resnet) if name.startswith("resnet") else load_model(name)
-    source = load_data("demo-source")
+    of = studied(name, options)
+    model, source = of.model, of.source
+    sets = fresh_sets if options.fresh else family_sets
+    begun = "fresh" if options.fresh else "test"
 
     def kept(key: str, make: Iterator[Batch]) -> Evidence:
         file = folder / f"{key.replace('/', ' ')}.npz"
@@ -206,8 +273,9 @@ def passes(name: str, options: argparse.Namespace) -> Iterator[Pass]:
     for shift in shifts_of(source):
         made = kept(f"copy {shift.label}", shifted(source.batches(BATCH), shift, 0))
         yield Pass(family_of(shift), shift.label, False, made)
-    whole = load_data(options.images)
-    data = whole.subset((~torch.isin(whole.keys, source.keys)).nonzero()[:, 0]).take(6 * options.per_set).in_memory()
+    pooled = 6 * options.per_set
+    data = of.others.take(2 * pooled).in_memory()  # any first part of it is a sample: the rest has other images
+    data = data.subset(range(pooled, len(data)) if options.fresh else range(min(pooled, len(data))))
     labels = data.labels
     assert labels is not None
     batch = next(iter(data.batches(len(data))))
@@ -223,26 +291,18 @@ def passes(name: str, options: argparse.Namespace) -> Iterator[Pass]:
             yield Batch(chosen[part], labels[places[part]], keys[places[part]])
 
     if options.mixes:
-        yield Pass("pool", "pool", True, kept("pool", some(torch.arange(len(data)))))
+        yield Pass("pool", "pool", True, kept(f"{begun} pool", some(torch.arange(len(data)))))
     first = torch.arange(options.per_set)
-    yield Pass("clean", "clean", True, kept("test clean", some(first)))
-    for number, (family, sets) in enumerate(FAMILIES.items()):
-        for place, (title, change) in enumerate(sets.items()):
-            yield Pass(family, title, True, kept(f"test {family} {title}", some(first, change, 100 * number + place)))
-    for number, (title, mix) in enumerate(MIXES.items()):
+    yield Pass("clean", "clean", True, kept(f"{begun} clean", some(first)))
+    for number, (family, changes) in enumerate(sets.FAMILIES.items()):
+        for place, (title, change) in enumerate(changes.items()):
+            found = kept(f"{begun} {family} {title}", some(first, change, 100 * number + place))
+            yield Pass(family, title, True, found)
+    for number, (title, mix) in enumerate(sets.MIXES.items()):
         places = mixed(labels, mix, options.per_set, number)
-        yield Pass("class mix", title, True, kept(f"test mix {title}", some(places)))
-    if options.natural:
-        with np.load(options.natural) as held:
-            photographs, classes = held["x"], held["y"]
-        x = torch.from_numpy(photographs).float().div(255)
-        x = x if x.shape[1] == 3 else x.permute(0, 3, 1, 2).contiguous()
-        y = torch.from_numpy(classes).long()
-        parts = [
-            Batch(x[k : k + BATCH], y[k : k + BATCH], torch.arange(len(x))[k : k + BATCH])
-            for k in range(0, len(x), BATCH)
-        ]
-        yield Pass("natural", "ImageNet as CIFAR", True, kept("test natural", iter(parts)))
+        yield Pass("class mix", title, True, kept(f"{begun} mix {title}", some(places)))
+    if of.natural is not None:
+        yield Pass("natural", of.natural_name, True, kept("test natural", of.natural.batches(BATCH)))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ CASTS = {
     "rows that a store gives back as JSON": {
         "audits.forecast", "audits.sections.adaptation", "audits.sections.certified", "audits.sections.chance",
         "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.label_free",
+        "audits.sections.confidence_under_shift", "audits.sections.half_sets",
         "audits.sections.label_free_figures", "audits.sections.mixups", "audits.sections.shift_statistics",
         "audits.sections.spectrum_figures", "audits.sections.stability", "audits.sections.worst_case",
         "audits.sections.worst_case_figures", "certificates.certifying", "certificates.spectral_analysis",

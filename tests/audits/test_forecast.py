@@ -72,7 +72,7 @@ def test_sections_declare_the_passes_they_make(name):
     measurer = bench(model)
     scope = Scope(make_settings(sections=[name], **SMALL), images=120, side=8)
     cells = list(dict.fromkeys(section(name).plan(scope)))
-    own = [cell for cell in cells if cell.section == name][:: 1 if name == "label_free" else 5]
+    own = [cell for cell in cells if cell.section == name][:: 1 if name in ("label_free", "confidence") else 5]
     prices = Prices(measurer.subject, clock=clock)
     expected = sum(
         images * (1.0 if unit.kind in ("forward", "statistics") else prices(unit))

@@ -62,7 +62,7 @@ def audited(place):
 
 
 def test_an_audit_of_texts_runs_the_sections_that_apply(audited):
-    assert [view.section for view in audited.views] == ["clean", "corruptions", "label_free"]
+    assert [view.section for view in audited.views] == ["clean", "corruptions", "confidence", "label_free"]
     assert not audited.failures
     assert audited.numbers["clean_accuracy"] > 0.95
     assert audited.numbers["accuracy.typos"] < audited.numbers["clean_accuracy"]
@@ -73,7 +73,7 @@ def test_an_audit_of_texts_runs_the_sections_that_apply(audited):
 def test_its_report_speaks_of_texts_and_says_what_does_not_apply(audited):
     page = audited.report.read_text()
     assert "What the model reads under" in page
-    left_out = [name for name in SECTIONS if name not in ("clean", "corruptions", "label_free")]
+    left_out = [name for name in SECTIONS if name not in ("clean", "corruptions", "confidence", "label_free")]
     assert f"Sections that do not apply to texts: {', '.join(left_out)}." in page
     assert "Synonyms for eda come from a built-in list" in page
     assert "160 texts. Intervals are" in page
@@ -109,7 +109,7 @@ def test_no_caveat_on_texts_speaks_of_images(tmp_path):
 
 
 def test_no_view_of_images_speaks_of_texts(tmp_path):
-    sections = ["clean", "corruptions", "label_free"]
+    sections = ["clean", "corruptions", "confidence", "label_free"]
     found = audit("demo", "demo", out=tmp_path, images=120, sections=sections, shifts=["contrast"], severities=[3])
     said = all_words(found)
     assert any("120 images" in one for one in said)
@@ -188,7 +188,7 @@ def test_a_hugging_face_classifier_is_audited_from_the_command_line(place):
     assert "110 texts" in done.stdout
     assert (place / "bert-audit/report.html").is_file()
     numbers = json.loads((place / "bert-audit/results.json").read_text())["numbers"]
-    assert {"clean_accuracy", "accuracy.typos", "label_free_error"} <= set(numbers)
+    assert {"clean_accuracy", "accuracy.typos", "ece.typos", "label_free_error"} <= set(numbers)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from shiftproof.estimators import (
     average_confidence,
     difference_of_confidences,
 )
-from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.references import Reference
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.measures import ErrorLine
 from shiftproof.models import BlackBox
 from shiftproof.shifts import parse
@@ -227,7 +227,7 @@ def test_held_out_error_leaves_out_the_whole_kind():
     strange = Copy("odd@1", 0.1, 100, {"invariance": 0.7}), Copy("odd@5", 0.1, 100, {"invariance": 0.7})
     made = Calibration(REFERENCE, (*copies(), *strange))
     # Drawn without either odd copy, the line is exact, and off by the same for both.
-    assert made.residuals("invariance")[-2:] == pytest.approx([0.1 - 0.66, 0.1 - 0.66])
+    assert made.family_errors.residuals("invariance")[-2:] == pytest.approx([0.1 - 0.66, 0.1 - 0.66])
 
 
 def test_calibrations_are_written_and_read(demo):

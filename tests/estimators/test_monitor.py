@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from shiftproof import load_data, load_model
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.estimators import Calibration, Monitor
-from shiftproof.estimators.calibration import Copy
 from shiftproof.estimators.detectors import Detector, mean_bets
 from shiftproof.estimators.drift import Drift, pooled
 from shiftproof.estimators.evidence import as_batches, observe
@@ -19,7 +18,7 @@ from shiftproof.estimators.fitting import begin, finish
 from shiftproof.estimators.from_outputs import calibrate_outputs
 from shiftproof.estimators.hysteresis import Hysteresis
 from shiftproof.estimators.references import Reference, summarize, values_of
-from shiftproof.estimators.source_copies import remixed_places
+from shiftproof.estimators.source_copies import Copy, remixed_places
 from shiftproof.estimators.status import Status
 from shiftproof.models import collect_statistics
 from shiftproof.shifts import parse

@@ -13,6 +13,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,9 +33,11 @@ from shiftproof.cli.derive import build
 from shiftproof.data import ImageSet, file_digests, load_images
 from shiftproof.data.contents import digests
 from shiftproof.data.labels import number_classes
-from shiftproof.estimators import Monitor
-from shiftproof.estimators.calibration import Calibration, Copy
+from shiftproof.estimators import Monitor, estimate_outputs
+from shiftproof.estimators.calibration import Calibration
+from shiftproof.estimators.from_outputs import calibrate_outputs, stored
 from shiftproof.estimators.references import Reference
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.exports.text_copies import write_texts
 from shiftproof.models import BlackBox, build_network, read_weights
 from shiftproof.models.networks.text_cnn import TextCNN
@@ -42,6 +45,7 @@ from shiftproof.searchers import make_space
 from shiftproof.searchers.search_result import read as read_search
 from shiftproof.searchers.search_trace import Score, SearchTrace, Trial
 from shiftproof.shifts.text.lexicon import common_words, synonyms
+from shiftproof.slices import read_columns
 from shiftproof.streams import Ccc, StreamCalibration
 from shiftproof.streams.ccc.schedule import straight
 from shiftproof.training.state import load_state
@@ -221,6 +225,29 @@ def of_calibration() -> bytes:
     return path.read_bytes()
 
 
+@cache
+def outputs() -> tuple[np.ndarray, np.ndarray]:
+    """Return logits of three classes, and labels that most of them are right about."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 3
+    return (2 * np.eye(3)[labels] + rng.normal(size=(120, 3))).astype(np.float32), labels
+
+
+def of_estimates() -> bytes:
+    """Return a calibration of estimates, with copies of five kinds of shift."""
+    logits, labels = outputs()
+    made = calibrate_outputs((logits, labels))
+    found = stored(logits * 0.5)
+    copies = [
+        replace(begun, shift=f"{name}@3", family=name)
+        for name in ("fog", "snow", "blur", "noise", "frost")
+        for begun in [made.copy_of(name, name, replace(found, labels=labels))]
+    ]
+    path = FOLDER / "estimates.json"
+    replace(made, copies=(*made.copies, *copies)).save(path)
+    return path.read_bytes()
+
+
 def of_search() -> bytes:
     space = make_space([("contrast", [0.8, 1.2]), "grayscale"])
     trace = SearchTrace(space, 2, "random", 0, [Trial((0, 2), Score(0.5)), Trial((1, 2), Score(0.25))]).to_json()
@@ -357,6 +384,19 @@ TARGETS: dict[str, Target] = {
     ),
     "search": Target("search.json", of_search, lambda path: read_search(path.parent), is_json=True),
     "calibration": Target("c.json", of_calibration, courses, is_json=True),
+    "calibration of estimates": Target(
+        "e.json", of_estimates, lambda path: estimate_outputs(outputs(), outputs()[0], calibration=path), is_json=True
+    ),
+    "stored outputs": Target(
+        "o.npz",
+        of_numpy(logits=outputs()[0][:60], labels=outputs()[1][:60]),
+        lambda path: (estimate_outputs(path, outputs()[0]), estimate_outputs(outputs(), path)),
+    ),
+    "table of metadata": Target(
+        "m.csv",
+        lambda: b"file,camera,hour\na.png,A,3\nb.png,B,14\n",
+        lambda path: read_columns(path, ["a.png", "b.png"]),
+    ),
     "certificate": Target("c.json", of_json({"format": "shiftproof-certificate/1"}), load_certificate, is_json=True),
     "monitor": Target("m.npz", of_monitor, lambda path: monitor().load(path)),
     "run directory": Target("run.sqlite", of_run, lambda path: gate(path.parent)),

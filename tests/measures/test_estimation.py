@@ -64,6 +64,8 @@ def test_a_fitted_temperature_recovers_the_one_that_made_the_labels():
     p = scipy.special.softmax(logits / 2.5, axis=1)
     labels = (p.cumsum(1) > rng.random((len(p), 1))).argmax(1)
     assert estimation.fit_temperature(logits, labels) == pytest.approx(2.5, rel=0.05)
+    right = np.eye(3)[[0, 1, 2, 1]] * 4
+    assert estimation.fit_temperature(right, [0, 1, 2, 1]) == pytest.approx(1, abs=1e-4)  # nothing is wrong
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=1, max_size=20))
@@ -155,3 +157,12 @@ def test_bad_scores_are_refused():
         estimation.confidence([[0.1, math.nan]])
     with pytest.raises(ShiftproofError, match="no score named"):
         estimation.score([[0.1, 0.2]], "margin")
+
+
+@pytest.mark.parametrize("shape", [(30,), (30, 4)])
+def test_bootstrap_samples_are_the_same_whether_they_are_kept_or_not(shape, monkeypatch):
+    values = np.random.default_rng(1).normal(size=shape)
+    kept = estimation.bootstrap_means(values, draws=50, seed=3)
+    monkeypatch.setattr(estimation, "KEPT_DRAWS", 0)
+    np.testing.assert_allclose(kept, estimation.bootstrap_means(values, draws=50, seed=3), atol=1e-12)
+    assert kept.shape == (50, *shape[1:])

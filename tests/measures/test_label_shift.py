@@ -40,6 +40,8 @@ def test_scaling_undoes_a_temperature_and_biases():
     np.testing.assert_allclose(found.biases, -np.array([1.0, 0, -1, 0]) / 3, atol=0.05)
     plain = fit_scaling(logits, labels)
     assert plain.temperature == pytest.approx(fit_temperature(logits, labels), rel=0.02)
+    right = logits.argmax(1)
+    assert fit_scaling(logits, right).temperature == pytest.approx(1, abs=1e-4)  # nothing is wrong
 
 
 def test_em_and_bbse_find_the_mix():
@@ -95,3 +97,9 @@ def test_the_residual_test_tells_a_mix_from_more_than_a_mix():
 def test_shapes_that_do_not_fit_are_told():
     with pytest.raises(DataError, match="do not fit"):
         em_mix(np.ones((3, 2)) / 2, np.ones(3) / 3)
+
+
+def test_classes_that_are_all_but_gone_weigh_as_much_as_any_may():
+    posteriors = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0]])
+    weights = to_source_mix(posteriors, EVEN, np.array([1.0 - 1e-310, 1e-310, 0.0, 0.0]))
+    assert weights[1] / weights[0] == pytest.approx(10 / 0.25)

@@ -34,7 +34,7 @@ CORRUPTIONS = "corruptions"
 """The section that reads a suite."""
 HEADLINES = {"clean_accuracy", "corruption_accuracy"}
 """The numbers whose precision can be asked for."""
-BULKY = ("pictures", "texts", "hits", "milliseconds")
+BULKY = ("pictures", "texts", "hits", "milliseconds", "scores", "mixing", "copies", "profile")
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
 
 

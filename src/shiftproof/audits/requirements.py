@@ -153,12 +153,12 @@ def _reason(name: str, owner: str, audit: Audit) -> str:
         return f"there is no such number: cells of {owner} failed ({failed[0].splitlines()[0]})"
     if owner and audit.missing:
         return f"there is no such number: the audit is unfinished, {audit.missing:,} planned cells were not measured"
-    near = get_close_matches(name, audit.numbers, n=3)
-    if near:
-        return f"there is no such number; did you mean {', '.join(near)}?"
     found = find(name, [section(owner)]) if owner in SECTIONS else None
     if found is not None and found[1].given:
         return f"there is no such number: it is given {found[1].given}"
+    near = get_close_matches(name, audit.numbers, n=3)
+    if near:
+        return f"there is no such number; did you mean {', '.join(near)}?"
     notes = [note for view in audit.views if view.section == owner and not view.numbers for note in view.notes[:1]]
     return f"there is no such number{''.join(f': {note}' for note in notes)}"
 

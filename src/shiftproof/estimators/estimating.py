@@ -66,7 +66,7 @@ TEXT_KINDS = (
 IMAGES, COPY_IMAGES, COPY_VIEWED = 1000, 300, 30
 """How many inputs are estimated, how many each shifted copy of the source has, and how many of these get views."""
 
-VIEW_COST = 0.4
+VIEW_COST = 0.2
 """Views of a set to estimate may cost so much of a forward pass over it."""
 
 
@@ -204,7 +204,7 @@ class Estimator:
             share=VIEW_COST / self.calibration.n,
             seed=self.seed,
             batch_size=self.batch_size,
-            drift=True,
+            drift=COPY_IMAGES,  # as many as the copies have
         )
 
 

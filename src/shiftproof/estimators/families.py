@@ -63,12 +63,12 @@ TEXTS: Mapping[str, Sequence[str | Shift]] = {
 
 def shifts_of(source: Dataset) -> tuple[Shift, ...]:
     """Return the shifts that suit a set, family by family."""
-    return tuple(each for some in _families(source.kind).values() for each in some)
+    return tuple(each for some in families_for(source.kind).values() for each in some)
 
 
 def family_of(shift: Shift) -> str:
     """Return the family of a shift: that of its name, the category of a corruption, or else a family of its own."""
-    by_name = {each.name: family for family, some in _families(shift.acts_on).items() for each in some}
+    by_name = {each.name: family for family, some in families_for(shift.acts_on).items() for each in some}
     told = by_name.get(shift.name) or (
         facts(shift.name)["category"] if isinstance(shift, Corruption) else shift.category
     )
@@ -76,7 +76,8 @@ def family_of(shift: Shift) -> str:
 
 
 @cache
-def _families(kind: str) -> Mapping[str, tuple[Shift, ...]]:
+def families_for(kind: str) -> Mapping[str, tuple[Shift, ...]]:
+    """Return the families for a kind of inputs, `images` or `texts`."""
     table = TEXTS if kind == "texts" else IMAGES
     return {
         family: tuple(parse(each) if isinstance(each, str) else each for each in some) for family, some in table.items()

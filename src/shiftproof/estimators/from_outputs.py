@@ -124,7 +124,7 @@ def _arrays(outputs: OutputsLike) -> dict[str, NDArray[np.generic]]:
     if not isinstance(outputs, str | Path):
         return {"logits": np.asarray(outputs)}
     try:
-        with np.load(Path(outputs).expanduser(), allow_pickle=False) as held:
+        with Path(outputs).expanduser().open("rb") as file, np.load(file, allow_pickle=False) as held:
             return {name: held[name] for name in held.files}
     except Exception as error:  # damaged files fail in any way there is
         raise DataError(

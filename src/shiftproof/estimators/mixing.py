@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftproof.estimators import stored_numbers as stored
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.profiles import Profile, Profiler, profile_of
 from shiftproof.estimators.references import Statistic
@@ -173,14 +174,24 @@ class Mixing:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Mixing:
         """Return what `to_row` wrote."""
-        plain = {name: tuple(row[name]) for name in ("biases", "mix", "labels", "predicted", "certainty")}
+        profiler, classes = Profiler.from_row(row["profiler"]), len(row["mix"])
+        coordinates = stored.matrix(row["coordinates"], len(profiler.level) + len(profiler.projection))
+        labels = tuple(map(stored.count, row["labels"]))
+        if classes < 2 or not coordinates or len(labels) != len(coordinates) or max(labels) >= classes:
+            raise ValueError(f"{len(labels)} labels of {len(coordinates)} inputs of {classes} classes were stored")
+        if len(profiler.level) != OUTPUTS or (not profiler.features and len(profiler.center) != classes):
+            raise ValueError("the coordinates of inputs are of another kind")
         return cls(
-            temperature=row["temperature"],
-            threshold=row["threshold"],
-            certainty_error=row["certainty_error"],
-            coordinates=tuple(map(tuple, row["coordinates"])),
-            profiler=Profiler.from_row(row["profiler"]),
-            **plain,
+            temperature=stored.number(row["temperature"], low=0.01),
+            biases=stored.vector(row["biases"], classes),
+            mix=stored.mix(row["mix"], classes),
+            threshold=stored.number(row["threshold"]),
+            coordinates=coordinates,
+            labels=labels,
+            predicted=tuple(map(stored.count, stored.vector(row["predicted"], classes, low=0))),
+            profiler=profiler,
+            certainty=stored.vector(row["certainty"], classes, 0, 1),
+            certainty_error=stored.number(row["certainty_error"], low=0),
         )
 
     def to_row(self) -> dict[str, Json]:

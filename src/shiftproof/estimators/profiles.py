@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.estimators import stored_numbers as stored
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.measures.conformal import grouped_p_value
 from shiftproof.measures.estimation import Array
@@ -81,8 +82,14 @@ class Profiler:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Profiler:
         """Return what `to_row` wrote."""
-        plain = {name: tuple(row[name]) for name in ("center", "level", "unit")}
-        return cls(features=row["features"], projection=tuple(map(tuple, row["projection"])), **plain)
+        center, level = stored.vector(row["center"]), stored.vector(row["level"])
+        return cls(
+            features=bool(row["features"]),
+            center=center,
+            projection=stored.matrix(row["projection"], len(center)),
+            level=level,
+            unit=stored.vector(row["unit"], len(level), low=1e-9),
+        )
 
     def to_row(self) -> dict[str, Json]:
         """Return everything as JSON values."""
@@ -137,11 +144,18 @@ class Place:
     profile: Profile
 
 
-def familiarity(profile: Profile, places: Sequence[Place], source: Profile) -> Familiarity:
-    """Return how a set lies among copies of several families; nearest copies are of other families for each copy."""
-    left_out = [
+def left_out_distances(places: Sequence[Place]) -> list[float]:
+    """Return how far each copy lies from the nearest of other families."""
+    return [
         min(one.profile.distance(other.profile) for other in places if other.family != one.family) for one in places
     ]
+
+
+def familiarity(
+    profile: Profile, places: Sequence[Place], source: Profile, left_out: Sequence[float] | None = None
+) -> Familiarity:
+    """Return how a set lies among copies of several families, whose `left_out_distances` may be known already."""
+    left_out = left_out_distances(places) if left_out is None else left_out
     families = [one.family for one in places]
     distances = [profile.distance(one.profile) for one in places]
     nearest = int(np.argmin(distances))

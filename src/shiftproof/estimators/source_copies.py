@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftproof.estimators import stored_numbers as stored
 from shiftproof.estimators.catalogue import summary, values_for
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.families import CLASS_MIX, MIXES
@@ -17,6 +18,9 @@ from shiftproof.estimators.references import Reference
 
 CLEAN = "clean"
 """The copy that is the source as it is."""
+
+MIN_KINDS = 4
+"""A line needs shifts of this many kinds, and leaving out families as many of those."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,23 @@ class Copy:
     def from_row(cls, row: Mapping[str, Any]) -> Copy:
         """Return the copy that `asdict` wrote."""
         held = row.get("profile")
-        profile = None if held is None else Profile(tuple(held["mean"]), tuple(held["noise"]))
-        return cls(**{**row, "profile": profile})
+        mean = None if held is None else stored.vector(held["mean"])
+        return cls(
+            shift=stored.text(row["shift"]),
+            accuracy=stored.share(row["accuracy"]),
+            inputs=stored.count(row["inputs"], low=1),
+            statistics=stored.named(row["statistics"]),
+            family=stored.text(row.get("family", "")),
+            profile=None if held is None or mean is None else Profile(mean, stored.vector(held["noise"], len(mean), 0)),
+        )
+
+
+def groups_of(copies: Sequence[Copy]) -> tuple[str, ...]:
+    """Return the families of copies; kinds of shifts, where there are too few families."""
+    told = tuple(copy.group for copy in copies)
+    if len({group for copy, group in zip(copies, told, strict=True) if copy.shift != CLEAN}) >= MIN_KINDS:
+        return told
+    return tuple(copy.family if copy.family == CLASS_MIX else copy.kind for copy in copies)
 
 
 def mixes(found: Evidence, name: str, seed: int) -> Iterator[tuple[str, Evidence]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -18,6 +19,9 @@ from shiftproof.registry import unknown
 
 Array: TypeAlias = NDArray[np.float64]
 Score: TypeAlias = Literal["confidence", "entropy"]
+
+KEPT_DRAWS = 8_000_000
+"""Bootstrap samples of so many inputs together, at most, are kept between statistics of one set: 32 MB."""
 
 
 def confidence(logits: ArrayLike, temperature: float = 1.0) -> Array:
@@ -59,7 +63,10 @@ def score(logits: ArrayLike, kind: str, temperature: float = 1.0) -> Array:
 
 
 def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
-    """Return the temperature in [0.05, 20] that makes labelled logits likeliest (Guo et al. 2017)."""
+    """Return the temperature in [0.05, 20] that makes labelled logits likeliest (Guo et al. 2017).
+
+    Where no answer is wrong it is 1 at least: the surer, the likelier, and nothing says how sure is too sure.
+    """
     from scipy.optimize import minimize_scalar
 
     values, rows = np.asarray(logits, np.float64), np.asarray(labels, np.int64)
@@ -68,7 +75,7 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
         log = _log_probabilities(values, math.exp(log_temperature))
         return -float(log[np.arange(len(rows)), rows].mean())
 
-    limits = (math.log(0.05), math.log(20.0))
+    limits = (math.log(0.05) if (values.argmax(1) != rows).any() else 0.0, math.log(20.0))
     return math.exp(float(minimize_scalar(surprise, bounds=limits, method="bounded").x))
 
 
@@ -187,8 +194,19 @@ def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
 def bootstrap_means(values: ArrayLike, *, draws: int, seed: int = 0) -> Array:
     """Return the means of bootstrap samples of values [N, ...], [draws, ...]; sets of one size are resampled alike."""
     held = np.asarray(values, np.float64)
-    rng = np.random.default_rng([seed, len(held)])
-    return np.array([held[rng.integers(0, len(held), len(held))].mean(0) for _ in range(draws)])
+    if draws * len(held) > KEPT_DRAWS:
+        rng = np.random.default_rng([seed, len(held)])
+        return np.array([held[rng.integers(0, len(held), len(held))].mean(0) for _ in range(draws)])
+    found: Array = _bootstrap_counts(len(held), draws, seed) @ held.reshape(len(held), -1) / len(held)
+    return found.reshape(draws, *held.shape[1:])
+
+
+@lru_cache(maxsize=2)
+def _bootstrap_counts(inputs: int, draws: int, seed: int) -> NDArray[np.float32]:
+    """Return how often each input is in each bootstrap sample, [draws, N]: every statistic of a set asks for them."""
+    rng = np.random.default_rng([seed, inputs])
+    counts = [np.bincount(rng.integers(0, inputs, inputs), minlength=inputs) for _ in range(draws)]
+    return np.array(counts, np.float32)
 
 
 def percentile_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[float, float]:

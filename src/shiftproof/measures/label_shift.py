@@ -36,7 +36,8 @@ class Scaling(NamedTuple):
 def fit_scaling(logits: ArrayLike, labels: ArrayLike, *, pull: float = 1.0) -> Scaling:
     """Return the scaling that makes labelled logits likeliest (Alexandari et al. 2020, BCTS).
 
-    `pull` is the strength of a prior on the biases, in inputs: few inputs of a class must not make a large bias.
+    `pull` is the strength of a prior on the biases, in inputs: few inputs of a class must not make a large bias. Where
+    no answer is wrong, the temperature is 1 at least: nothing says how sure is too sure.
     """
     from scipy.optimize import minimize
     from scipy.special import log_softmax
@@ -52,7 +53,8 @@ def fit_scaling(logits: ArrayLike, labels: ArrayLike, *, pull: float = 1.0) -> S
         slope = np.concatenate([[-heat * float((gap * values).sum())], gap.sum(0) + 2 * pull * biases / len(rows)])
         return loss, slope
 
-    limits = [(np.log(0.05), np.log(20.0)), *[(-5.0, 5.0)] * values.shape[1]]
+    coldest = np.log(0.05) if (values.argmax(1) != rows).any() else 0.0
+    limits = [(coldest, np.log(20.0)), *[(-5.0, 5.0)] * values.shape[1]]
     found = minimize(surprise, np.zeros(values.shape[1] + 1), jac=True, method="L-BFGS-B", bounds=limits).x
     return Scaling(float(np.exp(found[0])), found[1:] - found[1:].mean())
 
@@ -83,8 +85,8 @@ def adjusted(p: Array, mix: Array, target: Array) -> Array:
 
 def to_source_mix(posteriors: Array, mix: Array, target: Array) -> Array:
     """Return weights of inputs, [N] with mean 1, under which they come in the source's mix; at most 10 each."""
-    ratio = np.divide(mix, target, out=np.full_like(mix, MAX_WEIGHT), where=target > 0)
-    weights = np.minimum(posteriors @ np.minimum(ratio, MAX_WEIGHT), MAX_WEIGHT)
+    ratio = np.divide(mix, target, out=np.full_like(mix, MAX_WEIGHT), where=MAX_WEIGHT * target > mix)
+    weights = np.minimum(posteriors @ ratio, MAX_WEIGHT)
     made: Array = weights / weights.mean()
     return made
 

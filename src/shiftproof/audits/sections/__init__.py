@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _OWN = {
     "clean": "shiftproof.audits.sections.clean:Clean",
     "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
+    "confidence": "shiftproof.audits.sections.confidence_under_shift:Confidence",
     "worst_case": "shiftproof.audits.sections.worst_case:WorstCase",
     "spectrum": "shiftproof.audits.sections.spectrum:FrequencySensitivity",
     "certified": "shiftproof.audits.sections.certified:Certified",

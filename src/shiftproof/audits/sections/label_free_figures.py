@@ -9,7 +9,7 @@ from typing import Any, cast
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import labelled, title
 from shiftproof.estimators import Calibration, Monitor
-from shiftproof.estimators.calibration import Copy
+from shiftproof.estimators.source_copies import Copy
 from shiftproof.measures.estimation import mean_absolute_error
 from shiftproof.reports.view import Column, Figure, Table
 from shiftproof.runs import Row
@@ -113,7 +113,7 @@ def error_table(calibration: Calibration, errors: Mapping[str, float], ranks: Ma
             Column("estimator"),
             Column("points off", "number"),
             Column("rank correlation", "number"),
-            Column("points off on the source's unseen shifts", "number"),
+            Column("points off on families left out", "number"),
         ),
         tuple(
             (
@@ -135,9 +135,9 @@ def monitor_table(drop: float, error: float) -> Table:
         "Settings for a monitor of this model",
         (Column("setting"), Column("value"), Column("why")),
         (
-            ("drop", f"{drop:.2f}", f"twice the mean error of the estimate, {100 * error:.1f} points, or 0.05"),
+            ("drop", f"{drop:.2f}", f"nine in ten estimates are within {100 * error:.1f} points; 0.05 at least"),
             ("window", f"{usual['window']:,}", "the latest inputs: too few make it restless, too many make it slow"),
-            ("patience", str(usual["patience"]), "looks in a row before an alarm, ten of which fall into a window"),
+            ("alpha", f"{usual['alpha']:g}", "the share of streams of 20,000 inputs with a false alarm, at most"),
         ),
     )
 
