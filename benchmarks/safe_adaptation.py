@@ -90,7 +90,7 @@ def save(path: Path, values: NDArray[Any]) -> None:
     """Write an array, all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (part := path.with_suffix(".part")).open("wb") as file:
-        np.save(file, values)
+        np.save(file, values.astype(np.min_scalar_type(values.max(initial=0))))
     part.replace(path)
 
 
