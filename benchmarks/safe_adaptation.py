@@ -195,7 +195,7 @@ def every(pool: Executor, work: Callable[[Any], str], tasks: Sequence[Any]) -> N
 
 
 def _made(shape: Shape, chosen: argparse.Namespace) -> bool:
-    return (chosen.held / f"{shape.name}.npy").exists() and (chosen.out / "labels" / f"{shape.name}.npy").exists()
+    return all((folder / f"{shape.name}.npy").exists() for folder in (chosen.held, chosen.out / "labels"))
 
 
 def choose(table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, share: int, seed: int) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -11,7 +11,7 @@ from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
 from shiftproof.adapters.method_options import MethodOptions
-from shiftproof.errors import ConfigurationError
+from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.allocation import raise_malloc_threshold
 from shiftproof.models.blackbox import BlackBox
 from shiftproof.registry import Registry
@@ -96,6 +96,29 @@ def adapt(
     module = _module_of(model, chosen)
     raise_malloc_threshold()
     return (chosen.shell or Adapter)(module, chosen, chosen.options(preset, variant, options))
+
+
+def make_adapter(
+    model: nn.Module | BlackBox,
+    chosen: str | Method,
+    *,
+    preset: str | None,
+    lr_scale: float = 1.0,
+    given: Mapping[str, Any] | None = None,
+) -> Adapter:
+    """Return a fresh adapter for a comparison: of what is `given` a method takes the options that it has.
+
+    Learning rates are times `lr_scale`, those of candidates that `safe` chooses from, too. A black box takes the
+    methods that need outputs alone.
+    """
+    found = method(chosen)
+    if isinstance(model, BlackBox) and found.needs:
+        raise ModelError("The model is a black box: it has no layers that can adapt.")
+    own = {name: value for name, value in (given or {}).items() if hasattr(found.defaults, name)}
+    if lr_scale != 1.0:
+        known = found.options(preset, "paper", own).to_dict()
+        own |= {name: known[name] * lr_scale for name in ("lr", "lr_scale") if known.get(name) is not None}
+    return adapt(model, found, preset=preset, **own)
 
 
 def _module_of(model: nn.Module | BlackBox, chosen: Method) -> nn.Module:

@@ -32,7 +32,9 @@ class AttentionBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return [N, tokens, width]."""
         count, tokens, width = x.shape
-        query, key, value = self.qkv(self.norm1(x)).view(count, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        query, key, value = (
+            self.qkv(self.norm1(x)).view(count, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        )
         mixed = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(count, tokens, width)
         x = x + self.project(mixed)
         out: Tensor = x + self.contract(F.gelu(self.expand(self.norm2(x))))
