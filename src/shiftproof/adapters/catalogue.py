@@ -37,6 +37,7 @@ _OWN = {
     "deyo": "shiftproof.adapters.deyo:DEYO",
     "cotta": "shiftproof.adapters.cotta:COTTA",
     "rotta": "shiftproof.adapters.rotta:ROTTA",
+    "note": "shiftproof.adapters.note:NOTE",
     "memo": "shiftproof.adapters.memo:MEMO",
     "lame": "shiftproof.adapters.lame:LAME",
     "prior": "shiftproof.adapters.outputs_only:PRIOR",

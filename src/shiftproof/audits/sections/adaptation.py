@@ -43,8 +43,6 @@ GRID_BATCHES = (1, 8, 64)
 GRID_PRIORS = (0, 4, 16, 64, 256)
 GRID_SHIFTS = {"quick": 1, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
-CORRELATED_SHIFTS = {"quick": 2, "standard": 4, "full": 4}
-"""Corruptions, of a category each, under which images of a class come together."""
 HELPS = 0.02
 LEVEL_RULE = "points gained on average, without labels: good over 2, bad under 0"
 
@@ -139,8 +137,7 @@ class Adaptation(Section):
             for shift in short:
                 yield AdaptedStream(method, shift, images, settings.seed, batch)
         for method in methods:
-            for shift in _one_per_category(strongest)[: 1 if settings.sparse else CORRELATED_SHIFTS[settings.budget]]:
-                yield CorrelatedStream(method, shift, images, settings.seed, batch)
+            yield CorrelatedStream(method, tuple(_one_per_category(strongest)), images, settings.seed, batch)
         if "stability" in settings.sections:
             yield from Stability().plan(scope)  # the same tasks: they run once, and tell what lasts
         yield from plan_statistics(scope)
@@ -149,8 +146,9 @@ class Adaptation(Section):
             least = SPARSE_BATCH if settings.sparse else max(BATCH, images // 4)
             for shift in _one_per_category(strongest)[: 1 if settings.sparse else GRID_SHIFTS[settings.budget]]:
                 for batch in GRID_BATCHES:
+                    count = min(images, least // 2 if batch == 1 else least)
                     for prior in GRID_PRIORS:
-                        yield PriorStream(shift, batch, prior, min(images, least), settings.seed)
+                        yield PriorStream(shift, batch, prior, count, settings.seed)
 
     def needs(self, number: str, task: Measurement) -> bool:
         """Say that a method's own number needs its tasks and the source model's; none needs batch sizes and priors."""
@@ -301,7 +299,7 @@ def _plain(found: Sequence[tuple[AdaptedStream, Row]], images: int) -> dict[str,
 
 
 def _under(results: Sequence[Result]) -> str:
-    return listed(list(dict.fromkeys(title(named(task.shift)) for task, _ in rows(results, CorrelatedStream))))
+    return listed([title(named(shift)) for task, _ in rows(results, CorrelatedStream)[:1] for shift in task.shifts])
 
 
 def _action(chosen: str, gain: float, preset: str | None, batch: int, evidence: Evidence) -> Action:
@@ -329,7 +327,7 @@ def _measured_options(chosen: str, preset: str | None) -> str:
 
 def _streamed(adapter: Adapter, task: AdaptedStream | PriorStream, subject: Subject) -> dict[str, Json]:
     data = subject.data.subset(range(task.images))
-    return streamed(adapter, data, task.shift, seed=task.seed, batch=task.batch, device=subject.device)
+    return streamed(adapter, data, [task.shift], seed=task.seed, batch=task.batch, device=subject.device)
 
 
 def _adapting(task: AdaptedStream | PriorStream, method: Method) -> Work:

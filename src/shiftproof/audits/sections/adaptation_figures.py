@@ -37,7 +37,7 @@ def gain_table(
     if together is not None:
         alone, added, under = together
         lines.append((CORRELATED, alone, *(alone + added[m] if m in added else None for m in ranked)))
-        caption += f" {CORRELATED.capitalize()}: images of a class come together, under the corruptions {under}."
+        caption += f" {CORRELATED.capitalize()}: images of a class come together, batches in turn under {under}."
     return Table(
         "Accuracy with each method, hardest corruption first",
         (Column("corruption"), *(Column(name, "percent", heat=(0.0, 1.0)) for name in ("source", *ranked))),

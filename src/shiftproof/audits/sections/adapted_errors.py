@@ -31,7 +31,7 @@ from shiftproof.subjects import Subject
 BATCH = 8
 """Images of a batch of partial adaptation, the paper's."""
 PRIORS = (0, 4, 16, 64, 256)
-IMAGES: Mapping[str, int] = {"quick": 128, "standard": 1_000, "full": 5_000}
+IMAGES: Mapping[str, int] = {"quick": 64, "standard": 1_000, "full": 5_000}
 CHOICE_IMAGES: Mapping[str, int] = {"quick": 32, "standard": 256, "full": 500}
 """Images under each hold-out corruption that the prior is chosen on."""
 HOLDOUT_SEVERITY = 3.0

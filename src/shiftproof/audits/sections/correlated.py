@@ -5,7 +5,6 @@ A part of the section `adaptation`.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ from shiftproof.adapters import Method, make_adapter
 from shiftproof.audits.sections.base import READ, Measurement, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import hits_of, preset_for, rows
 from shiftproof.audits.sections.method_streams import streamed
-from shiftproof.audits.sections.shift_names import named
 from shiftproof.errors import DataError, ModelError
 from shiftproof.runs import Result, Row
 from shiftproof.shifts import Shift
@@ -25,11 +23,11 @@ from shiftproof.subjects import Subject
 
 @dataclass(frozen=True)
 class CorrelatedStream(Measurement):
-    """Shifted images through a fresh adapter, sorted by class."""
+    """Images sorted by class through a fresh adapter, batches under the shifts in turn."""
 
     kind = "adaptation.correlated"
     method: Method
-    shift: Shift
+    shifts: tuple[Shift, ...]
     images: int
     seed: int
     batch: int
@@ -45,28 +43,21 @@ class CorrelatedStream(Measurement):
         if first.labels is None:
             raise DataError("Images of a class cannot come together without labels.")
         data = first.subset(first.labels.argsort(stable=True).tolist())
-        found = streamed(adapter, data, self.shift, seed=self.seed, batch=self.batch, device=subject.device)
+        found = streamed(adapter, data, self.shifts, seed=self.seed, batch=self.batch, device=subject.device)
         return {**found, "preset": preset}
 
     def work(self) -> Work:
         """Count images through an adapter."""
         adapting = [(Unit("adapter", self.method), 1.0), (Unit("adapt", self.method, self.batch), float(self.images))]
-        return [(READ, self.images), *shifting(self.shift, self.images), *adapting]
+        shifted = [unit for shift in self.shifts for unit in shifting(shift, self.images / len(self.shifts))]
+        return [(READ, self.images), *shifted, *adapting]
 
 
 def correlated_gains(results: Sequence[Result]) -> tuple[float, dict[str, NDArray[np.float64]]]:
     """Return the accuracy of the model as it is, and what each method adds to it on every image, [N]."""
-    hits: dict[str, dict[str, NDArray[np.uint8]]] = defaultdict(dict)
-    for task, row in rows(results, CorrelatedStream):
-        if row.get("applies", True):
-            hits[task.method.name][named(task.shift)] = hits_of(row)
-    source = hits.pop("source", {})
-    if not source:
+    found = rows(results, CorrelatedStream)
+    hits = {task.method.name: hits_of(row).astype(float) for task, row in found if row.get("applies", True)}
+    source = hits.pop("source", None)
+    if source is None:
         return 0.0, {}
-    alone = np.concatenate(list(source.values())).astype(float)
-    gains = {
-        name: np.concatenate([each[shift] for shift in source]) - alone
-        for name, each in hits.items()
-        if set(each) == set(source)
-    }
-    return float(alone.mean()), gains
+    return float(source.mean()), {name: each - source for name, each in hits.items()}

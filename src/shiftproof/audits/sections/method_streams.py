@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
+from itertools import cycle
 from statistics import median
 
 import torch
@@ -17,13 +19,16 @@ from shiftproof.shifts import Shift
 
 
 def streamed(
-    adapter: Adapter, data: Dataset, shift: Shift, *, seed: int, batch: int, device: torch.device | str
+    adapter: Adapter, data: Dataset, shifts: Sequence[Shift], *, seed: int, batch: int, device: torch.device | str
 ) -> dict[str, Json]:
-    """Return the tally of an adapter's answers to shifted data, the milliseconds of a batch, and what was counted."""
+    """Return the tally of an adapter's answers to data, the milliseconds of a batch, and what was counted.
+
+    Batches are under the shifts in turn.
+    """
     labels, predicted, confidences, spent = [], [], [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
-        for part in data.batches(batch, device=device):
+        for part, shift in zip(data.batches(batch, device=device), cycle(shifts), strict=False):
             images = shift(part.inputs, part.keys, seed=seed)
             start = time.perf_counter()
             logits = check_logits(adapter(images), len(images))
