@@ -252,10 +252,10 @@ def interval(values: Sequence[float]) -> str:
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the table: per method and choice, its mean accuracy and how often and how far it is below others."""
-    singles = {(number, name): value for number, row in enumerate(rows) for name, value in row["accuracy"].items()} | {
-        (number, name): float(np.mean([each["accuracy"] for each in found]))
+    singles = {
+        (number, name): value
         for number, row in enumerate(rows)
-        for name, found in row["choices"].items()
+        for name, value in (row["accuracy"] | means_of(row)).items()
     }
     yield (
         "| method | accuracy, % | streams not 2 points below source | below the best fixed, points | "
@@ -273,6 +273,27 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"| {name} | {means} | {near:.0%} | {told} |"
 
 
+def by_kind(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the mean over the streams of a kind, in percent: a row per model, kind and rate."""
+    parts: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        kind = "-".join(row["stream"].split("-")[: 2 if row["stream"].startswith(("ccc", "batch")) else 1])
+        parts.setdefault((row["model"], kind, row["rate"]), []).append(row)
+    flat = {key: [row["accuracy"] | means_of(row) for row in some] for key, some in parts.items()}
+    names = list(dict.fromkeys(name for some in flat.values() for each in some for name in each))
+    yield "| model | streams | rate | " + " | ".join(names) + " |"
+    yield "|---|---|---:|" + "---:|" * len(names)
+    for (model, kind, rate), some in flat.items():
+        known = {name: [each[name] for each in some] for name in names if all(name in each for each in some)}
+        cells = [f"{100 * float(np.mean(known[name])):.1f}" if name in known else "" for name in names]
+        yield f"| {model} | {len(some)} {kind} | {rate:g} | {' | '.join(cells)} |"
+
+
+def means_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the accuracy of each choice, the mean over coins."""
+    return {name: float(np.mean([each["accuracy"] for each in found])) for name, found in row["choices"].items()}
+
+
 def detail(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield one row per stream, in percent."""
     names = list(dict.fromkeys(name for row in rows for name in row["accuracy"]))
@@ -280,7 +301,7 @@ def detail(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "| model | stream | rate | " + " | ".join([*names, *choices]) + " | bound on the gain held |"
     yield "|---|---|---:|" + "---:|" * (len(names) + len(choices) + 1)
     for row in rows:
-        means = {name: float(np.mean([each["accuracy"] for each in found])) for name, found in row["choices"].items()}
+        means = means_of(row)
         cells = [
             f"{100 * known[name]:.1f}" if name in known else ""
             for known, all_of in ((row["accuracy"], names), (means, choices))
@@ -304,7 +325,7 @@ def print_table(chosen: argparse.Namespace) -> None:
     rows = [row for row in found if row is not None]
     write_atomically(chosen.out / "rows.json", json.dumps(rows))
     print(f"{len(rows)} of {len(tasks)} streams\n")
-    for line in (*summary(rows), "", *detail(rows)) if rows else ():
+    for line in (*summary(rows), "", *by_kind(rows), "", *detail(rows)) if rows else ():
         print(line)
 
 
