@@ -12,7 +12,7 @@ from shiftproof.adapters import method as find
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.adaptation import AdaptedStream, _action
-from shiftproof.audits.sections.advice import Evidence, adapting_code, advised, advised_over, steps_that_tell
+from shiftproof.audits.sections.advice import Grounds, adapting_code, advised, advised_over, steps_that_tell
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.measuring import preset_for
 from shiftproof.audits.sections.stability import LongStream
@@ -179,7 +179,7 @@ def test_endurance_advises_what_was_measured_and_what_resets():
 
 @pytest.mark.parametrize(("name", "words"), [("rdumb", "lr=0.001"), ("rdumb", "reset=every(1000)"), ("bn", "prior=0")])
 def test_advice_says_what_was_measured(name: str, words: str) -> None:
-    action = _action(name, 0.2, "cifar", 64, Evidence())
+    action = _action(name, 0.2, "cifar", 64, Grounds())
     assert words in action.why
     assert "on short streams" in action.why
 
@@ -199,12 +199,12 @@ def test_advice_asks_the_long_stream_too() -> None:
 
 
 def test_advice_says_where_it_does_not_hold() -> None:
-    told = Evidence(together=np.full(300, -0.2) + gains(bn=0.0)["bn"][:300] * 0.1, among=3).told("bn")
+    told = Grounds(together=np.full(300, -0.2) + gains(bn=0.0)["bn"][:300] * 0.1, among=3).told("bn")
     assert "Only where classes arrive mixed" in told
     assert "costs 20." in told
-    assert "no harm" in Evidence(steps=16, together=np.zeros(300), among=3).told("bn")
-    assert "16 batches, too short to tell" in Evidence(steps=16).told("bn")
-    assert "too short" not in Evidence(steps=3000, long=True).told("bn")
+    assert "no harm" in Grounds(steps=16, together=np.zeros(300), among=3).told("bn")
+    assert "16 batches, too short to tell" in Grounds(steps=16).told("bn")
+    assert "too short" not in Grounds(steps=3000, long=True).told("bn")
 
 
 def test_errors_with_batch_statistics_stand_beside_the_plain_ones() -> None:

@@ -105,7 +105,7 @@ def make_adapter(
     *,
     preset: str | None,
     lr_scale: float = 1.0,
-    given: Mapping[str, Any] | None = None,
+    given: Mapping[str, object] | None = None,
 ) -> Adapter:
     """Return a fresh adapter for a comparison: of what is `given` a method takes the options that it has.
 

@@ -13,8 +13,8 @@ from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.adaptation_figures import cost_table, gain_table, prior_figure
 from shiftproof.audits.sections.adapted_errors import AdaptedErrors, errors_table, plan_errors
 from shiftproof.audits.sections.advice import (
-    Evidence,
     Gains,
+    Grounds,
     adapting_code,
     advised_over,
     diagnoses,
@@ -225,7 +225,7 @@ class Adaptation(Section):
             LEVEL_RULE,
         )
         batch = found[0][0].batch
-        evidence = Evidence(len(next(iter(lasting.values()), ())), long, together.get(chosen or ""), len(together))
+        grounds = Grounds(len(next(iter(lasting.values()), ())), long, together.get(chosen or ""), len(together))
         images = next(iter(source.values())).images
         preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
         prior = [(task.batch, task.prior, row) for task, row in rows(results, PriorStream) if row.get("applies", True)]
@@ -254,7 +254,7 @@ class Adaptation(Section):
                 *sorted(set(refused.values())),
             ),
             numbers={**numbers, **adapted, **predicted},
-            actions=(_action(chosen, gains[chosen], preset, batch, evidence),) if helps and chosen == told else (),
+            actions=(_action(chosen, gains[chosen], preset, batch, grounds),) if helps and chosen == told else (),
         )
 
 
@@ -302,12 +302,12 @@ def _under(results: Sequence[Result]) -> str:
     return listed([title(named(shift)) for task, _ in rows(results, CorrelatedStream)[:1] for shift in task.shifts])
 
 
-def _action(chosen: str, gain: float, preset: str | None, batch: int, evidence: Evidence) -> Action:
+def _action(chosen: str, gain: float, preset: str | None, batch: int, grounds: Grounds) -> Action:
     return Action(
         f"Let it adapt while it serves ({chosen})",
         f"It improves accuracy by {100 * gain:.1f} points on average at the strongest severity, without labels. Of the "
         "methods that do not learn without end it is the cheapest within noise of the best. Measured with "
-        f"{_measured_options(chosen, preset)}, {evidence.told(chosen)}",
+        f"{_measured_options(chosen, preset)}, {grounds.told(chosen)}",
         f"{adapting_code(chosen, preset)}\nlogits = adapted(images)  # in batches of {batch}, as they come",
         gain=100 * gain,
         on="on average at the strongest severity",

@@ -73,7 +73,7 @@ def advised_over(short: Gains, lasting: Gains, *, long: bool, batch: int = 64) -
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Grounds:
     """What a piece of advice rests on, beside short streams.
 
     `steps` are the batches of the long stream, 0 where there was none, and `long` whether they tell what lasts;

@@ -72,7 +72,7 @@ class CompactTransformer(nn.Module):
         """Return what the first block is given, [N, tokens, width]."""
         x = F.max_pool2d(F.relu(self.conv1(self.normalize(images))), 3, 2, 1)
         x = F.max_pool2d(F.relu(self.conv2(x)), 3, 2, 1)
-        places = self.places
+        places: Tensor = self.places
         if x.shape[2:] != places.shape[2:]:
             places = F.interpolate(places, size=x.shape[2:], mode="bilinear", align_corners=False)
         return (x + places).flatten(2).transpose(1, 2)
