@@ -50,7 +50,7 @@ FILTERS = ("entropy_margin", "similarity")
 
 
 def safe_and_its_parts(
-    model: nn.Module, images: Tensor, amp: str | None, passing: dict[str, float]
+    model: nn.Module, images: Tensor, amp: str | None, passing: dict[str, Any]
 ) -> dict[str, Callable[[], Any]]:
     """Return a step of `safe`, which is told the labels that it asks for, and of its configurations by themselves."""
     labels = torch.arange(len(images)) % 10

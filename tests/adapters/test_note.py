@@ -70,4 +70,5 @@ def test_it_answers_before_it_learns_and_learns_every_so_often() -> None:
     assert adapter.updates == 1
     gathered = next(iter(adapter.norms.values()))
     assert int(gathered.seen) == 64
+    assert gathered.source_mean is not None
     assert not torch.equal(gathered.target_mean, gathered.source_mean)

@@ -94,9 +94,7 @@ def adapt(
     `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
     """
     chosen = method(name)
-    module = _module_of(model, chosen)
-    raise_malloc_threshold()
-    return (chosen.shell or Adapter)(module, chosen, chosen.options(preset, variant, options))
+    return _adapter(model, chosen, preset, variant, options)
 
 
 def make_adapter(
@@ -119,7 +117,15 @@ def make_adapter(
     if lr_scale != 1.0:
         known = found.options(preset, "paper", own).to_dict()
         own |= {name: known[name] * lr_scale for name in ("lr", "lr_scale") if known.get(name) is not None}
-    return adapt(model, found, preset=preset, **own)
+    return _adapter(model, found, preset, "paper", own)
+
+
+def _adapter(
+    model: nn.Module | BlackBox, chosen: Method, preset: str | None, variant: str, given: Mapping[str, object]
+) -> Adapter:
+    module = _module_of(model, chosen)
+    raise_malloc_threshold()
+    return (chosen.shell or Adapter)(module, chosen, chosen.options(preset, variant, given))
 
 
 def _module_of(model: nn.Module | BlackBox, chosen: Method) -> nn.Module:

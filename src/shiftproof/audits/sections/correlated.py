@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shiftproof.adapters import Method, make_adapter
 from shiftproof.audits.sections.base import READ, Measurement, Unit, Work, shifting
@@ -23,7 +25,7 @@ from shiftproof.subjects import Subject
 
 @dataclass(frozen=True)
 class CorrelatedStream(Measurement):
-    """Images sorted by class through a fresh adapter, batches under the shifts in turn."""
+    """Batches of images sorted by class through a fresh adapter, under the shifts in turn."""
 
     kind = "adaptation.correlated"
     method: Method
@@ -33,16 +35,15 @@ class CorrelatedStream(Measurement):
     batch: int
 
     def measure(self, subject: Subject) -> Row:
-        """Stream the images, class after class, through the adapter and tally its answers."""
+        """Stream the batches, class after class, through the adapter and tally its answers."""
         preset = preset_for(subject)
         try:
             adapter = make_adapter(subject.model, self.method, preset=preset)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
-        first = subject.data.subset(range(self.images))
-        if first.labels is None:
+        if subject.data.labels is None:
             raise DataError("Images of a class cannot come together without labels.")
-        data = first.subset(first.labels.argsort(stable=True).tolist())
+        data = subject.data.subset(sorted_batches(subject.data.labels, self.batch, self.images))
         found = streamed(adapter, data, self.shifts, seed=self.seed, batch=self.batch, device=subject.device)
         return {**found, "preset": preset}
 
@@ -51,6 +52,20 @@ class CorrelatedStream(Measurement):
         adapting = [(Unit("adapter", self.method), 1.0), (Unit("adapt", self.method, self.batch), float(self.images))]
         shifted = [unit for shift in self.shifts for unit in shifting(shift, self.images / len(self.shifts))]
         return [(READ, self.images), *shifted, *adapting]
+
+
+def sorted_batches(labels: Tensor, batch: int, images: int) -> list[int]:
+    """Return the places of so many images, in batches that are cut from all of them sorted by class, evenly spaced.
+
+    Batches are of one class, or of few, wherever a class has as many images as a batch.
+
+    >>> sorted_batches(torch.tensor([1, 0, 1, 0, 2, 2]), 2, 4)
+    [1, 3, 4, 5]
+    """
+    batches = torch.split(labels.argsort(stable=True), batch)
+    count = max(1, min(len(batches), images // batch))
+    chosen = torch.linspace(0, len(batches) - 1, count).round().long()
+    return torch.cat([batches[place] for place in chosen.tolist()]).tolist()
 
 
 def correlated_gains(results: Sequence[Result]) -> tuple[float, dict[str, NDArray[np.float64]]]:
