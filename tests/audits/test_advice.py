@@ -224,3 +224,12 @@ def test_errors_with_batch_statistics_stand_beside_the_plain_ones() -> None:
     assert accuracies.rows[-1][0] == "sorted by class"
     source, adapted = (float(str(cell)) for cell in accuracies.rows[-1][1:])
     assert view.numbers["correlated_gain.bn"] == pytest.approx(adapted - source)
+
+
+def test_few_updates_do_not_tell_what_learning_brings() -> None:
+    few, none = (
+        section("adaptation").view([measured("source", 100, updates=0), measured(name, 100, updates=updates)])
+        for name, updates in (("rdumb", 4), ("bn", 0))
+    )
+    assert "within 4 updates: too few to tell what learning brings" in few.verdict[0].text
+    assert "updates" not in none.verdict[0].text

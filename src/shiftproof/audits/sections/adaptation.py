@@ -44,6 +44,8 @@ GRID_PRIORS = (0, 4, 16, 64, 256)
 GRID_SHIFTS = {"quick": 1, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
 HELPS = 0.02
+UPDATES_THAT_TELL = 100
+"""Methods that learn with the rates of large networks gain nothing that would show in fewer."""
 LEVEL_RULE = "points gained on average, without labels: good over 2, bad under 0"
 
 
@@ -215,7 +217,7 @@ class Adaptation(Section):
         said = (
             f"Adapting while serving ({told}) improves accuracy by {won}."
             if helps
-            else f"No adaptation improves accuracy by more than {won}."
+            else f"No adaptation improves accuracy by more than {won}{_few_updates(found)}."
         )
         tile = Tile(
             "Best gain by adaptation",
@@ -256,6 +258,13 @@ class Adaptation(Section):
             numbers={**numbers, **adapted, **predicted},
             actions=(_action(chosen, gains[chosen], preset, batch, grounds),) if helps and chosen == told else (),
         )
+
+
+def _few_updates(found: Sequence[tuple[AdaptedStream, Row]]) -> str:
+    """Return that methods which learn had too little time to, where they had."""
+    most = max(cast(int, row.get("updates", 0)) for _, row in found)
+    told = f", within {most} updates: too few to tell what learning brings along a long stream"
+    return told if 0 < most < UPDATES_THAT_TELL else ""
 
 
 def _reach(gains: Gains, name: str) -> str:
