@@ -5,7 +5,8 @@
 
 Rounds of the plain forward and of all methods alternate, so that other load on the machine hits none alone; the median
 of each counts. A plain Tent step (batch statistics, entropy, SGD on scales and shifts, nothing else) runs beside ours
-as the bound. The last line is the conjugate pseudo-label at 1,000 classes: the closed form over the linear solve.
+as the bound. `safe` runs beside its parts, the source, bn and rdumb one after another: what is more is its test. The
+last line is the conjugate pseudo-label at 1,000 classes: the closed form over the linear solve.
 """
 
 from __future__ import annotations
@@ -23,10 +24,46 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftproof.adapters import adapt, method
+from shiftproof.adapters import SafeAdapter, adapt, method
 from shiftproof.adapters.losses import conjugate_poly, entropy
 
-METHODS = ("source", "bn", "tent", "rpl", "cpl", "slr", "eta", "eata", "rdumb", "sar", "roid", "deyo", "lame", "t3a")
+METHODS = (
+    "source",
+    "bn",
+    "tent",
+    "rpl",
+    "cpl",
+    "slr",
+    "eta",
+    "eata",
+    "rdumb",
+    "sar",
+    "roid",
+    "deyo",
+    "lame",
+    "t3a",
+    "safe",
+)
+
+
+FILTERS = ("entropy_margin", "similarity")
+
+
+def safe_and_its_parts(
+    model: nn.Module, images: Tensor, amp: str | None, passing: dict[str, Any]
+) -> dict[str, Callable[[], Any]]:
+    """Return a step of `safe`, which is told the labels that it asks for, and of its configurations by themselves."""
+    labels = torch.arange(len(images)) % 10
+    safe = adapt(model, "safe", amp=amp, candidate_options={"rdumb": passing})
+    parts = [adapt(model, "source", amp=amp), adapt(model, "bn", amp=amp), adapt(model, "rdumb", amp=amp, **passing)]
+    if not isinstance(safe, SafeAdapter):
+        raise TypeError("safe is no SafeAdapter")
+
+    def step() -> None:
+        safe(images)
+        safe.grade(labels)
+
+    return {"safe": step, "safe's parts": lambda: [part(images) for part in parts]}
 
 
 def network(name: str, device: str) -> tuple[nn.Module, int]:
@@ -139,6 +176,9 @@ def main() -> None:
         # information of EATA, another backward pass for each of its first images, is gathered while warming up.
         passing = {"entropy_margin": 2.0, "similarity": 2.0, "drop": -1.0, "fisher_images": 2 * options.batch}
         known = {key: value for key, value in passing.items() if key in method(name).defaults.to_dict()}
+        if name == "safe":
+            calls |= safe_and_its_parts(model, images, options.amp, {key: passing[key] for key in FILTERS})
+            continue
         adapter = adapt(model, name, amp=options.amp, **known)
         calls[name] = partial(adapter, images)
     if options.device == "cuda":

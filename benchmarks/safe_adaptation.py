@@ -1,15 +1,14 @@
 r"""Safe adaptation along many streams: who stays above the source model, and how near to the best fixed method.
 
-    python -m benchmarks.safe_adaptation calibrate --data cifar10/test.npz --out runs/safe --device cuda
     python -m benchmarks.safe_adaptation record --data cifar10/test.npz --source cifar10/train.npz --out runs/safe \
-        --device cuda --workers 12
-    python -m benchmarks.safe_adaptation table --out runs/safe
+        --models demo,cifar10-vit --device cuda --workers 14 --seconds 500
+    python -m benchmarks.safe_adaptation table --out runs/safe --models demo,cifar10-vit --workers 14
 
-`calibrate` finds the paths of CCC. `record` makes every stream once, holds it on the device, sends all methods along it
-at the usual and at ten times the learning rates, and writes what each answered; a second call goes on where the first
-was killed. `table` chooses among the answers as `safe` does, for several shares of labels and seeds of its coins, and
+`record` finds the paths of CCC for the first model, makes every stream once, sends all methods along each at the usual
+and at ten times the learning rates, and writes what each answered; it stops when its time is up, and a second call
+resumes. `table` chooses among the answers as `safe` does, for several shares of labels and seeds of its coins, and
 prints the tables: since configurations learn side by side, whoever serves, the choice can be made afterwards. Streams
-at the two rates count as two.
+of two models, or at two rates, count as two.
 
 `--holdout` makes all streams of the hold-out corruptions; settings are chosen on those.
 """
@@ -21,10 +20,9 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -35,76 +33,35 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import shiftproof
+from benchmarks.safe_streams import Classes, Shape, held, shapes
 from shiftproof.adapters import PairedAudit, adapt, choose_preset, method
 from shiftproof.data import as_images
+from shiftproof.errors import ModelError
 from shiftproof.models import logits
 from shiftproof.runs import write_atomically
-from shiftproof.streams import Stream, StreamCalibration, calibrate, make_stream
 
-METHODS = ("source", "bn", "rdumb", "eata", "guard", "petta", "asr", "rdumbpp")
+METHODS = ("source", "bn", "rdumb", "eata", "guard", "rdumbpp", "asr", "petta")
+"""The cheapest first: what a call has no time for is the dearest at ten times the rates."""
 RATES = (1.0, 10.0)
 CANDIDATES = {"safe": ("bn", "rdumb"), "safe+petta": ("bn", "rdumb", "petta")}
-SHARES = (50, 200, 500)
-COINS = 5
+SHARES = {"safe": (50, 200, 500), "safe+petta": (50,)}
+COINS = 3
 """Seeds of the coins that each choice is repeated with."""
-LENGTH = 100_000
 WINDOW = 64
 """Smaller batches are joined by so many recent images: statistics of one image are none."""
 FROM_SOURCE = 2_000
 """Images of the source for the features that PeTTA compares with."""
-Classes = NDArray[np.uint16]
+Unit = tuple[Shape, str, str, float]
+"""A stream, a model, a method, and how many times its rate."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A stream: its kind, its options, its seed, and the size of batches."""
-
-    name: str
-    kind: str
-    seed: int
-    batch: int = 64
-    length: int = LENGTH
-    target: str | None = None
-    speed: int | None = None
-    concentration: float | None = None
-
-    def calibration(self, out: Path) -> Path:
-        """Return where the paths of its course are."""
-        return out / "calibration" / f"{self.target}-{self.speed}-{self.seed}.json"
-
-    def make(self, data: Any, out: Path, shifts: Sequence[str] | None, device: str, images: int | None) -> Stream:
-        """Return the stream, or its beginning."""
-        length = min(self.length, images or self.length)
-        options: dict[str, Any] = {"length": length, "seed": self.seed, "batch_size": self.batch, "device": device}
-        if self.kind == "ccc":
-            return make_stream("ccc", data, calibration=StreamCalibration.load(self.calibration(out)), **options)
-        options |= {"speed": self.speed, "concentration": self.concentration, "shifts": shifts}
-        return make_stream(self.kind, data, **options)
-
-
-def shapes() -> Iterator[Shape]:
-    """Yield all streams: 30, each at two rates."""
-    for target in ("easy", "medium", "hard"):
-        for speed in (1000, 2000, 5000):
-            for seed in (43, 44):
-                yield Shape(f"ccc-{target}-{speed}-{seed}", "ccc", seed, target=target, speed=speed)
-    for seed in (0, 1, 2):  # rounds of all corruptions, each in an order of its own: every one is met several times
-        yield Shape(f"recurring-{seed}", "concatenated", seed, speed=1280)
-    for seed, share in ((0, 0.1), (1, 0.1), (0, 1.0)):
-        yield Shape(f"correlated-{share:g}-{seed}", "correlated", seed, concentration=share)
-    for seed in (0, 1):
-        yield Shape(f"mixed-{seed}", "mixed", seed)
-    for batch, length in ((1, 5_000), (8, 20_000), (16, 40_000), (32, 60_000)):
-        yield Shape(f"batch-{batch}", "concatenated", 0, batch, length)
-
-
-def held(stream: Stream) -> tuple[Tensor, Tensor]:
-    """Return all images of a stream as bytes on its device, and their labels: the 256 levels are all there is."""
-    images, labels = [], []
-    for batch in stream:
-        images.append((batch.inputs * 255).round().to(torch.uint8))
-        labels.append(batch.labels)
-    return torch.cat(images), torch.cat([each for each in labels if each is not None])
+@cache
+def loaded(model: str, device: str) -> nn.Module:
+    """Return a model, loaded once in a process."""
+    found = shiftproof.load_model(model)
+    if not isinstance(found, nn.Module):
+        raise SystemExit("a black box cannot learn")
+    return found.to(device)
 
 
 def answers(
@@ -123,81 +80,122 @@ def answers(
     return torch.cat(found).cpu().numpy().astype(np.uint16)
 
 
-def file_of(out: Path, shape: Shape, name: str, rate: float) -> Path:
-    """Return where the answers of a method are."""
-    return out / "answers" / shape.name / f"{name}-{rate:g}.npy"
+def file_of(out: Path, unit: Unit) -> Path:
+    """Return where the answers of a method are: none where it does not apply to the model."""
+    shape, model, name, rate = unit
+    return out / "answers" / model / shape.name / f"{name}-{rate:g}.npy"
 
 
-def record_one(shape: Shape, chosen: argparse.Namespace) -> str:
-    """Send all methods along one stream; return what was done and how long it took."""
-    begun = time.perf_counter()
+def save(path: Path, values: NDArray[Any]) -> None:
+    """Write an array, all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (part := path.with_suffix(".part")).open("wb") as file:
+        np.save(file, values.astype(np.min_scalar_type(values.max(initial=0))))
+    part.replace(path)
+
+
+def prepare(chosen: argparse.Namespace) -> None:
+    """Make this process one of many."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    todo = [
-        (name, rate)
-        for name in chosen.methods
-        for rate in (RATES if "lr" in method(name).defaults.to_dict() else RATES[:1])
-        if not file_of(chosen.out, shape, name, rate).exists()
-    ]
-    if not todo:
-        return f"{shape.name}: done before"
-    data = as_images(shiftproof.load_data(str(chosen.data)))
-    model = shiftproof.load_model(chosen.model)
-    if not isinstance(model, nn.Module):
-        raise SystemExit("a black box cannot learn")
-    model = model.to(chosen.device)
+    if chosen.device != "cpu":
+        torch.zeros(1, device=chosen.device)
+
+
+def make_one(shape: Shape, chosen: argparse.Namespace) -> str:
+    """Find the paths of a stream, where it has some, and make it."""
+    begun = time.perf_counter()
+    prepare(chosen)
     shifts = ["holdout"] if chosen.holdout else None
-    images, labels = held(shape.make(data, chosen.out, shifts, chosen.device, chosen.images))
-    source = None
-    if chosen.source:
-        (first,) = shiftproof.load_data(str(chosen.source)).take(FROM_SOURCE).batches(FROM_SOURCE)
-        source = first.inputs.to(chosen.device)
-    for name, rate in todo:
-        path = file_of(chosen.out, shape, name, rate)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        found = answers(model, name, rate, images, shape.batch, source, name in chosen.graph)
-        with (part := path.with_suffix(".part")).open("wb") as file:
-            np.save(file, found)
-        part.replace(path)
-    np.save(path.parent / "labels.npy", labels.cpu().numpy().astype(np.uint16))
-    return f"{shape.name}: {len(todo)} runs of {len(labels):,} images in {time.perf_counter() - begun:.0f} s"
-
-
-def record(chosen: argparse.Namespace) -> None:
-    """Record all streams, so many at a time, the longest first."""
-    wanted = sorted(chosen.shapes, key=lambda shape: -shape.length / shape.batch)
-    work = partial(record_one, chosen=chosen)
-    if chosen.workers == 1:
-        for shape in wanted:
-            print(work(shape), flush=True)
-        return
-    with ProcessPoolExecutor(chosen.workers, mp_context=get_context("spawn")) as pool:
-        for said in pool.map(work, wanted):
-            print(said, flush=True)
-
-
-def make_calibrations(chosen: argparse.Namespace) -> None:
-    """Find the paths of every course of CCC; all share what is measured."""
-    for shape in (each for each in chosen.shapes if each.kind == "ccc"):
-        path = shape.calibration(chosen.out)
-        if path.exists():
-            continue
-        begun = time.perf_counter()
-        made = calibrate(
-            chosen.model,
+    said = shape.name
+    if shape.kind == "ccc" and not shape.calibration(chosen.out).exists():
+        said = shape.calibrate(
+            chosen.models[0],
             str(chosen.data),
-            target=shape.target or "easy",
-            speed=shape.speed or 1000,
-            seed=shape.seed,
-            shifts=["holdout"] if chosen.holdout else None,
+            chosen.out,
+            shifts=shifts,
             images=min(shape.length, chosen.images or shape.length),
             calibration_images=chosen.calibration_images,
             precision=chosen.precision,
             device=chosen.device,
-            out=chosen.out / "calibration" / "measured",
         )
-        made.save(path)
-        print(f"{shape.name}: target {made.target:.1%}, {time.perf_counter() - begun:.0f} s", flush=True)
+    data = as_images(shiftproof.load_data(str(chosen.data)))
+    images, labels = held(shape.make(data, chosen.out, shifts, chosen.device, chosen.images))
+    save(chosen.out / "labels" / f"{shape.name}.npy", labels)
+    save(chosen.held / f"{shape.name}.npy", images)
+    return f"{said}: {len(labels):,} images, {time.perf_counter() - begun:.0f} s"
+
+
+def record_one(unit: Unit, chosen: argparse.Namespace) -> str:
+    """Send a method along a stream; return what was done and how long it took."""
+    begun = time.perf_counter()
+    prepare(chosen)
+    shape, model, name, rate = unit
+    label = f"{model} {shape.name} {name} x{rate:g}"
+    if time.time() > chosen.deadline:
+        return f"{label}: no time left"
+    images = torch.from_numpy(np.load(chosen.held / f"{shape.name}.npy")).to(chosen.device)
+    source = None
+    if chosen.source and name == "petta":
+        (first,) = shiftproof.load_data(str(chosen.source)).take(FROM_SOURCE).batches(FROM_SOURCE)
+        source = first.inputs.to(chosen.device)
+    run = partial(answers, loaded(model, chosen.device), name, rate, images, shape.batch, source)
+    try:
+        try:
+            found = run(name in chosen.graph)
+        except RuntimeError as error:  # what cannot be recorded as a graph
+            if name not in chosen.graph:
+                raise
+            found, label = run(False), f"{label} (eager: {error})"
+    except ModelError as error:
+        found, label = np.zeros(0, np.uint16), f"{label} ({error.headline})"
+    save(file_of(chosen.out, unit), found)
+    return f"{label}: {time.perf_counter() - begun:.1f} s"
+
+
+def units(chosen: argparse.Namespace) -> list[Unit]:
+    """Return all there is to record, in the order it is done in: what `safe` chooses from, then its rivals."""
+    wanted = sorted(chosen.shapes, key=lambda shape: -shape.length / shape.batch)
+    runs = [(name, rate) for rate in RATES for name in chosen.methods if rate == 1.0 or has_rate(name)]
+    first = [(name, rate) for name, rate in runs if name in ("source", *CANDIDATES["safe"])]
+    return [
+        (shape, model, name, rate)
+        for name, rate in dict.fromkeys([*first, *runs])
+        for shape in wanted
+        for model in chosen.models
+    ]
+
+
+def has_rate(name: str) -> bool:
+    """Return whether a method has a learning rate."""
+    return "lr" in method(name).defaults.to_dict()
+
+
+def workers(count: int) -> Executor:
+    """Return so many processes; one is this one."""
+    if count == 1:
+        return ThreadPoolExecutor(1)
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+
+
+def record(chosen: argparse.Namespace) -> None:
+    """Make the streams that are missing, then record what is."""
+    chosen.deadline = time.time() + (chosen.seconds or math.inf)
+    with workers(chosen.workers) as pool:
+        every(pool, partial(make_one, chosen=chosen), [s for s in chosen.shapes if not _made(s, chosen)])
+        every(
+            pool, partial(record_one, chosen=chosen), [u for u in units(chosen) if not file_of(chosen.out, u).exists()]
+        )
+
+
+def every(pool: Executor, work: Callable[[Any], str], tasks: Sequence[Any]) -> None:
+    """Do all tasks, and say what each came to as it ends; one that fails is said, and left."""
+    for done in as_completed([pool.submit(work, task) for task in tasks]):
+        print(done.exception() or done.result(), flush=True)
+
+
+def _made(shape: Shape, chosen: argparse.Namespace) -> bool:
+    return all((folder / f"{shape.name}.npy").exists() for folder in (chosen.held, chosen.out / "labels"))
 
 
 def choose(table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, share: int, seed: int) -> dict[str, float]:
@@ -212,36 +210,36 @@ def choose(table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, shar
     return {"accuracy": right, "low": least, "high": most, "labels": audit.labels, "switches": len(audit.switches)}
 
 
-def row_of(shape: Shape, rate: float, chosen: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the accuracies of all methods and choices along one stream at one rate; None where it is not recorded."""
-    folder = file_of(chosen.out, shape, "source", 1.0).parent
-    if not (folder / "labels.npy").exists():
-        return None
-    known = folder / f"row-{rate:g}.json"
-    if known.exists():
-        found: dict[str, Any] = json.loads(known.read_text())
-        return found
-    labels = np.load(folder / "labels.npy").astype(np.int64)
+def row_of(task: tuple[Shape, str, float], chosen: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the accuracies of the methods recorded and of the choices along one stream at one rate.
+
+    Methods without a rate have the same answers at both. None where the source is not recorded. Choices are made where
+    all candidates are, but for those that do not apply to the model.
+    """
+    shape, model, rate = task
+    torch.set_num_threads(1)
     table: dict[str, NDArray[np.int64]] = {}
     for name in chosen.methods:
-        path = file_of(chosen.out, shape, name, rate)
-        path = path if path.exists() else file_of(chosen.out, shape, name, 1.0)
+        path = file_of(chosen.out, (shape, model, name, rate if has_rate(name) else 1.0))
         if path.exists():
             table[name] = np.load(path).astype(np.int64)
-    accuracy = {name: float((each == labels).mean()) for name, each in table.items()}
+    if "source" not in table:
+        return None
+    labels = np.load(chosen.out / "labels" / f"{shape.name}.npy").astype(np.int64)
     choices = {
-        f"{name} 1/{share}": [
-            choose(np.stack([table[each] for each in ("source", *among)]), labels, shape.batch, share, seed)
-            for seed in range(COINS)
-        ]
+        f"{name} 1/{share}": [choose(stacked(table, among), labels, shape.batch, share, coin) for coin in range(COINS)]
         for name, among in CANDIDATES.items()
         if set(among) <= set(table)
-        for share in SHARES
+        for share in SHARES[name]
     }
-    row = {"stream": shape.name, "rate": rate, "images": len(labels), "accuracy": accuracy, "choices": choices}
-    if len(table) == len(chosen.methods):
-        write_atomically(known, json.dumps(row))
-    return row
+    accuracy = {name: float((each == labels).mean()) for name, each in table.items() if len(each)}
+    row = {"model": model, "stream": shape.name, "rate": rate, "images": len(labels), "accuracy": accuracy}
+    return {**row, "choices": choices}
+
+
+def stacked(table: Mapping[str, NDArray[np.int64]], among: Sequence[str]) -> NDArray[np.int64]:
+    """Return the answers of the source and of the candidates that apply, [configurations, N]."""
+    return np.stack([table[name] for name in ("source", *among) if len(table[name])])
 
 
 def interval(values: Sequence[float]) -> str:
@@ -254,10 +252,10 @@ def interval(values: Sequence[float]) -> str:
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the table: per method and choice, its mean accuracy and how often and how far it is below others."""
-    singles = {(number, name): value for number, row in enumerate(rows) for name, value in row["accuracy"].items()} | {
-        (number, name): float(np.mean([each["accuracy"] for each in found]))
+    singles = {
+        (number, name): value
         for number, row in enumerate(rows)
-        for name, found in row["choices"].items()
+        for name, value in (row["accuracy"] | means_of(row)).items()
     }
     yield (
         "| method | accuracy, % | streams not 2 points below source | below the best fixed, points | "
@@ -275,56 +273,89 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"| {name} | {means} | {near:.0%} | {told} |"
 
 
+def by_kind(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the mean over the streams of a kind, in percent: a row per model, kind and rate."""
+    parts: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        kind = "-".join(row["stream"].split("-")[: 2 if row["stream"].startswith(("ccc", "batch")) else 1])
+        parts.setdefault((row["model"], kind, row["rate"]), []).append(row)
+    flat = {key: [row["accuracy"] | means_of(row) for row in some] for key, some in parts.items()}
+    names = list(dict.fromkeys(name for some in flat.values() for each in some for name in each))
+    yield "| model | streams | rate | " + " | ".join(names) + " |"
+    yield "|---|---|---:|" + "---:|" * len(names)
+    for (model, kind, rate), some in flat.items():
+        known = {name: [each[name] for each in some] for name in names if all(name in each for each in some)}
+        cells = [f"{100 * float(np.mean(known[name])):.1f}" if name in known else "" for name in names]
+        yield f"| {model} | {len(some)} {kind} | {rate:g} | {' | '.join(cells)} |"
+
+
+def means_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the accuracy of each choice, the mean over coins."""
+    return {name: float(np.mean([each["accuracy"] for each in found])) for name, found in row["choices"].items()}
+
+
 def detail(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield one row per stream, in percent."""
-    names = list(rows[0]["accuracy"])
-    choices = list(rows[0]["choices"])
-    yield "| stream | rate | " + " | ".join([*names, *choices]) + " | bound on the gain held |"
-    yield "|---|---:|" + "---:|" * (len(names) + len(choices) + 1)
+    names = list(dict.fromkeys(name for row in rows for name in row["accuracy"]))
+    choices = list(dict.fromkeys(name for row in rows for name in row["choices"]))
+    yield "| model | stream | rate | " + " | ".join([*names, *choices]) + " | bound on the gain held |"
+    yield "|---|---|---:|" + "---:|" * (len(names) + len(choices) + 1)
     for row in rows:
-        means = [np.mean([each["accuracy"] for each in row["choices"][name]]) for name in choices]
-        cells = [f"{100 * value:.1f}" for value in (*(row["accuracy"][name] for name in names), *means)]
+        means = means_of(row)
+        cells = [
+            f"{100 * known[name]:.1f}" if name in known else ""
+            for known, all_of in ((row["accuracy"], names), (means, choices))
+            for name in all_of
+        ]
         base = row["accuracy"]["source"]
         held = [
-            each["low"] <= each["accuracy"] - base <= each["high"] for name in choices for each in row["choices"][name]
+            each["low"] <= each["accuracy"] - base <= each["high"]
+            for found in row["choices"].values()
+            for each in found
         ]
-        yield f"| {row['stream']} | {row['rate']:g} | " + " | ".join(cells) + f" | {sum(held)} of {len(held)} |"
+        told = f"{sum(held)} of {len(held)}"
+        yield f"| {row['model']} | {row['stream']} | {row['rate']:g} | {' | '.join(cells)} | {told} |"
 
 
 def print_table(chosen: argparse.Namespace) -> None:
     """Print what was recorded."""
-    torch.set_num_threads(1)
-    pairs = [(shape, rate) for shape in chosen.shapes for rate in RATES]
-    with ProcessPoolExecutor(chosen.workers, mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(partial(row_of, chosen=chosen), *zip(*pairs, strict=True)))
+    tasks = [(shape, model, rate) for model in chosen.models for shape in chosen.shapes for rate in RATES]
+    with workers(chosen.workers) as pool:
+        found = list(pool.map(partial(row_of, chosen=chosen), tasks))
     rows = [row for row in found if row is not None]
-    print(f"{len(rows)} of {len(pairs)} streams\n")
-    for line in (*summary(rows), "", *detail(rows)) if rows else ():
+    write_atomically(chosen.out / "rows.json", json.dumps(rows))
+    print(f"{len(rows)} of {len(tasks)} streams\n")
+    for line in (*summary(rows), "", *by_kind(rows), "", *detail(rows)) if rows else ():
         print(line)
 
 
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("calibrate", "record", "table"))
-    parser.add_argument("--model", default="demo")
+    parser.add_argument("what", choices=("record", "table"))
+    parser.add_argument("--models", type=_names, default=("demo",), help="paths of CCC are found for the first")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--source", type=Path, help="images of the source, for PeTTA")
     parser.add_argument("--out", type=Path, default=Path("runs/safe"))
+    parser.add_argument("--held", type=Path, help="where the streams are held; by default in the folder of the run")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, help="begin nothing after so many")
     parser.add_argument("--images", type=int, help="length of the streams, at most")
-    parser.add_argument("--methods", type=lambda text: tuple(text.split(",")), default=METHODS)
-    parser.add_argument(
-        "--graph", type=lambda text: text.split(","), default=[], help="methods whose passes are recorded, on CUDA"
-    )
+    parser.add_argument("--methods", type=_names, default=METHODS)
+    parser.add_argument("--graph", type=_names, default=(), help="methods whose passes are recorded, on CUDA")
     parser.add_argument("--streams", default="", help="only those whose name begins so; several with commas")
     parser.add_argument("--holdout", action="store_true", help="hold-out corruptions instead of the common ones")
     parser.add_argument("--calibration-images", type=int, default=1000)
     parser.add_argument("--precision", type=float, default=0.02)
     chosen = parser.parse_args()
+    chosen.held = chosen.held or chosen.out / "held"
     chosen.shapes = [shape for shape in shapes() if shape.name.startswith(tuple(chosen.streams.split(",")))]
-    {"calibrate": make_calibrations, "record": record, "table": print_table}[chosen.what](chosen)
+    {"record": record, "table": print_table}[chosen.what](chosen)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 if __name__ == "__main__":

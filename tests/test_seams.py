@@ -30,7 +30,8 @@ READERS = {
 
 CASTS = {
     "rows that a store gives back as JSON": {
-        "audits.forecast", "audits.sections.adaptation", "audits.sections.certified", "audits.sections.chance",
+        "audits.forecast", "audits.sections.adaptation", "audits.sections.adapted_errors", "audits.sections.certified",
+        "audits.sections.chance",
         "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.label_free",
         "audits.sections.confidence_under_shift", "audits.sections.half_sets",
         "audits.sections.label_free_figures", "audits.sections.mixups", "audits.sections.shift_statistics",

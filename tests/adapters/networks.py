@@ -78,6 +78,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "cotta": {"views": 2, "confidence": 0.9},
     "memo": {"views": 2},
     "rotta": {"update_every": 8, "capacity": 12},
+    "note": {"update_every": 8, "capacity": 12},
     "eata": {"entropy_margin": 2.0, "similarity": 1.0},
     "eta": {"entropy_margin": 2.0, "similarity": 1.0},
     "rdumb": {"entropy_margin": 2.0, "similarity": 1.0, "reset": 3},

@@ -22,7 +22,7 @@ VALUES = 3 * PATCHES**2
 LEARNING = sorted(name for name in METHODS if method(name).needs_gradients)
 CHEAP: dict[str, dict[str, Any]] = {
     **{key: {"views": 2} for key in ("cotta", "memo")},
-    **{key: {"update_every": SIZE} for key in ("rotta", "petta")},
+    **{key: {"update_every": SIZE} for key in ("rotta", "petta", "note")},
 }
 """Fewer views of 224 x 224 pixels, and an update for each of these batches."""
 NORMS: dict[str, Callable[[], nn.Module]] = {

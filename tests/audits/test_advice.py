@@ -12,7 +12,7 @@ from shiftproof.adapters import method as find
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.adaptation import AdaptedStream, _action
-from shiftproof.audits.sections.advice import adapting_code, advised, steps_that_tell
+from shiftproof.audits.sections.advice import Grounds, adapting_code, advised, advised_over, steps_that_tell
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.measuring import preset_for
 from shiftproof.audits.sections.stability import LongStream
@@ -179,6 +179,57 @@ def test_endurance_advises_what_was_measured_and_what_resets():
 
 @pytest.mark.parametrize(("name", "words"), [("rdumb", "lr=0.001"), ("rdumb", "reset=every(1000)"), ("bn", "prior=0")])
 def test_advice_says_what_was_measured(name: str, words: str) -> None:
-    action = _action(name, 0.2, "cifar", 64)
+    action = _action(name, 0.2, "cifar", 64, Grounds())
     assert words in action.why
     assert "on short streams" in action.why
+
+
+def batches(**means: float) -> dict[str, Any]:
+    """Return gains on 100 batches with the same noise, and a little of each method's own."""
+    return {name: each[:100] for name, each in gains(**means).items()}
+
+
+def test_advice_asks_the_long_stream_too() -> None:
+    short = gains(bn=0.2, rdumb=0.202, tent=0.203)
+    assert advised_over(short, {}, long=False) == "bn"
+    assert advised_over(short, batches(bn=0.1, rdumb=0.25, tent=0.1), long=True) == "rdumb"
+    assert advised_over(short, batches(rdumb=0.2), long=False) == "rdumb"  # bn fell below the model
+    assert advised_over(short, batches(tent=0.2), long=False) is None
+    assert advised_over(short, batches(tent=0.2), long=True) == "tent"
+
+
+def test_advice_says_where_it_does_not_hold() -> None:
+    told = Grounds(together=np.full(300, -0.2) + gains(bn=0.0)["bn"][:300] * 0.1, among=3).told("bn")
+    assert "Only where classes arrive mixed" in told
+    assert "costs 20." in told
+    assert "no harm" in Grounds(steps=16, together=np.zeros(300), among=3).told("bn")
+    assert "16 batches, too short to tell" in Grounds(steps=16).told("bn")
+    assert "too short" not in Grounds(steps=3000, long=True).told("bn")
+
+
+def test_errors_with_batch_statistics_stand_beside_the_plain_ones() -> None:
+    subject = Subject.of("demo", load_data("demo").take(64), device="cpu", batch_size=64)
+    settings = make_settings(shifts=["contrast", "fog"], severities=[5], images=64, methods=["bn"])
+    one = section("adaptation")
+    results = [Result(task, task.measure(subject), None, 1.0) for task in one.plan(Scope(settings, 64, 32))]
+    view = one.view(results)
+    (table,) = [block for block in view.blocks if isinstance(block, Table) and "partial" in block.title]
+    errors = {str(row[0]): [float(str(cell)) for cell in row[1:]] for row in table.rows}
+    assert set(errors) == {"mean", "contrast", "fog"}
+    plain, _, full = errors["mean"]
+    assert plain == pytest.approx((errors["contrast"][0] + errors["fog"][0]) / 2)
+    assert full == pytest.approx(view.numbers["adapted_error.full"])
+    assert full < plain  # batch statistics undo contrast
+    (accuracies,) = [block for block in view.blocks if isinstance(block, Table) and "each method" in block.title]
+    assert accuracies.rows[-1][0] == "sorted by class"
+    source, adapted = (float(str(cell)) for cell in accuracies.rows[-1][1:])
+    assert view.numbers["correlated_gain.bn"] == pytest.approx(adapted - source)
+
+
+def test_few_updates_do_not_tell_what_learning_brings() -> None:
+    few, none = (
+        section("adaptation").view([measured("source", 100, updates=0), measured(name, 100, updates=updates)])
+        for name, updates in (("rdumb", 4), ("bn", 0))
+    )
+    assert "within 4 updates: too few to tell what learning brings" in few.verdict[0].text
+    assert "updates" not in none.verdict[0].text

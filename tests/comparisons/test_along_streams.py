@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from shiftproof.adapters import SafeAdapter, make_adapter
 from shiftproof.adapters import method as find
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
-from shiftproof.audits.sections.measuring import make_adapter
 from shiftproof.audits.sections.stability import LongStream
 from shiftproof.audits.sections.trace_figures import trace_figure
 from shiftproof.cli.showing import show_stream_comparison
@@ -81,11 +81,27 @@ def test_a_method_that_fails_in_its_process_gives_its_reason(tmp_path):
     assert "bn" in found.reasons["bn"]
 
 
+def rate(adapter: Any) -> float:
+    return float(adapter.options.lr)
+
+
 def test_learning_rates_scale():
     model = load_model("demo")
     plain, fast = (make_adapter(model, "tent", preset="cifar", lr_scale=scale) for scale in (1.0, 10.0))
-    assert fast.options.lr == pytest.approx(10 * plain.options.lr)
+    assert rate(fast) == pytest.approx(10 * rate(plain))
     assert "lr" not in make_adapter(model, "bn", preset="cifar", lr_scale=10.0).options.to_dict()
+    safe = make_adapter(model, "safe", preset="cifar", lr_scale=10.0)
+    assert isinstance(safe, SafeAdapter)
+    assert rate(safe.candidates["rdumb"]) == pytest.approx(10 * rate(make_adapter(model, "rdumb", preset="cifar")))
+
+
+def test_a_black_box_is_helped_by_its_outputs(tmp_path):
+    box = BlackBox(lambda images: images.mean((2, 3)).repeat(1, 4)[:, :10])
+    found = compare_on_stream(
+        box, "demo", stream="correlated", methods=["prior", "tent"], images=128, out=tmp_path, device="cpu"
+    )
+    assert list(found.traces) == ["source", "prior"]
+    assert "black box" in found.reasons["tent"]
 
 
 def test_a_black_box_can_only_be_itself(tmp_path):

@@ -14,7 +14,7 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.models import card, load_model, named
 from shiftproof.models.loading import FORMS
 
-LARGEST = 5_000_000
+LARGEST = 5_500_000
 """Bytes of all embedded weights together."""
 
 

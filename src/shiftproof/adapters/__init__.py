@@ -5,7 +5,7 @@ logits = adapted(images)          # predicts, and learns from the images
 """
 
 from shiftproof.adapters.adapter import Adapter
-from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, method, with_source
+from shiftproof.adapters.catalogue import METHODS, Facts, adapt, facts, make_adapter, method, with_source
 from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.freezing import freeze
 from shiftproof.adapters.guard import Guard
@@ -40,6 +40,7 @@ __all__ = [
     "every",
     "facts",
     "freeze",
+    "make_adapter",
     "method",
     "never",
     "with_source",

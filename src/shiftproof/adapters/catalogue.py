@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -11,7 +11,7 @@ from shiftproof.adapters.adapter import Adapter
 from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
 from shiftproof.adapters.method_options import MethodOptions
-from shiftproof.errors import ConfigurationError
+from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.allocation import raise_malloc_threshold
 from shiftproof.models.blackbox import BlackBox
 from shiftproof.registry import Registry
@@ -37,6 +37,7 @@ _OWN = {
     "deyo": "shiftproof.adapters.deyo:DEYO",
     "cotta": "shiftproof.adapters.cotta:COTTA",
     "rotta": "shiftproof.adapters.rotta:ROTTA",
+    "note": "shiftproof.adapters.note:NOTE",
     "memo": "shiftproof.adapters.memo:MEMO",
     "lame": "shiftproof.adapters.lame:LAME",
     "prior": "shiftproof.adapters.outputs_only:PRIOR",
@@ -93,9 +94,38 @@ def adapt(
     `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
     """
     chosen = method(name)
+    return _adapter(model, chosen, preset, variant, options)
+
+
+def make_adapter(
+    model: nn.Module | BlackBox,
+    chosen: str | Method,
+    *,
+    preset: str | None,
+    lr_scale: float = 1.0,
+    given: Mapping[str, object] | None = None,
+) -> Adapter:
+    """Return a fresh adapter for a comparison: of what is `given` a method takes the options that it has.
+
+    Learning rates are times `lr_scale`, those of candidates that `safe` chooses from, too. A black box takes the
+    methods that need outputs alone.
+    """
+    found = method(chosen)
+    if isinstance(model, BlackBox) and found.needs:
+        raise ModelError("The model is a black box: it has no layers that can adapt.")
+    own = {name: value for name, value in (given or {}).items() if hasattr(found.defaults, name)}
+    if lr_scale != 1.0:
+        known = found.options(preset, "paper", own).to_dict()
+        own |= {name: known[name] * lr_scale for name in ("lr", "lr_scale") if known.get(name) is not None}
+    return _adapter(model, found, preset, "paper", own)
+
+
+def _adapter(
+    model: nn.Module | BlackBox, chosen: Method, preset: str | None, variant: str, given: Mapping[str, object]
+) -> Adapter:
     module = _module_of(model, chosen)
     raise_malloc_threshold()
-    return (chosen.shell or Adapter)(module, chosen, chosen.options(preset, variant, options))
+    return (chosen.shell or Adapter)(module, chosen, chosen.options(preset, variant, given))
 
 
 def _module_of(model: nn.Module | BlackBox, chosen: Method) -> nn.Module:

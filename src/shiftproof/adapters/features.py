@@ -7,26 +7,23 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from shiftproof.errors import ModelError
+from shiftproof.models import feature_tap
 
 
 def last_linear(model: nn.Module) -> nn.Linear:
-    """Return the last linear layer of a model, its classifier."""
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    if not layers:
+    """Return the last linear layer of a model, its classifier; refuse one without."""
+    layer = feature_tap.last_linear(model)
+    if layer is None:
         raise ModelError(
             "This model has no linear layer at its end.",
             expected="a classifier whose last layer is nn.Linear, the input of which are its features",
             fix="methods that do not need features: bn, tent, eta, rdumb",
         )
-    return layers[-1]
+    return layer
 
 
 def features_and_logits(model: nn.Module, run: Callable[[Tensor], Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
     """Return the inputs of the last linear layer, [N, F], and the logits, [N, C], of one forward pass."""
-    caught: list[Tensor] = []
-    handle = last_linear(model).register_forward_pre_hook(lambda _, inputs: caught.append(inputs[0].detach()))
-    try:
+    with feature_tap.FeaturesTap(last_linear(model)) as tap:
         logits = run(images)
-    finally:
-        handle.remove()
-    return caught[-1].flatten(1).to(logits.dtype), logits
+    return tap.latest().to(logits.dtype), logits

@@ -130,7 +130,8 @@ class Prices:
 
     def _make(self, unit: Unit) -> Callable[..., object] | None:
         """Return a fresh adapter, None where the model cannot have one: its tasks will cost nothing."""
-        from shiftproof.audits.sections.measuring import make_adapter, preset_for
+        from shiftproof.adapters import make_adapter
+        from shiftproof.audits.sections.measuring import preset_for
 
         method = cast(Method, unit.of)
         try:

@@ -7,12 +7,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from shiftproof.adapters import Adapter, Counts, Method, adapt
+from shiftproof.adapters import Adapter, Counts, Method, make_adapter
 from shiftproof.data import DataLike, Dataset, as_images
 from shiftproof.errors import ModelError
 from shiftproof.estimators import Estimator
@@ -72,14 +71,8 @@ class AdaptedImages(Task[Serving]):
 
     def measure(self, subject: Serving) -> Row:
         """Let the adapter answer all images once, in order, and estimate how right it is afterwards."""
-        model = subject.subject.model
-        given: dict[str, Any] = {
-            name: value for name, value in self.options.items() if hasattr(self.method.defaults, name)
-        }
         try:
-            if not isinstance(model, nn.Module):
-                raise ModelError("The model is a black box: it has no layers that can adapt.")
-            adapter = adapt(model, self.method, preset=self.preset, **given)
+            adapter = make_adapter(subject.subject.model, self.method, preset=self.preset, given=self.options)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         row = self._answered(adapter, subject.subject)

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
-from shiftproof.adapters import Counts, Method, adapt, with_source
+from shiftproof.adapters import Adapter, Counts, Method, make_adapter, with_source
 from shiftproof.adapters.resets import Every
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
-from shiftproof.audits.sections.measuring import make_adapter, naming, preset_for
+from shiftproof.audits.sections.measuring import naming, preset_for
 from shiftproof.comparisons.methods import read_method_options
 from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
 from shiftproof.data import DataLike, as_images
@@ -275,15 +274,10 @@ class _StreamRuns:
                 on_progress=on_progress,
             )
 
-    def _adapter(self, method: Method) -> Any:
+    def _adapter(self, method: Method) -> Adapter:
         """Return a fresh adapter of a method, with the options that it has."""
-        model, preset = self.subject.model, self.preset or preset_for(self.subject)
-        own = {name: value for name, value in self.given.items() if hasattr(method.defaults, name)}
-        if not own or not isinstance(model, nn.Module):
-            return make_adapter(model, method, preset=preset, lr_scale=self.lr_scale)
-        settled = method.options(preset, "paper", own).to_dict()
-        scaled = {"lr": settled["lr"] * self.lr_scale} if "lr" in settled else {}
-        return adapt(model, method, preset=preset, **{**own, **scaled})
+        preset = self.preset or preset_for(self.subject)
+        return make_adapter(self.subject.model, method, preset=preset, lr_scale=self.lr_scale, given=self.given)
 
 
 def _run(

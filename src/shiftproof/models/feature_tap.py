@@ -11,6 +11,12 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 
+def last_linear(model: object) -> nn.Linear | None:
+    """Return the last linear layer of a model, its classifier; None where it is no module with one."""
+    layers = [one for one in model.modules() if isinstance(one, nn.Linear)] if isinstance(model, nn.Module) else []
+    return layers[-1] if layers else None
+
+
 class FeaturesTap:
     """Takes what enters the last linear layer of a model, in whatever forward passes happen while it is open."""
 
@@ -22,8 +28,8 @@ class FeaturesTap:
     @classmethod
     def of(cls, model: object) -> FeaturesTap | None:
         """Return the tap of a model, None where it is no module with a linear layer."""
-        layers = [one for one in model.modules() if isinstance(one, nn.Linear)] if isinstance(model, nn.Module) else []
-        return cls(layers[-1]) if layers else None
+        layer = last_linear(model)
+        return None if layer is None else cls(layer)
 
     def __enter__(self) -> Self:
         def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -35,6 +41,10 @@ class FeaturesTap:
     def __exit__(self, *_: object) -> None:
         if self._hook is not None:
             self._hook.remove()
+
+    def latest(self) -> Tensor:
+        """Return what the layer saw last, [N, F], where it is."""
+        return self._caught[-1].flatten(1)
 
     def features(self, inputs: int) -> NDArray[np.float32] | None:
         """Return the features of so many inputs, [N, F]; None where the layer did not see each of them once."""

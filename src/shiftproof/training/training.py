@@ -58,7 +58,7 @@ def train(
     on certified robustness.
 
     Args:
-        model: resnet20, resnet110, wrn16_4, convnet (from random weights, or those of a `ModelSpec`), or what
+        model: resnet20, resnet110, wrn16_4, convnet, cct6 (random weights, or those of a `ModelSpec`), or what
             `load_model` makes a module of; a module is copied.
         data: Labelled images: what `load_data` takes or returned.
         recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, denoiser, ...

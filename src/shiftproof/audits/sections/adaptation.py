@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Any, cast
+from typing import cast
 
-import torch
-from torch import nn
-
-from shiftproof.adapters import Adapter, Counts, Method, adapt
+from shiftproof.adapters import Adapter, Counts, Method, make_adapter
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, gain_interval, never_resets
+from shiftproof.audits.sections.adaptation_figures import cost_table, gain_table, prior_figure
+from shiftproof.audits.sections.adapted_errors import AdaptedErrors, errors_table, plan_errors
+from shiftproof.audits.sections.advice import (
+    Gains,
+    Grounds,
+    adapting_code,
+    advised_over,
+    diagnoses,
+    gain_interval,
+    never_resets,
+)
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Unit, Work, shifting
-from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
+from shiftproof.audits.sections.correlated import CorrelatedStream, correlated_gains
+from shiftproof.audits.sections.measuring import accuracy, hits_of, image_means, preset_for, rows
+from shiftproof.audits.sections.method_streams import streamed
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
-from shiftproof.audits.sections.wording import between, percent, title
+from shiftproof.audits.sections.stability import Stability, long_gains
+from shiftproof.audits.sections.wording import between, listed, title
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
-from shiftproof.models.outputs import check_logits
-from shiftproof.reports.view import Action, Column, Figure, Level, Sentence, Table, Tile, View
+from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -35,9 +41,11 @@ SPARSE_BATCH = 16
 """Where a model is so costly that streams are short, batches are too, so that there are several."""
 GRID_BATCHES = (1, 8, 64)
 GRID_PRIORS = (0, 4, 16, 64, 256)
-GRID_SHIFTS = {"quick": 2, "standard": 4, "full": 4}
+GRID_SHIFTS = {"quick": 1, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
 HELPS = 0.02
+UPDATES_THAT_TELL = 100
+"""Methods that learn with the rates of large networks gain nothing that would show in fewer."""
 LEVEL_RULE = "points gained on average, without labels: good over 2, bad under 0"
 
 
@@ -57,12 +65,9 @@ class AdaptedStream(Measurement):
 
     def measure(self, subject: Subject) -> Row:
         """Stream shifted images through the adapter and tally its answers."""
-        given: dict[str, Any] = {
-            name: value for name, value in self.options.items() if hasattr(self.method.defaults, name)
-        }
+        preset = self.preset or preset_for(subject)
         try:
-            preset = self.preset or preset_for(subject)
-            adapter = adapt(_network(subject), self.method, preset=preset, **given)
+            adapter = make_adapter(subject.model, self.method, preset=preset, given=self.options)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         return {**_streamed(adapter, self, subject), "preset": preset}
@@ -86,7 +91,7 @@ class PriorStream(Measurement):
     def measure(self, subject: Subject) -> Row:
         """Stream shifted images through the adapter and tally its answers."""
         try:
-            adapter = adapt(_network(subject), "bn", prior=self.prior)
+            adapter = make_adapter(subject.model, "bn", preset=None, given={"prior": self.prior})
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         return {**_streamed(adapter, self, subject), "preset": None}
@@ -105,6 +110,20 @@ class Adaptation(Section):
     numbers = (
         Number("best_adaptation_gain", "accuracy the best method adds, the mean over corruptions", None),
         Number("gain.*", "accuracy a method adds, the mean over corruptions", None),
+        Number("correlated_gain.*", "accuracy a method adds where images of a class come together", None),
+        Number(
+            "adapted_error.*",
+            "mean error at the strongest severity with batch statistics: partial, of 8 images, or full",
+            "lower",
+            given="for models with batch normalisation",
+        ),
+        Number(
+            "adapted_mce.*",
+            "mean corruption error with batch statistics: partial or full",
+            "lower",
+            "percent",
+            given="on ImageNet's 1,000 classes, under its 15 corruptions at severities 1 to 5, at the budget full",
+        ),
         Number("distance_prediction_error", "how far errors predicted from normalisation statistics are off", "lower"),
     )
 
@@ -114,21 +133,34 @@ class Adaptation(Section):
         images = min(scope.images, scope.scaled(settings.adaptation_images, 48))
         strongest = scope.at(settings.severities[-1])
         batch = SPARSE_BATCH if settings.sparse else BATCH
-        for method in (find("source"), *settings.methods):
-            for shift in _one_per_category(strongest) if settings.sparse else strongest:
+        methods = (find("source"), *settings.methods)
+        short = tuple(_one_per_category(strongest)) if settings.sparse else strongest
+        for method in methods:
+            for shift in short:
                 yield AdaptedStream(method, shift, images, settings.seed, batch)
+        for method in methods:
+            yield CorrelatedStream(method, tuple(_one_per_category(strongest)), images, settings.seed, batch)
+        if "stability" in settings.sections:
+            yield from Stability().plan(scope)  # the same tasks: they run once, and tell what lasts
         yield from plan_statistics(scope)
         if "bn" in [method.name for method in settings.methods]:
+            yield plan_errors(scope, short)
             least = SPARSE_BATCH if settings.sparse else max(BATCH, images // 4)
             for shift in _one_per_category(strongest)[: 1 if settings.sparse else GRID_SHIFTS[settings.budget]]:
                 for batch in GRID_BATCHES:
+                    count = min(images, least // 2 if batch == 1 else least)
                     for prior in GRID_PRIORS:
-                        yield PriorStream(shift, batch, prior, min(images, least), settings.seed)
+                        yield PriorStream(shift, batch, prior, count, settings.seed)
 
     def needs(self, number: str, task: Measurement) -> bool:
         """Say that a method's own number needs its tasks and the source model's; none needs batch sizes and priors."""
         if number == "distance_prediction_error":
             return isinstance(task, Distances) or (isinstance(task, AdaptedStream) and task.method.name == "source")
+        if number.startswith("adapted_"):
+            return isinstance(task, AdaptedErrors)
+        if number.startswith("correlated_gain."):
+            own = ("source", number.removeprefix("correlated_gain."))
+            return isinstance(task, CorrelatedStream) and task.method.name in own
         if not isinstance(task, AdaptedStream):
             return False
         return number == "best_adaptation_gain" or task.method.name in ("source", number.removeprefix("gain."))
@@ -172,16 +204,20 @@ class Adaptation(Section):
         if best is None:
             return View(self.name, self.title, self.question, notes=("No method was measured.",))
         per_image = {name.removeprefix("gain."): each.values for name, each in self.per_image(results).items()}
-        chosen = advised(per_image, long=False)
+        alone, together = correlated_gains(results)
+        lasting, long = long_gains(results)
+        chosen = advised_over(per_image, lasting, long=long)
         told = chosen if chosen and gains[chosen] > HELPS else best
         numbers = {f"gain.{method}": gain for method, gain in gains.items()} | {"best_adaptation_gain": gains[best]}
+        added = {method: float(each.mean()) for method, each in together.items()}
+        numbers |= {f"correlated_gain.{method}": gain for method, gain in added.items()}
         helps = gains[told] > HELPS
         reach = f" ({_reach(per_image, told)})" if _reach(per_image, told) else ""
         won = f"{100 * max(gains[told], 0):.1f} points{reach} on average at the strongest severity"
         said = (
             f"Adapting while serving ({told}) improves accuracy by {won}."
             if helps
-            else f"No adaptation improves accuracy by more than {won}."
+            else f"No adaptation improves accuracy by more than {won}{_few_updates(found)}."
         )
         tile = Tile(
             "Best gain by adaptation",
@@ -191,12 +227,15 @@ class Adaptation(Section):
             LEVEL_RULE,
         )
         batch = found[0][0].batch
+        grounds = Grounds(len(next(iter(lasting.values()), ())), long, together.get(chosen or ""), len(together))
         images = next(iter(source.values())).images
         preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
-        prior = [(task, row) for task, row in rows(results, PriorStream) if row.get("applies", True)]
+        prior = [(task.batch, task.prior, row) for task, row in rows(results, PriorStream) if row.get("applies", True)]
         moved = [(task, row) for task, row in rows(results, Distances) if row.get("applies", True)]
         blocks, predicted = statistics_blocks(*moved[0], source) if moved else ((), {})
         counts = _counts(found)
+        errors = [(task, row) for task, row in rows(results, AdaptedErrors) if row.get("applies", True)]
+        table, adapted = errors_table(*errors[0], source, _plain(found, errors[0][0].images)) if errors else (None, {})
         return View(
             self.name,
             self.title,
@@ -204,9 +243,10 @@ class Adaptation(Section):
             verdict=(Sentence(f"{said}{_why_not(best, told, gains) if helps else ''}", "good" if helps else "plain"),),
             tiles=(tile,),
             blocks=(
-                _gain_table(grid, source, gains),
-                _cost_table(pace, gains, counts, list(dict.fromkeys(refused))),
-                *([_prior_figure(prior)] if prior else []),
+                gain_table(grid, source, gains, (alone, added, _under(results)) if added else None),
+                *([table] if table else []),
+                cost_table(pace, gains, counts, list(dict.fromkeys(refused))),
+                *([prior_figure(prior)] if prior else []),
                 *blocks,
             ),
             notes=(
@@ -215,9 +255,16 @@ class Adaptation(Section):
                 *diagnoses(counts),
                 *sorted(set(refused.values())),
             ),
-            numbers={**numbers, **predicted},
-            actions=(_action(chosen, gains[chosen], preset, batch),) if helps and chosen == told else (),
+            numbers={**numbers, **adapted, **predicted},
+            actions=(_action(chosen, gains[chosen], preset, batch, grounds),) if helps and chosen == told else (),
         )
+
+
+def _few_updates(found: Sequence[tuple[AdaptedStream, Row]]) -> str:
+    """Return that methods which learn had too little time to, where they had."""
+    most = max(cast(int, row.get("updates", 0)) for _, row in found)
+    told = f", within {most} updates: too few to tell what learning brings along a long stream"
+    return told if 0 < most < UPDATES_THAT_TELL else ""
 
 
 def _reach(gains: Gains, name: str) -> str:
@@ -254,12 +301,22 @@ def _counts(found: Sequence[tuple[AdaptedStream, Row]]) -> dict[str, Counts]:
     return counted
 
 
-def _action(chosen: str, gain: float, preset: str | None, batch: int) -> Action:
+def _plain(found: Sequence[tuple[AdaptedStream, Row]], images: int) -> dict[str, float]:
+    """Return the errors of the model as it is on the first images of each stream that has so many."""
+    hits = {task.shift.label: hits_of(row)[:images] for task, row in found if task.method.name == "source"}
+    return {label: float(1 - each.mean()) for label, each in hits.items() if len(each) == images}
+
+
+def _under(results: Sequence[Result]) -> str:
+    return listed([title(named(shift)) for task, _ in rows(results, CorrelatedStream)[:1] for shift in task.shifts])
+
+
+def _action(chosen: str, gain: float, preset: str | None, batch: int, grounds: Grounds) -> Action:
     return Action(
         f"Let it adapt while it serves ({chosen})",
         f"It improves accuracy by {100 * gain:.1f} points on average at the strongest severity, without labels. Of the "
         "methods that do not learn without end it is the cheapest within noise of the best. Measured with "
-        f"{_measured_options(chosen, preset)}, on short streams.",
+        f"{_measured_options(chosen, preset)}, {grounds.told(chosen)}",
         f"{adapting_code(chosen, preset)}\nlogits = adapted(images)  # in batches of {batch}, as they come",
         gain=100 * gain,
         on="on average at the strongest severity",
@@ -277,31 +334,9 @@ def _measured_options(chosen: str, preset: str | None) -> str:
     )
 
 
-def _network(subject: Subject) -> nn.Module:
-    if not isinstance(subject.model, nn.Module):
-        raise ModelError("The model is a black box: it has no layers that can adapt.")
-    return subject.model
-
-
 def _streamed(adapter: Adapter, task: AdaptedStream | PriorStream, subject: Subject) -> dict[str, Json]:
-    """Return the tally of an adapter's answers to a stream, the milliseconds a batch takes, and what was counted."""
-    labels, predicted, confidences, spent = [], [], [], []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # single images without a prior are measured on purpose
-        for part in subject.data.subset(range(task.images)).batches(task.batch, device=subject.device):
-            images = task.shift(part.inputs, part.keys, seed=task.seed)
-            start = time.perf_counter()
-            logits = check_logits(adapter(images), len(images))
-            confidence, classes = logits.softmax(1).max(1)
-            predicted.append(classes.cpu())
-            spent.append(time.perf_counter() - start)
-            confidences.append(confidence.cpu())
-            labels.append(check_labels(part.labels, logits.shape[1]))
-    return {
-        **tally(torch.cat(labels), torch.cat(predicted), torch.cat(confidences)),
-        "milliseconds": 1e3 * median(spent[1:] or spent),  # the first batch warms up
-        **dict(zip(Counts._fields, (len(spent), adapter.updates, adapter.resets), strict=True)),
-    }
+    data = subject.data.subset(range(task.images))
+    return streamed(adapter, data, [task.shift], seed=task.seed, batch=task.batch, device=subject.device)
 
 
 def _adapting(task: AdaptedStream | PriorStream, method: Method) -> Work:
@@ -317,86 +352,3 @@ def _one_per_category(some: Sequence[Shift]) -> list[Shift]:
 def _gain(cells: Mapping[str, Accuracy], source: Mapping[str, Accuracy]) -> float:
     shared = [name for name in cells if name in source]
     return sum(cells[name].value - source[name].value for name in shared) / max(1, len(shared))
-
-
-def _gain_table(
-    grid: Mapping[str, Mapping[str, Accuracy]], source: Mapping[str, Accuracy], gains: Mapping[str, float]
-) -> Table:
-    ranked = sorted(gains, key=lambda method: -gains[method])
-    body = sorted(source, key=lambda name: source[name].value)
-    return Table(
-        "Accuracy with each method, hardest corruption first",
-        (Column("corruption"), *(Column(name, "percent", heat=(0.0, 1.0)) for name in ("source", *ranked))),
-        tuple(
-            (title(name), source[name].value, *(grid[m][name].value if name in grid[m] else None for m in ranked))
-            for name in body
-        ),
-        caption="source is the model as it is; the other columns adapt to the stream they are tested on.",
-    )
-
-
-def _cost_table(
-    pace: Mapping[str, Sequence[float]],
-    gains: Mapping[str, float],
-    counts: Mapping[str, Counts],
-    refused: Sequence[str],
-) -> Table:
-    plain = median(pace["source"])
-    ranked = sorted(gains, key=lambda method: -gains[method])
-    return Table(
-        "What it costs",
-        (
-            Column("method"),
-            Column("points gained", "number"),
-            Column("time per batch, times a plain forward", "number"),
-            *(Column(title, "number") for title in Counts._fields),
-        ),
-        (
-            *(
-                (m, round(100 * gains[m], 1), round(median(pace[m]) / plain, 1), *counts.get(m, (None,) * 3))
-                for m in ranked
-            ),
-            *((m, "does not apply", *(None,) * 4) for m in refused),
-        ),
-        caption="Medians of times over batches and corruptions, after a first batch to warm up; batches, updates and "
-        "resets over all corruptions.",
-    )
-
-
-def _prior_figure(found: Sequence[tuple[PriorStream, Row]]) -> Figure:
-    parts: dict[tuple[int, int], list[Row]] = defaultdict(list)
-    for task, row in found:
-        parts[task.batch, task.prior].append(row)
-    means = {key: value.value for key, some in parts.items() if (value := accuracy(some)) is not None}
-    batches = sorted({batch for batch, _ in means})
-    priors = sorted({prior for _, prior in means})
-    data = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": f"batches of {batch}",
-            "x": [str(prior) for prior in priors],
-            "y": [100 * means[batch, prior] for prior in priors],
-        }
-        for batch in batches
-    ]
-    smallest = batches[0]
-    best = max(priors, key=lambda prior: means[smallest, prior])
-    table = Table(
-        "Accuracy by batch size and prior",
-        (
-            Column("prior N", "number"),
-            *(Column(f"batches of {batch}", "percent", heat=(0.0, 1.0)) for batch in batches),
-        ),
-        tuple((prior, *(means[batch, prior] for batch in batches)) for prior in priors),
-    )
-    layout = {
-        "xaxis": {"title": {"text": "prior N: source statistics count as so many images"}, "type": "category"},
-        "yaxis": {"title": {"text": "accuracy, %"}},
-    }
-    return Figure(
-        f"With batches of {smallest}, a prior of {best} images is best ({percent(means[smallest, best])})",
-        {"data": data, "layout": layout},
-        table,
-        caption="Batch statistics alone (N = 0) suit large batches; small batches need the source's as a prior.",
-    )

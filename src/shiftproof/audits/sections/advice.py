@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,20 +33,74 @@ def gain_interval(gains: NDArray[np.float64], among: int, batch: int | None = No
     return mean_interval(gains, -1.0, 1.0, among=among) if batch is None else batch_interval(gains, batch, among=among)
 
 
+def near_best(gains: Gains, batch: int | None = None) -> list[str]:
+    """Return the methods whose gain is within noise of the best.
+
+    Within noise is an interval of the paired difference that reaches 0, those of all methods holding together at 95%.
+    Gains are of images, or of batches of so many.
+    """
+    best = max(gains, key=lambda name: gains[name].mean())
+    above = {name: gain_interval(gains[best] - each, len(gains), batch) for name, each in gains.items()}
+    return [name for name, reach in above.items() if reach is None or reach.low <= 0]
+
+
 def advised(gains: Gains, *, long: bool, batch: int | None = None) -> str | None:
     """Return the cheapest method whose gain is within noise of the best, None where there is none to advise.
 
-    Within noise is an interval of the paired difference that reaches 0, those of all methods holding together at 95%;
-    cost is in passes through the network. A method that learns and never resets is advised only where `long` says that
-    a long stream supports it. Gains are of images, or of batches of so many.
+    Cost is in passes through the network. A method that learns and never resets is advised only where `long` says that
+    a long stream supports it.
     """
     fit = {name: each for name, each in gains.items() if long or not never_resets(method(name))}
     if not fit:
         return None
-    best = max(fit, key=lambda name: fit[name].mean())
-    above = {name: gain_interval(fit[best] - each, len(fit), batch) for name, each in fit.items()}
-    near = [name for name, reach in above.items() if reach is None or reach.low <= 0]
-    return min(near, key=lambda name: (method(name).cost, -fit[name].mean()))
+    return min(near_best(fit, batch), key=lambda name: (method(name).cost, -fit[name].mean()))
+
+
+def advised_over(short: Gains, lasting: Gains, *, long: bool, batch: int = 64) -> str | None:
+    """Return the cheapest method within noise of the best on short streams that the long one, if any, supports.
+
+    `lasting` are gains on batches of the long stream of the methods that did not fall below the model; of those within
+    noise of the best on short streams, the ones within noise of the best there, too, come first.
+    """
+    fit = {name: each for name, each in short.items() if not lasting or name in lasting}
+    fit = {name: each for name, each in fit.items() if long or not never_resets(method(name))}
+    if not fit:
+        return None
+    near = near_best(fit)
+    lasts = near_best({name: lasting[name] for name in fit}, batch) if lasting else near
+    both = [name for name in near if name in lasts] or near
+    return min(both, key=lambda name: (method(name).cost, -fit[name].mean()))
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What a piece of advice rests on, beside short streams.
+
+    `steps` are the batches of the long stream, 0 where there was none, and `long` whether they tell what lasts;
+    `together` is what the method adds on each image where those of a class come together, one of `among` methods.
+    """
+
+    steps: int = 0
+    long: bool = False
+    together: NDArray[np.float64] | None = None
+    among: int = 1
+
+    def told(self, name: str) -> str:
+        """Return it in words, with what speaks against the method."""
+        said = "on short streams" if not self.steps else f"on short streams and along one of {self.steps:,} batches"
+        said += "." if self.long or not self.steps else ", too short to tell whether it lasts."
+        if self.together is None:
+            return said
+        reach = gain_interval(self.together, self.among)
+        points = f"{100 * abs(float(self.together.mean())):.1f} points"
+        if reach is not None and reach.high < 0:
+            return (
+                f"{said} Only where classes arrive mixed: where images of a class come together {name} costs {points}. "
+                'There leave the model as it is, or let a few labels decide: shiftproof.adapt(model, "safe").'
+            )
+        return f"{said} Where images of a class come together it does no harm that would show ({points} " + (
+            "lost)." if self.together.mean() < 0 else "won)."
+        )
 
 
 def adapting_code(name: str, preset: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,10 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.adapters import Method
 from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.data.images.imageset import SMALL_SIDE
-from shiftproof.errors import DataError, ModelError
+from shiftproof.errors import DataError
 from shiftproof.measures import Accuracy
 from shiftproof.models import Model, class_names, imagenet, logits
 from shiftproof.models.outputs import are_probabilities
@@ -79,22 +78,6 @@ def preset_for(subject: Subject) -> str:
         (one,) = subject.data.subset([0]).batches(1, device=subject.device)
         _CLASSES[model] = logits(model, one.inputs).shape[1]
     return choose_preset(model, _CLASSES[model])
-
-
-def make_adapter(model: Model, method: str | Method, *, preset: str, lr_scale: float = 1.0) -> Any:
-    """Return a fresh adapter of a method; a black box can only be itself, the method `source`."""
-    from torch import nn
-
-    from shiftproof.adapters import adapt
-    from shiftproof.adapters import method as find
-
-    if not isinstance(model, nn.Module):
-        if find(method).name == "source":
-            return model
-        raise ModelError("The model is a black box: it has no layers that can adapt.")
-    defaults = find(method).options(preset, "paper", {}).to_dict()
-    scaled = {"lr": defaults["lr"] * lr_scale} if lr_scale != 1.0 and "lr" in defaults else {}
-    return adapt(model, method, preset=preset, **scaled)
 
 
 def check_labels(labels: Tensor | None, classes: int) -> Tensor:

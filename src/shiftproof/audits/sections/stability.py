@@ -10,12 +10,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.adapters import Counts, Method
+from shiftproof.adapters import Counts, Method, make_adapter
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, gain_interval, steps_that_tell
 from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, shifting
-from shiftproof.audits.sections.measuring import make_adapter, preset_for, rows
+from shiftproof.audits.sections.measuring import preset_for, rows
 from shiftproof.audits.sections.trace_figures import trace_figure
 from shiftproof.audits.sections.wording import between, listed
 from shiftproof.data import as_images
@@ -180,6 +180,21 @@ def _trace(row: Row) -> Trace:
 def _gained(trace: Trace, source: Trace) -> NDArray[np.float64]:
     """Return what a method adds to the source model's accuracy on every batch, [N]."""
     return np.subtract(trace.right, source.right) / np.asarray(trace.images, np.float64)
+
+
+def long_gains(results: Sequence[Result]) -> tuple[dict[str, NDArray[np.float64]], bool]:
+    """Return what methods that stayed above the model add on every batch of the long stream, if it is among results.
+
+    Also whether it is long enough to tell who lasts.
+    """
+    found = rows(results, LongStream)
+    traces = {task.method.name: _trace(row) for task, row in found if row.get("applies", True)}
+    source = traces.pop("source", None)
+    if source is None:
+        return {}, False
+    window = max(found[0][0].batch, min(2_000, sum(source.images) // 4))
+    stayed = {name: trace for name, trace in traces.items() if trace.collapse(source, window) is None}
+    return {name: _gained(trace, source) for name, trace in stayed.items()}, len(source.images) >= steps_that_tell()
 
 
 def _actions(

@@ -16,6 +16,7 @@ NETWORKS: Mapping[str, str] = {
     "resnet110": "shiftproof.models.networks.resnet:resnet110",
     "wrn16_4": "shiftproof.models.networks.wide_resnet:wrn16_4",
     "convnet": "shiftproof.models.networks.convnet:convnet",
+    "cct6": "shiftproof.models.networks.compact_transformer:cct6",
 }
 """Name -> lazy target, in the order tables list them."""
 
