@@ -17,6 +17,7 @@ from shiftproof.adapters import Adapter, Counts, Method, adapt
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, gain_interval, never_resets
+from shiftproof.audits.sections.answers import packed_answers
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
 from shiftproof.audits.sections.shift_names import facts, named
@@ -299,6 +300,7 @@ def _streamed(adapter: Adapter, task: AdaptedStream | PriorStream, subject: Subj
             labels.append(check_labels(part.labels, logits.shape[1]))
     return {
         **tally(torch.cat(labels), torch.cat(predicted), torch.cat(confidences)),
+        **packed_answers(torch.cat(predicted), torch.cat(confidences)),
         "milliseconds": 1e3 * median(spent[1:] or spent),  # the first batch warms up
         **dict(zip(Counts._fields, (len(spent), adapter.updates, adapter.resets), strict=True)),
     }

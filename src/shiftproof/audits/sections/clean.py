@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.answers import packed_answers
 from shiftproof.audits.sections.base import Measurement, PerImage, Scope, Section, Work, passes
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.measuring import (
@@ -58,7 +59,8 @@ class CleanSlice(Measurement):
         for (label, answer), count in sorted(Counter(zip(labels.tolist(), predicted.tolist(), strict=True)).items()):
             if label != answer:
                 confused.setdefault(name(label), {})[name(answer)] = count
-        return {**tally(labels, predicted, confidences), "classes": classes, "answers": answers, "confused": confused}
+        kept = {**tally(labels, predicted, confidences), **packed_answers(predicted, confidences)}
+        return {**kept, "classes": classes, "answers": answers, "confused": confused}
 
     def work(self) -> Work:
         """Count a pass of the slice."""
