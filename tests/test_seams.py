@@ -31,7 +31,8 @@ READERS = {
 CASTS = {
     "rows that a store gives back as JSON": {
         "audits.forecast", "audits.sections.adaptation", "audits.sections.certified", "audits.sections.chance",
-        "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.label_free",
+        "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.failures",
+        "audits.sections.label_free",
         "audits.sections.label_free_figures", "audits.sections.mixups", "audits.sections.shift_statistics",
         "audits.sections.spectrum_figures", "audits.sections.stability",
         "audits.sections.worst_case_figures", "certificates.certifying", "certificates.spectral_analysis",
@@ -67,7 +68,7 @@ ANY = {
     "runs": (16, "tasks of any subject, through a pipe or a store"),
     "searchers": (
         32,
-        "a service answers anything; options of searchers, by name; what JSON holds; what a detector answers",
+        "a service or a detector answers anything; options of searchers, by name; what JSON holds",
     ),
     "shifts": (44, "what a shift draws is its own; a bare `Shift` is of either kind; samples of any form"),
     "slices": (1, "columns of any kind of number or text"),

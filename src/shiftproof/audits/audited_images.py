@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from shiftproof.audits.sections.base import CLEAN, Condition
 from shiftproof.audits.sections.measuring import naming
 from shiftproof.audits.suite_cells import SuiteCell
@@ -38,7 +40,7 @@ class AuditedImages:
                     groups[cell.group] = subject.part(cell)
         count = max(len(subject.data.classes), len(class_names(subject.model) or ()))
         chosen = {group: located(there) for group, there in groups.items()}
-        files = {group: _names(data, groups[group]) for group, data in chosen.items()}
+        files = {group: names_of(data, groups[group].places) for group, data in chosen.items()}
         if isinstance(subject, SuiteSubject) and subject.shared in files:
             files[subject.shared] = subject.chosen
         return cls(
@@ -75,8 +77,8 @@ def located(subject: Subject) -> Dataset:
     return chosen.subset([place[key] for key in held.draw_keys.tolist()])  # without files that could not be decoded
 
 
-def _names(data: Dataset, subject: Subject) -> tuple[str, ...]:
+def names_of(data: Dataset, places: Tensor) -> tuple[str, ...]:
     """Return what inputs are called: the paths of files in a folder, or their places in the data."""
     if isinstance(data, ImageSet) and any(path is not None for path in data.paths):
         return tuple(data.names)
-    return tuple(str(place) for place in subject.places.tolist()[: len(data)])
+    return tuple(str(place) for place in places.tolist()[: len(data)])
