@@ -9,7 +9,7 @@ from PIL import Image
 
 import shiftproof
 from shiftproof import load_data
-from shiftproof.audits.sections.answers import answers_of, packed_answers
+from shiftproof.audits.sections.packed_answers import answers_of, packed_answers
 from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.runs import Store
 from shiftproof.slices import read_csv

@@ -19,8 +19,8 @@ from shiftproof.audits.costs import Costs, duration
 from shiftproof.audits.image_answers import ImageAnswers, frame
 from shiftproof.audits.requirements import Check, Requirement, check
 from shiftproof.audits.sections import planned, section
-from shiftproof.audits.sections.answers import CONFIDENCES, PREDICTED
 from shiftproof.audits.sections.base import Measurement, Scope
+from shiftproof.audits.sections.packed_answers import CONFIDENCES, PREDICTED
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.data.base import NOUNS
 from shiftproof.errors import RunError

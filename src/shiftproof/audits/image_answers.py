@@ -12,10 +12,10 @@ import numpy as np
 
 from shiftproof.audits.audited_images import AuditedImages, group_of
 from shiftproof.audits.sections.adaptation import AdaptedStream
-from shiftproof.audits.sections.answers import Answers, answers_of
 from shiftproof.audits.sections.base import Condition
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedPart
+from shiftproof.audits.sections.packed_answers import PackedAnswers, answers_of
 from shiftproof.audits.sections.shift_names import cell_of
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs import AnyTask, Result
@@ -43,7 +43,7 @@ class ImageAnswers:
     @classmethod
     def of(cls, images: AuditedImages, results: Iterable[Result]) -> ImageAnswers:
         """Take the answers that results hold; a task some of whose images could not be read tells of none."""
-        parts: dict[tuple[bool, str, AnswerCondition], list[tuple[Sequence[int], Answers]]] = defaultdict(list)
+        parts: dict[tuple[bool, str, AnswerCondition], list[tuple[Sequence[int], PackedAnswers]]] = defaultdict(list)
         shifts: dict[AnswerCondition, Condition] = {}
         for result in results:
             asked = _asked(result.task)
@@ -112,7 +112,7 @@ def _asked(task: AnyTask) -> _Asked | None:
     return None
 
 
-def _joined(parts: Sequence[tuple[Sequence[int], Answers]]) -> Answered:
+def _joined(parts: Sequence[tuple[Sequence[int], PackedAnswers]]) -> Answered:
     """Return the answers of several tasks as those of all their images, in the order of the images."""
     places = np.concatenate([np.asarray(some, np.int64) for some, _ in parts])
     order = np.argsort(places, kind="stable")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _OWN = {
     "clean": "shiftproof.audits.sections.clean:Clean",
     "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
-    "failures": "shiftproof.audits.sections.failures:Failures",
+    "failures": "shiftproof.audits.sections.failures:WeakGroups",
     "worst_case": "shiftproof.audits.sections.worst_case:WorstCase",
     "spectrum": "shiftproof.audits.sections.spectrum:FrequencySensitivity",
     "certified": "shiftproof.audits.sections.certified:Certified",

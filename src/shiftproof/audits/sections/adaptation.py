@@ -17,9 +17,9 @@ from shiftproof.adapters import Adapter, Counts, Method, adapt
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.advice import Gains, adapting_code, advised, diagnoses, gain_interval, never_resets
-from shiftproof.audits.sections.answers import packed_answers
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.measuring import accuracy, check_labels, image_means, preset_for, rows, tally
+from shiftproof.audits.sections.packed_answers import packed_answers
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.wording import between, percent, title

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.answers import packed_answers
 from shiftproof.audits.sections.base import Measurement, PerImage, Scope, Section, Work, passes
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.measuring import (
@@ -21,6 +20,7 @@ from shiftproof.audits.sections.measuring import (
     rows,
     tally,
 )
+from shiftproof.audits.sections.packed_answers import packed_answers
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.measures import Accuracy

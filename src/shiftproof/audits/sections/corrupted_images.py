@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.audits.sections.allotment import allot
-from shiftproof.audits.sections.answers import packed_answers
 from shiftproof.audits.sections.base import Condition, Measurement, Scope, Work, passes
 from shiftproof.audits.sections.measuring import (
     PICTURE_SIDE,
@@ -27,6 +26,7 @@ from shiftproof.audits.sections.measuring import (
     rows,
     tally,
 )
+from shiftproof.audits.sections.packed_answers import packed_answers
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.suite_cells import CLEAN, SuiteCell
 from shiftproof.models import logits

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.answers import answers_of
 from shiftproof.audits.sections.base import CLEAN, READ, Measurement, Scope, Section, Work
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.audits.sections.measuring import naming, rows
+from shiftproof.audits.sections.packed_answers import answers_of
 from shiftproof.data import as_images
 from shiftproof.data.contents import content_keys
 from shiftproof.reports.view import Column, Sentence, Table, View
@@ -70,7 +70,7 @@ class ImageFacts(Measurement):
         return [(READ, self.stop - self.start)]
 
 
-class Failures(Section):
+class WeakGroups(Section):
     """Weak slices, and data that passes for shift."""
 
     name = "failures"

@@ -14,7 +14,7 @@ from shiftproof.runs import Json, Row
 PREDICTED, CONFIDENCES = "predictions", "confidences"
 
 
-class Answers(NamedTuple):
+class PackedAnswers(NamedTuple):
     """Predicted classes and confidences, each [n]; a confidence that is not known is not a number."""
 
     predicted: NDArray[np.int64]
@@ -29,13 +29,13 @@ def packed_answers(predicted: Tensor, confidences: Tensor) -> dict[str, Json]:
     }
 
 
-def answers_of(row: Row) -> Answers | None:
+def answers_of(row: Row) -> PackedAnswers | None:
     """Return what a row holds of single images; None of a run that kept only who was right."""
     if PREDICTED not in row:
         return None
     held = ((PREDICTED, "<i4"), (CONFIDENCES, "<f4"))
     predicted, confidence = (np.frombuffer(base64.b64decode(str(row[name])), kind) for name, kind in held)
-    return Answers(predicted.astype(np.int64), confidence.astype(np.float64).round(6))
+    return PackedAnswers(predicted.astype(np.int64), confidence.astype(np.float64).round(6))
 
 
 def _packed(values: NDArray[np.generic]) -> str:
