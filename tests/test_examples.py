@@ -16,7 +16,7 @@ def test_a_model_of_ones_own_on_arrays_of_ones_own(tmp_path):
     result = example("audit_custom").run(tmp_path, images=60)
     assert result.numbers["clean_accuracy"] > 0.2  # colours alone tell more than chance, 0.1
     assert "nearest colours" in repr(result)
-    assert not result.failures
+    assert not result.failed
 
 
 def test_an_onnx_file_is_audited_and_says_what_cannot_be_asked(tmp_path, capsys):

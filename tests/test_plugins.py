@@ -138,7 +138,7 @@ def test_an_audit_has_the_sections_shifts_and_methods_of_packages(added, tmp_pat
         sections=["clean", "corruptions", "adaptation", "symmetry"],
         methods=["mirror"],
     )
-    assert not result.failures
+    assert not result.failed
     assert 0.5 < result.numbers["symmetry"] <= 1
     assert {"accuracy.smear", "gain.mirror"} <= result.numbers.keys()
     assert "In the mirror" in result.report.read_text()
@@ -302,7 +302,7 @@ def test_what_is_registered_reaches_other_processes(mirrors, tmp_path):
         sections=["clean", "corruptions"],
         executor="processes:1",
     )
-    assert not found.failures
+    assert not found.failed
     assert "accuracy.drizzle" in found.numbers
 
 
@@ -463,7 +463,7 @@ def test_an_audit_measures_edited_shifts_methods_and_sections_anew(rain, mirrors
             sections=["clean", "corruptions", "adaptation", "symmetry"],
             methods=["mine"],
         )
-        assert not found.failures
+        assert not found.failed
         return dict(found.numbers)
 
     before = run("run")

@@ -32,10 +32,11 @@ CASTS = {
     "rows that a store gives back as JSON": {
         "audits.forecast", "audits.sections.adaptation", "audits.sections.adapted_errors", "audits.sections.certified",
         "audits.sections.chance",
-        "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.label_free",
+        "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.failures",
+        "audits.sections.label_free",
         "audits.sections.confidence_under_shift", "audits.sections.half_sets",
         "audits.sections.label_free_figures", "audits.sections.mixups", "audits.sections.shift_statistics",
-        "audits.sections.spectrum_figures", "audits.sections.stability", "audits.sections.worst_case",
+        "audits.sections.spectrum_figures", "audits.sections.stability",
         "audits.sections.worst_case_figures", "certificates.certifying", "certificates.spectral_analysis",
         "comparisons.methods", "estimators.resuming", "exports.copies", "exports.writing", "runs.store",
         "searchers.evaluator", "streams.ccc.probing", "streams.ccc.surveying", "streams.trace", "training.running",
@@ -50,7 +51,7 @@ CASTS = {
 ANY = {
     "__init__": (1, "a module's `__getattr__`"),
     "adapters": (25, "what a method keeps is its own; options and state dicts"),
-    "audits": (18, "what JSON and Plotly hold"),
+    "audits": (21, "what JSON and Plotly hold; inputs are images or texts; a pandas frame"),
     "certificates": (
         15,
         "a user's model is any callable; what JSON holds; options of rules and overloads",
@@ -67,7 +68,10 @@ ANY = {
     "registry": (7, "things of any kind, by name"),
     "reports": (10, "what Plotly and templates hold"),
     "runs": (16, "tasks of any subject, through a pipe or a store"),
-    "searchers": (28, "a service answers anything; options of searchers, by name; what JSON holds"),
+    "searchers": (
+        32,
+        "a service or a detector answers anything; options of searchers, by name; what JSON holds",
+    ),
     "shifts": (44, "what a shift draws is its own; a bare `Shift` is of either kind; samples of any form"),
     "slices": (1, "columns of any kind of number or text"),
     "streams": (20, "options of streams, by name; state dicts"),

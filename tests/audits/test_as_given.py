@@ -41,7 +41,7 @@ def test_each_is_measured_once_and_as_it_is(run):
     assert cells(run) == {"contrast@5", "fog@3", "rotate=15", CHAIN, "grayscale"}
     names = {name for name in run.numbers if name.startswith("accuracy.")}
     assert names == {f"accuracy.{each}" for each in ("contrast", "fog", "rotate=15", CHAIN, "grayscale")}
-    assert not run.failures
+    assert not run.failed
     data, model = shiftproof.load_data("demo").take(20), shiftproof.load_model("demo")
     (batch,) = data.batches(20)
     assert batch.labels is not None
@@ -93,7 +93,7 @@ def test_the_command_line_takes_the_same_texts(run, tmp_path):
 def test_every_section_takes_them(tmp_path):
     given = ["contrast@5", "rotate=15", CHAIN, "augmix"]
     result = shiftproof.audit("demo", "demo", out=tmp_path, shifts=given, images=12, methods=[method("bn"), "tent"])
-    assert not result.failures
+    assert not result.failed
     assert {"gain.bn", "gain.tent"} <= set(result.numbers)
     assert shiftproof.gate(tmp_path).numbers == result.numbers
 

@@ -188,8 +188,8 @@ def test_failing_cells_are_reported_and_the_rest_is_kept(tmp_path):
     images = np.full((6, 8, 8, 3), 128, np.uint8)
     options = {**SMALL, "images": None, "sections": ["clean", "corruptions"]}  # others draw noise of their own
     result = shiftproof.audit(BreaksUnderNoise(), (images, [0, 1] * 3), out=tmp_path, **options)
-    assert result.failures
-    assert all("gaussian_noise" in failure for failure in result.failures)
+    assert result.failed
+    assert all("gaussian_noise" in failure for failure in result.failed)
     assert "accuracy.contrast" in result.numbers
     assert "NaN" in result.report.read_text()
 

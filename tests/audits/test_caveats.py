@@ -88,14 +88,14 @@ def test_what_is_wrong_is_told_everywhere_and_again(kind, says, tmp_path):
 
 def test_a_sound_model_has_no_caveats_and_is_called_good(tmp_path):
     made = shiftproof.audit("demo", "demo", out=tmp_path, sections=["clean", "corruptions"], **OPTIONS)
-    assert [view.section for view in made.views] == ["clean", "corruptions"]
+    assert [view.section for view in made.views] == ["clean", "corruptions", "mistakes"]
     assert made.views[0].tiles[0].level == "good"
     assert json.loads((tmp_path / "results.json").read_text())["caveats"] == []
 
 
 def test_chance_is_known_where_only_another_section_was_asked_for(tmp_path):
     made = shiftproof.audit(Odd("shuffled"), "demo", out=tmp_path, sections=["spectrum"], **OPTIONS)
-    assert [view.section for view in made.views] == ["caveats", "spectrum"]
+    assert [view.section for view in made.views] == ["caveats", "spectrum", "mistakes"]
     assert "clean_accuracy" not in made.numbers
 
 

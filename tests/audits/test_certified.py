@@ -299,7 +299,7 @@ def test_both_sections_in_an_audit(tmp_path):
         shifts=["fog"],
         severities=[3],
     )
-    assert not result.failures
+    assert not result.failed
     assert {"acr", "certified_accuracy.0.03", "certified_accuracy.1", "spectrum.low"} <= set(result.numbers)
     text = result.report.read_text()
     assert "Certified robustness" in text

@@ -178,7 +178,7 @@ def test_a_black_box_is_measured_without_its_statistics():
 
 def test_an_audit_has_the_section(tmp_path):
     result = audit("demo", "demo", out=tmp_path, sections=["label_free"], images=100, shifts=["contrast"])
-    assert not result.failures
+    assert not result.failed
     assert result.numbers["label_free_error"] < 0.2
     assert all(math.isfinite(value) for value in result.numbers.values())
     assert "Label-free accuracy estimation" in result.report.read_text()

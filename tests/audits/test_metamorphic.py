@@ -76,7 +76,7 @@ def verb_options(world: World) -> dict[str, Any]:
 
 def audited(world: World, out: Path) -> object:
     found = shiftproof.audit(out=out, **verb_options(world))
-    assert not found.failures, found.failures
+    assert not found.failed, found.failed
     return _cells(out)
 
 

@@ -65,7 +65,7 @@ def verdict(out, shifts: Sequence[str], **weaknesses: bool) -> str:
     result = shiftproof.audit(
         Oracle(**weaknesses), "demo", out=out, images=IMAGES, shifts=shifts, severities=[3, 5], sections=sections
     )
-    assert not result.failures
+    assert not result.failed
     assert result.numbers["clean_accuracy"] == 1
     return " ".join(sentence.text for _, sentence in headlines.verdict(result.views))
 

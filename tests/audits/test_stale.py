@@ -60,7 +60,7 @@ def build():
 
 def audited(model: Path, out: Path) -> float:
     found = shiftproof.audit(model, "demo", out=out, images=60, sections=["clean"])
-    assert not found.failures
+    assert not found.failed
     return found.numbers["clean_accuracy"]
 
 

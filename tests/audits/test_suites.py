@@ -70,14 +70,17 @@ def test_every_corruption_and_severity_is_measured_on_its_own_files(suite: Path,
     assert result.numbers["corruption_accuracy"] == pytest.approx((0.7 + 0.4 + 0.7) / 3)
     assert result.numbers["worst_corruption_accuracy"] == pytest.approx(0.4)
     assert not {"mce", "clean_accuracy", "corruption_loss"} & result.numbers.keys()
-    (view,) = result.views
+    view, mistakes = result.views
+    assert mistakes.section == "mistakes"
     assert "Clean accuracy was not measured" in view.verdict[0].text
     assert view.notes[0].startswith("20 images per cell, as the suite's files have them; the same images in every")
     (listed,) = [block for block in view.blocks if isinstance(block, Table) and block.title.startswith("Every")]
     assert len(listed.rows) == 15
     assert listed.rows[5][:4] == ("fog", 1.0, 20, 0.8)
     assert listed.rows[5][4:] == pytest.approx(Accuracy(16, 20).interval())
-    assert "sections that need clean images were left out: clean, worst_case" in result.masthead.method["data"]
+    assert (
+        "sections that need clean images were left out: clean, failures, worst_case" in result.masthead.method["data"]
+    )
     assert (result.masthead.facts["cells"], result.masthead.facts["images"]) == ("15", "20")
     assert "shifts" not in result.masthead.method
     assert "my smudge" in result.report.read_text()
@@ -187,7 +190,7 @@ class TestCleanSet:
         )
         assert result.numbers["clean_accuracy"] == 1.0
         assert result.numbers["corruption_loss"] == pytest.approx(0.4)
-        assert "other images than the suite" in " ".join(result.views[-1].notes)
+        assert "other images than the suite" in " ".join(result.views[-2].notes)
         found = shiftproof.compare(result.folder, result.folder, out=tmp_path / "compared")
         (some,) = found.differences.values()
         assert {one.name for one in some if one.low is not None} >= {"clean_accuracy", "accuracy.fog"}
@@ -260,7 +263,7 @@ class TestResuming:
     def test_processes_measure_the_same(self, suite: Path, tmp_path: Path) -> None:
         alone = shiftproof.audit("demo", suite, out=tmp_path / "alone", shifts=["fog"])
         spread = shiftproof.audit("demo", suite, out=tmp_path / "spread", shifts=["fog"], executor="processes:2")
-        assert not spread.failures
+        assert not spread.failed
         assert spread.numbers == alone.numbers
 
 

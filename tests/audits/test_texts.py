@@ -62,8 +62,8 @@ def audited(place):
 
 
 def test_an_audit_of_texts_runs_the_sections_that_apply(audited):
-    assert [view.section for view in audited.views] == ["clean", "corruptions", "confidence", "label_free"]
-    assert not audited.failures
+    assert [view.section for view in audited.views] == ["clean", "corruptions", "confidence", "label_free", "mistakes"]
+    assert not audited.failed
     assert audited.numbers["clean_accuracy"] > 0.95
     assert audited.numbers["accuracy.typos"] < audited.numbers["clean_accuracy"]
     assert audited.numbers["accuracy.letter_case"] == audited.numbers["clean_accuracy"]  # it reads small letters

@@ -14,7 +14,7 @@ from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.audits.sections.spectrum import Wave
 from shiftproof.audits.sections.wording import between, interval
-from shiftproof.audits.sections.worst_case import LENGTH, RandomTuples
+from shiftproof.audits.sections.worst_case_search import SearchedParts, SearchedSpace, UnchangedImages
 from shiftproof.measures import Accuracy, average_radius
 from shiftproof.measures.intervals import TOO_FEW, Interval, mean_interval
 from shiftproof.runs import Result
@@ -69,12 +69,27 @@ def test_few_images_are_too_few_to_say():
     assert "%" not in re.findall(r"\((.*?)\)", view.verdict[0].text)[0]
 
 
-def test_the_worst_chain_is_one_of_all_chains():
-    trials: Any = {"words": ["a", "b"], "fitness": [0.4, 0.9], "similarity": [0.9, 0.9]}
-    task = RandomTuples(make_space("cifar"), LENGTH, 200, 0, 2, 0)
-    view = section("worst_case").view([Result(task, {"clean": 0.9, "trials": trials}, None, 1.0)])
-    assert view.tiles[0].interval == interval(Accuracy(80, 200), among=190**5)
+def test_the_worst_chain_is_measured_on_images_that_did_not_choose_it():
+    trials: Any = {"words": ["a"], "fitness": [0.1], "similarity": [0.9], "admissible": [True]}
+    parts = SearchedParts(20, 30, 200)
+    found: Any = {
+        "runs": {"1": trials}, "batch_norm": False, "spread": [0.3], "surviving": "00" * 4, "chain": "a",
+        "searched": 0.1, "before": 0.2, "similarity": 0.9, "right": 80, "images": 200, "pictures": [],
+    }  # fmt: skip
+    search = SearchedSpace(make_space("cifar"), 5, 0.8, parts, 10, 1, 0)
+    clean: Any = {
+        "images": 230,
+        "right": 207,
+        "confidence": 0.9,
+        "hits": np.packbits([1] * 207 + [0] * 23).tobytes().hex(),
+    }
+    view = section("worst_case").view(
+        [Result(UnchangedImages(parts), clean, None, 1.0), Result(search, found, None, 1.0)]
+    )
+    assert view.tiles[0].interval == interval(Accuracy(80, 200))
     assert view.tiles[0].interval in view.verdict[0].text
+    assert view.numbers["worst_case_loss"] == pytest.approx(177 / 200 - 0.4)
+    assert view.numbers["worst_case_each_accuracy"] == 0
 
 
 def test_certificates_are_those_of_the_better_noise():

@@ -41,7 +41,7 @@ def told(work: Any) -> bool:
             found = work()
         except ShiftproofError:
             return True
-    return bool(said or found.missing or found.failures)
+    return bool(said or found.missing or found.failed)
 
 
 def flipped(run: Path, copy: Path, seed: int) -> None:

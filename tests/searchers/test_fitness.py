@@ -12,6 +12,7 @@ from torch import nn
 
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.searchers import Service
+from shiftproof.searchers.detection import DetectionRecall
 from shiftproof.searchers.fitness import Detection, Segmentation, detected, make_fitness
 from tests.searchers.models import Greenness, label_green, pictures
 
@@ -96,6 +97,8 @@ FOUND = [
     (np.ones((2, 4)), True),
     ({"boxes": np.ones((2, 4)), "scores": np.array([0.2, 0.4])}, False),
     ({"boxes": np.ones((2, 4)), "scores": torch.tensor([0.2, 0.9])}, True),
+    ({"boxes": np.ones((2, 4))}, True),
+    ({"boxes": np.ones((0, 4))}, False),
     (None, False),
 ]
 
@@ -110,6 +113,25 @@ def test_detection_rate():
     images = torch.cat([torch.ones(3, 3, 8, 8), torch.zeros(1, 3, 8, 8)])
     assert value(fitness, images, parts=2) == 0.75
     assert fitness.tally(images, slice(0, 4))[1] == [True, True, True, False]
+
+
+def test_detection_recall_wants_the_place_and_the_class():
+    box, other = [0.0, 0.0, 4.0, 4.0], [4.0, 4.0, 8.0, 8.0]
+    targets = [{"boxes": [box, other], "labels": [1, 2]}] * 4 + [{"boxes": np.zeros((0, 4)), "labels": []}]
+    said = [
+        {"boxes": [box, other], "labels": [1, 2], "scores": [0.9, 0.8]},
+        {"boxes": [box, box], "labels": [1, 1]},  # one object is found once
+        {"boxes": torch.tensor([box, other]), "labels": torch.tensor([2, 1])},  # at the right places, of wrong classes
+        {"boxes": [[0.0, 0.0, 4.0, 1.0], other], "labels": [1, 2], "scores": [0.9, 0.4]},  # too small, too unsure
+        {"boxes": [box], "labels": [1]},
+    ]
+    fitness = DetectionRecall(Service(lambda images: said[: len(images)]), targets)
+    counts, right = fitness.tally(torch.zeros(5, 3, 8, 8), slice(0, 5))
+    assert counts.tolist() == [3, 8]
+    assert right == [True, False, False, False, True]
+    assert fitness.value(counts) == 3 / 8
+    with pytest.raises(ModelError, match="boxes"):
+        DetectionRecall(Service(lambda images: [1] * len(images)), targets).tally(torch.zeros(5, 3, 8, 8), slice(0, 5))
 
 
 def test_any_function_of_the_images_and_their_labels():

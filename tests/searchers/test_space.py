@@ -22,6 +22,8 @@ def test_published_spaces_have_their_sizes():
         "camvid": 190,
         "faces": 191,
         "geometric": 120,
+        "small_geometric": 46,
+        "occlusion": 48,
         "corruptions": 45,
     }
     assert make_space("cifar").size(5) == 190**5

@@ -1,8 +1,6 @@
 """Results image by image: the rows, the files they go to and come back from, and copies of failures."""
 
 import csv
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,9 @@ from shiftproof.slices import (
     failures,
     image_table,
     read_csv,
+    result_files,
     write_table,
+    write_tables,
 )
 
 HOSTILE = [
@@ -89,18 +89,34 @@ def test_what_is_no_table_is_refused(tmp_path, text):
 
 
 def test_parquet_is_written_where_pyarrow_is(tmp_path, monkeypatch):
-    written = {}
-    parquet = types.SimpleNamespace(
-        write_table=lambda columns, buffer: (written.update(columns), buffer.write(b"PAR1"))
-    )
-    arrow = types.SimpleNamespace(table=lambda columns: columns, parquet=parquet)
-    monkeypatch.setitem(sys.modules, "pyarrow", arrow)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", parquet)
-    made = table()
-    files = write_table(made, tmp_path)
+    monkeypatch.setattr(result_files, "has_parquet", lambda: True)
+    monkeypatch.setattr(result_files, "write_parquet", lambda tables, file: file.write(repr(list(tables)).encode()))
+    files = write_table(table(), tmp_path)
     assert [path.name for path in files] == ["images.csv", "images.parquet"]
-    assert files[1].read_bytes() == b"PAR1"
-    assert written == made  # Parquet has types: text needs no mark there
+    assert files[1].read_text() == repr([table()])
+
+
+def test_parquet_comes_back_as_it_went(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    made = table()
+    parts = [{name: values[start : start + 8] for name, values in made.items()} for start in (0, 8, 16)]
+    files = write_tables(lambda: parts, tmp_path)  # the first part has no value of `breaks_at`
+    assert parquet.read_table(files[1]).to_pydict() == made  # Parquet has types: text needs no mark there
+    assert read_csv(files[0]) == made
+
+
+def test_nothing_is_left_of_a_table_that_could_not_be_written(tmp_path):
+    write_table(table(), tmp_path)
+    before = (tmp_path / "images.csv").read_bytes()
+
+    def broken():
+        yield table()
+        raise KeyError("no more")
+
+    with pytest.raises(KeyError):
+        write_tables(broken, tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if "parquet" not in path.name] == ["images.csv"]
+    assert (tmp_path / "images.csv").read_bytes() == before
 
 
 def test_failures_are_the_wrong_rows_the_surest_first():

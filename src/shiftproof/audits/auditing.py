@@ -11,13 +11,15 @@ from pathlib import Path
 
 from shiftproof.adapters import Method
 from shiftproof.audits.audit_settings import BudgetName, affordable, make_settings
+from shiftproof.audits.audited_images import AuditedImages
 from shiftproof.audits.caveats import check_subject
-from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, conclude, noted, understood
+from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, answers_in, conclude, noted, understood
 from shiftproof.audits.costs import note_end
 from shiftproof.audits.forecast import Forecast
+from shiftproof.audits.mistakes import drawn, export
 from shiftproof.audits.planning import at_a_time, fitting_scale, noted_scale, scope_of, tell_plan, told_cut
+from shiftproof.audits.requirements import Requirement, parse_all, parse_known
 from shiftproof.audits.requirements import junit as junit_xml
-from shiftproof.audits.requirements import parse_all, parse_known
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.staging import measure, steps_of
@@ -36,7 +38,7 @@ from shiftproof.runs import (
     choose_executor,
     write_atomically,
 )
-from shiftproof.runs.files import is_writable
+from shiftproof.runs.files import expand, is_writable
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Measurer, Subject
 
@@ -55,6 +57,7 @@ def audit(
     methods: Sequence[str | Method] | None = None,
     require: Sequence[str] = (),
     junit: str | Path | None = None,
+    export_failures: str | Path | None = None,
     amp: bool = False,
     images: int | None = None,
     minutes: float | None = None,
@@ -68,7 +71,7 @@ def audit(
     on_progress: OnProgress | None = None,
     on_plan: Callable[[Forecast], None] | None = None,
 ) -> Audit:
-    """Audit a classifier under distribution shift. Writes report.html, results.json and results.csv.
+    """Audit a classifier under distribution shift. Writes report.html, results.json, results.csv and images.csv.
 
     A downloaded suite (ImageNet-C, CIFAR-10-C) is audited as it is, each corruption and severity from its own files.
 
@@ -87,6 +90,7 @@ def audit(
         methods: Methods of test-time adaptation. Default: by budget.
         require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
         junit: Also write whether what is required holds, as JUnit XML.
+        export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift at each severity.
         amp: Let the model compute in bfloat16 where PyTorch deems it safe.
         images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
         minutes: Take about so long: sizes are cut to what fits, by the speed of the model here.
@@ -161,11 +165,11 @@ def audit(
     plan = Plan(tuple(task for some in tasks.values() for task in some), fingerprints)
     with Store(Path(out), subject.identity) as store:
         subject.check_answers(store)
-        keep = partial(_note, store, about, fingerprints)
+        keep = partial(_note, store, about, fingerprints, AuditedImages.of(subject))
         keep(scope, tasks)
         cut = partial(told_cut, tasks, scope.grown(usual, available), scope.told_cut(operations))
         if tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast)))):
-            report_now = partial(conclude, store, requirements, scope)
+            report_now = partial(conclude, store, requirements, scope, interim=True)
             with where.open(partial(Measurer, subject)) as pool, _reported_if_interrupted(report_now):
                 ended = measure(steps_of(tasks, scope), scope, store, pool, fingerprints, report_now, on_progress)
             if ended != scope:
@@ -174,8 +178,7 @@ def audit(
             note_end(store, subject.device)
         elif on_progress is not None:
             on_progress(len(plan.identities()), len(plan.identities()), None)
-        with understood(out):
-            result = conclude(store, requirements, scope)
+        result = _finish(store, requirements, scope, subject, export_failures)
     if junit is not None:
         write_atomically(Path(junit), junit_xml(result))
     return result
@@ -218,11 +221,30 @@ def _note(
     store: Store,
     about: Mapping[str, object],
     fingerprints: Mapping[str, str],
+    images: AuditedImages,
     scope: Scope,
     tasks: Mapping[str, Sequence[Measurement]],
 ) -> None:
     """Keep what an audit is about, and its plan."""
-    store.note({"audit": json.dumps({**about, "scope": scope.to_row()}), TASKS: noted(tasks, fingerprints)})
+    audited = json.dumps({**about, "scope": scope.to_row()})
+    store.note({"audit": audited, TASKS: noted(tasks, fingerprints), **images.to_note()})
+
+
+def _finish(
+    store: Store,
+    requirements: Sequence[Requirement],
+    scope: Scope,
+    subject: Subject,
+    export_failures: str | Path | None,
+) -> Audit:
+    """Draw the most confident mistakes, write all files, and copy the images of mistakes where that is asked for."""
+    with understood(store.folder):
+        if (found := answers_in(store, scope)) is not None:
+            store.note(drawn(found, subject, scope.settings.seed))
+        result = conclude(store, requirements, scope)
+    if export_failures is not None and result.answers is not None:
+        export(result.answers, subject, expand(export_failures))
+    return result
 
 
 @contextmanager

@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-import torch
-from torch import Tensor
-
 from shiftproof.audits.preparation import better_preparation
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice, GentlestSlice
@@ -21,6 +18,7 @@ from shiftproof.models.behaviour import Behaviour, try_out
 from shiftproof.models.returned import gives_probabilities
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result
+from shiftproof.slices.data_quality import in_several_classes
 from shiftproof.subjects import HELD_BYTES, Subject
 
 SECTION = "caveats"
@@ -88,9 +86,9 @@ def _prepared(subject: Subject) -> Iterator[Caveat]:
 def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
     """Yield that the same images are in several classes: the files of all data, the pixels of the chosen images."""
     everything, chosen = subject.labelled_data, subject.data
-    counts = [(_repeated(everything.draw_keys, everything.labels), len(everything))]
+    counts = [(in_several_classes(everything.draw_keys, everything.labels), len(everything))]
     if chosen.nbytes <= HELD_BYTES:
-        counts.append((_repeated(chosen.keys, chosen.labels), len(chosen)))
+        counts.append((in_several_classes(chosen.keys, chosen.labels), len(chosen)))
     repeated, of = max(counts, key=lambda count: count[0] / count[1])
     if repeated:
         text = (
@@ -98,19 +96,6 @@ def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
             "them: remove the copies, or have one label for each."
         )
         yield Caveat("duplicates", text, "watch" if repeated >= MANY * of else "plain")
-
-
-def _repeated(keys: Tensor, labels: Tensor | None) -> int:
-    """Return how many inputs have the content of one with another label."""
-    if labels is None:
-        return 0
-    _, content, counts = torch.unique(keys, return_inverse=True, return_counts=True)
-    several = counts > 1
-    low, high = (
-        torch.zeros(len(counts), dtype=torch.int64).scatter_reduce(0, content, labels, how, include_self=False)
-        for how in ("amin", "amax")
-    )
-    return int(counts[several & (low != high)].sum())
 
 
 def _odd(found: Behaviour, noun: Noun) -> list[Caveat]:

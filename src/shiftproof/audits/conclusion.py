@@ -7,16 +7,20 @@ import io
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shiftproof.audits import mistakes
 from shiftproof.audits.audit_settings import AuditSettings
+from shiftproof.audits.audited_images import AuditedImages
 from shiftproof.audits.caveats import caveats, with_caveats
 from shiftproof.audits.costs import Costs, duration
+from shiftproof.audits.image_answers import ImageAnswers, frame
 from shiftproof.audits.requirements import Check, Requirement, check
 from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.base import Measurement, Scope
+from shiftproof.audits.sections.packed_answers import CONFIDENCES, PREDICTED
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.data.base import NOUNS
 from shiftproof.errors import RunError
@@ -25,6 +29,7 @@ from shiftproof.reports import notebook
 from shiftproof.reports.notebook import Figures
 from shiftproof.reports.view import Masthead, Sentence, View
 from shiftproof.runs import AnyTask, Json, Result, Store, write_atomically
+from shiftproof.slices import ImageTable
 
 TASKS = "tasks"
 """A note in a store: the identities of the tasks of each section, in the order of its plan."""
@@ -34,7 +39,10 @@ CORRUPTIONS = "corruptions"
 """The section that reads a suite."""
 HEADLINES = {"clean_accuracy", "corruption_accuracy"}
 """The numbers whose precision can be asked for."""
-BULKY = ("pictures", "texts", "hits", "milliseconds", "scores", "mixing", "copies", "profile")
+BULKY = (
+    *("pictures", "texts", "hits", PREDICTED, CONFIDENCES),
+    *("milliseconds", "scores", "mixing", "copies", "profile"),
+)
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
 
 
@@ -46,11 +54,14 @@ class Audit:
     masthead: Masthead
     views: tuple[View, ...]
     numbers: Mapping[str, float]
-    failures: tuple[str, ...]
+    failed: tuple[str, ...]
+    """Cells that failed, and why."""
     missing: int = 0
     """Planned cells that have no result, in an audit that was stopped or whose store is damaged."""
     checks: tuple[Check, ...] = ()
     """What was required of the numbers, and whether it holds."""
+    answers: ImageAnswers | None = field(default=None, repr=False, compare=False)
+    """What was said of every image; None of a run that did not keep it."""
 
     @property
     def passed(self) -> bool:
@@ -68,6 +79,37 @@ class Audit:
     def report(self) -> Path:
         """The report to open in a browser."""
         return self.folder / "report.html"
+
+    def failures(
+        self,
+        shift: str | None = None,
+        severity: float | None = None,
+        method: str | None = None,
+        *,
+        most: int | None = None,
+    ) -> Any:
+        """Return the mistakes as a pandas DataFrame: a row per image and condition, the most confident first.
+
+        `shift` is a name such as `fog` or `clean`, `method` one of adaptation or `source`, the model as it is; left
+        out, all are there. Under each shift, severity and method there are at most so many as `most`.
+        """
+        return frame(self.mistakes(shift, severity, method, most=most))
+
+    def mistakes(
+        self,
+        shift: str | None = None,
+        severity: float | None = None,
+        method: str | None = None,
+        *,
+        most: int | None = None,
+    ) -> ImageTable:
+        """Return what `failures` does as columns by name, without pandas."""
+        if self.answers is None:
+            raise RunError(
+                f"The run in {str(self.folder)!r} did not keep what was said of single inputs.",
+                fix="run the audit again into another folder",
+            )
+        return self.answers.mistakes(most=most, shift=shift, severity=severity, method=method)
 
     def plot(self, section: str | None = None) -> Figures:
         """Return the charts of the report, or of one section, as Plotly figures, which a notebook shows."""
@@ -187,25 +229,47 @@ def understood(folder: str | Path) -> Iterator[None]:
 
 
 def conclude(
-    store: Store, require: Sequence[Requirement] = (), scope: Scope | None = None, *, write: bool = True
+    store: Store,
+    require: Sequence[Requirement] = (),
+    scope: Scope | None = None,
+    *,
+    write: bool = True,
+    interim: bool = False,
 ) -> Audit:
-    """Read a run's store, let every section say what its results mean, check what is required, and write the files."""
+    """Read a run's store, let every section say what its results mean, check what is required, and write the files.
+
+    Results image by image, which are long, are not written while measuring goes on (`interim`).
+    """
     record = AuditRecord.of(store, scope).so_far()
     about, scope, everything = record.about, record.scope, record.everything()
     noun = NOUNS[scope.inputs]
     found = caveats(about.get("caveats", ()), record.results[CLEAN], noun)
-    views = with_caveats(record.views(), found, noun)
-    failures = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
+    answers = _answers(store, record)
+    shown = () if answers is None else (mistakes.view(answers, store.about(), noun),)
+    views = with_caveats((*record.views(), *shown), found, noun)
+    failed = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
     missing = record.missing
     costs = Costs.of(store, everything)
-    masthead = _masthead(about, scope, costs, failures, missing)
-    audit = Audit(store.folder, masthead, views, numbers, failures, missing)
+    masthead = _masthead(about, scope, costs, failed, missing)
+    audit = Audit(store.folder, masthead, views, numbers, failed, missing, answers=answers)
     audit = replace(audit, checks=check(require, audit))
     if write:
         _export(store.folder, about, [caveat.text for caveat in found], numbers, everything, costs)
         _write_report(audit)
+        if answers is not None and not interim:
+            answers.write(store.folder, scope.inputs)
     return audit
+
+
+def answers_in(store: Store, scope: Scope | None = None) -> ImageAnswers | None:
+    """Return what a run's store holds of single inputs; None of a run that did not keep it."""
+    return _answers(store, AuditRecord.of(store, scope).so_far())
+
+
+def _answers(store: Store, record: AuditRecord) -> ImageAnswers | None:
+    images = AuditedImages.from_note(store.about())
+    return None if images is None else ImageAnswers.of(images, record.everything())
 
 
 def _whole(view: View, planned: Collection[Measurement], measured: Collection[AnyTask]) -> View:

@@ -151,15 +151,15 @@ class Prices:
             warnings.simplefilter("ignore")  # small batches without a prior are priced on purpose
             return self._time(lambda: adapter(batch.inputs), len(batch))
 
-    def _tuple(self, _: Unit) -> float:
+    def _tuple(self, unit: Unit) -> float:
         from shiftproof.searchers import Constraint, make_space
         from shiftproof.searchers.applying import Applier
         from shiftproof.searchers.uniform import draw_tuples
         from shiftproof.shifts.levels import from_levels, to_bytes
 
-        space, batch = make_space("cifar"), self._few
+        space, batch = make_space(cast(str, unit.of)), self._few
         pixels = to_bytes(batch.inputs)
-        tuples = iter(draw_tuples(space, 5, range(10 * TRIES), seed=0) * TRIES)
+        tuples = iter(draw_tuples(space, unit.batch, range(10 * TRIES), seed=0) * TRIES)
         constraint, original = Constraint(similarity=0.5), from_levels(pixels)
 
         def judge() -> None:

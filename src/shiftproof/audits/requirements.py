@@ -148,7 +148,7 @@ def _reason(name: str, owner: str, audit: Audit) -> str:
         elsewhere = find(name, [section(each) for each in SECTIONS.own])
         if elsewhere is not None:
             return f"there is no such number: the section {elsewhere[0].name} was not run"
-    failed = [failure for failure in audit.failures if re.match(rf"{re.escape(owner)}[. ]", failure)] if owner else []
+    failed = [failure for failure in audit.failed if re.match(rf"{re.escape(owner)}[. ]", failure)] if owner else []
     if failed:
         return f"there is no such number: cells of {owner} failed ({failed[0].splitlines()[0]})"
     if owner and audit.missing:
@@ -175,10 +175,10 @@ def junit(audit: Audit, name: str = "shiftproof") -> str:
             failing += 1
             Xml.SubElement(case, "failure", message=_plain(str(one)), type="requirement").text = _plain(str(one))
     case = Xml.SubElement(suite, "testcase", classname=name, name="every cell was measured")
-    if audit.failures or audit.missing:
+    if audit.failed or audit.missing:
         failing += 1
-        said = f"{len(audit.failures)} cells failed, {audit.missing} were not measured"
-        told = "\n".join(filter(None, [*audit.failures, audit.unfinished]))
+        said = f"{len(audit.failed)} cells failed, {audit.missing} were not measured"
+        told = "\n".join(filter(None, [*audit.failed, audit.unfinished]))
         Xml.SubElement(case, "failure", message=said, type="cells").text = _plain(told)
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(failing))

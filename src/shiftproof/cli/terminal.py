@@ -119,10 +119,10 @@ def summary(audit: Audit, console: Console | None = None) -> None:
         console.print("\n[bold]What to do next[/]; the report has the commands")
         for number, (_, action) in enumerate(todo, start=1):
             console.print(f"  {number} {escape(action.title)}{escape(_gain(action))}", soft_wrap=True)
-    for failure in audit.failures:
+    for failure in audit.failed:
         console.print(f"[red]failed[/] {escape(failure.splitlines()[0])}", soft_wrap=True)
-    if audit.failures:
-        console.print(f"{len(audit.failures)} cells failed; the same command tries them again.")
+    if audit.failed:
+        console.print(f"{len(audit.failed)} cells failed; the same command tries them again.")
     if audit.checks or audit.missing:
         console.print()
         show_checks(audit, console)
@@ -192,5 +192,5 @@ def _exit(result: Audit) -> None:
         raise typer.Exit(FAILED)
     if not result.passed:
         raise typer.Exit(GATED)
-    if result.failures:
+    if result.failed:
         raise typer.Exit(FAILED)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftproof.audits.audited_images import located
 from shiftproof.audits.sections.measuring import check_labels, naming
 from shiftproof.data import DataLike, ImageSet, as_images
 from shiftproof.diagnoses.asking import answers_under
@@ -133,7 +134,7 @@ def find_failures(
     where = choose_executor(executor, device=subject.device)
     chosen: tuple[Shift | None, ...] = (None, *(as_shift(shift) for shift in shifts))
     held = as_images(subject.data)
-    known = located(subject)
+    known = as_images(located(subject))
     folder = expand(out)
     scores = answers_under(subject, chosen, seed=seed, out=folder, executor=where, on_progress=on_progress)
     labels = check_labels(held.labels, scores[0].shape[1]).numpy()
@@ -173,15 +174,6 @@ def find_failures(
 
     html.write(found.report, failure_views.masthead(found, command or CALL), failure_views.views(found, held))
     return found
-
-
-def located(subject: Subject) -> ImageSet:
-    """Return the chosen images of a subject with their files: the same in the same order, not held in memory."""
-    chosen, held = as_images(subject.labelled_data.subset(subject.places)), as_images(subject.data)
-    if len(chosen) == len(held):
-        return chosen
-    place = {key: number for number, key in enumerate(chosen.draw_keys.tolist())}
-    return chosen.subset([place[key] for key in held.draw_keys.tolist()])  # without files that could not be decoded
 
 
 def _condition(shift: Shift | None) -> AnswerCondition:

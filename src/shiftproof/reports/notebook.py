@@ -23,7 +23,7 @@ class Summarised(Protocol):
         """What its sections say."""
 
     @property
-    def failures(self) -> Sequence[object]:
+    def failed(self) -> Sequence[object]:
         """The tasks that failed."""
 
     @property
@@ -73,7 +73,7 @@ def html(audit: Summarised) -> str:
             masthead=audit.masthead,
             verdict=headlines.verdict(audit.views),
             tiles=headlines.tiles(audit.views),
-            failures=audit.failures,
+            failures=audit.failed,
             unfinished=audit.unfinished,
             report=str(audit.report),
         )
@@ -86,7 +86,7 @@ def text(audit: Summarised) -> str:
         f"  {'' if sentence.level == 'plain' else sentence.level:<5}  {sentence.text}"
         for _, sentence in headlines.verdict(audit.views)
     ]
-    failed = [f"  {len(audit.failures)} cells failed"] if audit.failures else []
+    failed = [f"  {len(audit.failed)} cells failed"] if audit.failed else []
     failed += [f"  {audit.unfinished}"] if audit.missing else []
     head = f"Audit of {audit.masthead.model} on {audit.masthead.data}"
     return "\n".join([head, *said, *failed, f"  report: {audit.report}"])

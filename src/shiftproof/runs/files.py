@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from shiftproof.errors import RunError
 
@@ -16,20 +18,29 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new one and nothing between."""
     # Bytes of a file's name that are not UTF-8 are written out; in JSON that is their own notation.
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to write in parts that takes the place of another when all is written, and never before."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with open(name, "xb", opener=not_through_a_link) as file:
             temporary = name
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        raise cannot_write(path, error) from error
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise
 
 
 def not_through_a_link(path: str, flags: int) -> int:

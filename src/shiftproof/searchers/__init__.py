@@ -13,6 +13,7 @@ from shiftproof.registry import resolve
 if TYPE_CHECKING:
     from shiftproof.searchers.catalogue import SEARCHERS, searcher
     from shiftproof.searchers.constraint import Constraint
+    from shiftproof.searchers.detection import DetectionRecall
     from shiftproof.searchers.evaluator import Direct, Evaluation, Evaluator
     from shiftproof.searchers.evolving import evolution
     from shiftproof.searchers.fitness import METRICS, Fitness
@@ -28,6 +29,7 @@ _TARGETS = {
     "METRICS": "shiftproof.searchers.fitness:METRICS",
     "SEARCHERS": "shiftproof.searchers.catalogue:SEARCHERS",
     "Constraint": "shiftproof.searchers.constraint:Constraint",
+    "DetectionRecall": "shiftproof.searchers.detection:DetectionRecall",
     "Direct": "shiftproof.searchers.evaluator:Direct",
     "Evaluation": "shiftproof.searchers.evaluator:Evaluation",
     "Evaluator": "shiftproof.searchers.evaluator:Evaluator",
@@ -52,6 +54,7 @@ __all__ = [
     "METRICS",
     "SEARCHERS",
     "Constraint",
+    "DetectionRecall",
     "Direct",
     "Evaluation",
     "Evaluator",

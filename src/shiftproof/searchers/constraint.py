@@ -60,6 +60,11 @@ class Constraint:
             agreeing = int((classes(self.reference, before) == classes(self.reference, after)).sum())
         return np.array([similar, agreeing], dtype=np.float64)
 
+    def violation(self, similarity: float | None, agreement: float | None) -> float:
+        """Return how far means are below their bounds, in sum; 0 where they keep them."""
+        kept = ((similarity, self.similarity), (agreement, self.agreement))
+        return sum(max(0.0, bound - value) for value, bound in kept if value is not None and bound is not None)
+
     def judge(self, sums: NDArray[np.float64], images: int) -> tuple[bool, float | None, float | None]:
         """Return whether tuples with these sums are admissible, and their mean similarity and agreement."""
         similarity = None if self.similarity is None else float(sums[0] / images)

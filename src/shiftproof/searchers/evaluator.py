@@ -105,7 +105,9 @@ class Evaluator:
         if not self.constraint:
             return Score(self.fitness.value(counts))
         sums = np.sum([cast("list[float]", row["sums"]) for row in rows], axis=0)
-        return Score(self.fitness.value(counts), *self.constraint.judge(sums, images))
+        admissible, similarity, agreement = self.constraint.judge(sums, images)
+        violation = self.constraint.violation(similarity, agreement)
+        return Score(self.fitness.value(counts), admissible, similarity, agreement, violation=violation)
 
     def measure(self, task: TriedTuple) -> Row:
         """Return the counts of a tuple on a range of images."""

@@ -119,7 +119,7 @@ def selection_weights(fitness: ArrayLike, variant: Variant = "paper") -> NDArray
     if variant == "ranked":
         weights = len(values) - np.argsort(np.argsort(values, kind="stable")).astype(np.float64)
     else:
-        weights = 1.0 / np.maximum(values, LEAST) if variant == "paper" else 1.0 - values
+        weights = 1.0 / np.maximum(values, LEAST) if variant == "paper" else np.maximum(1.0 - values, 0.0)
     if not weights.any():  # nobody has done any harm
         weights = np.ones_like(weights)
     return np.asarray(weights / weights.sum())

@@ -255,9 +255,15 @@ def label_maps(model: Subject, images: Tensor) -> NDArray[np.int64]:
 
 
 def detected(answer: Any) -> bool:
-    """Whether a detector found anything: a truth value, a number, boxes, or boxes with scores of at least one half."""
+    """Whether a detector found anything: a truth value, a number, boxes, or boxes with scores of at least one half.
+
+    Boxes that come in a mapping may have no scores: then each of them counts.
+    """
     if isinstance(answer, Mapping):
-        return bool((np.asarray(answer["scores"]) >= DETECTION_SCORE).any())
+        scores = answer.get("scores")
+        if scores is None:
+            return len(answer.get("boxes", ())) > 0
+        return bool((np.asarray(scores) >= DETECTION_SCORE).any())
     if isinstance(answer, Sequence | np.ndarray | Tensor) and np.ndim(answer):
         return len(answer) > 0
     return bool(answer)

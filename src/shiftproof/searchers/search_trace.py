@@ -14,7 +14,7 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.searchers.space import Genes, Space
 
 WORST = 1.0
-"""What a searcher takes for the fitness of a tuple that failed or is not admissible: nothing to be gained there."""
+"""What a searcher takes for the fitness of a tuple that failed; of one that is not admissible, at least that."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Score:
     """What a tuple is worth: its fitness in [0, 1], low is a weakness of the model.
 
     `similarity` and `agreement` are those of the constraint, where there is one, and `admissible` what it says.
-    `error` is why the tuple could not be evaluated; its fitness is then None.
+    `error` is why the tuple could not be evaluated; its fitness is then None. `violation` is how far it is from being
+    admissible, in sum over the bounds.
     """
 
     fitness: float | None
@@ -30,11 +31,15 @@ class Score:
     similarity: float | None = None
     agreement: float | None = None
     error: str | None = None
+    violation: float = 0.0
 
     @property
     def objective(self) -> float:
-        """What a searcher minimises: the fitness, and 1 where there is none or it does not count."""
-        return self.fitness if self.fitness is not None and self.admissible else WORST
+        """What a searcher minimises: the fitness; 1 where there is none, and more where it does not count.
+
+        Among tuples that are not admissible a searcher goes where they are nearly so.
+        """
+        return self.fitness if self.fitness is not None and self.admissible else WORST + self.violation
 
 
 class Evaluate(Protocol):

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -32,6 +32,13 @@ Drawing: TypeAlias = Literal["step", "operation"]
 CORRUPTIONS = "corruptions"
 SEVERITIES = (1.0, 2.0, 3.0)
 """Of the space of corruptions: five strong ones in turn would leave nothing to recognise."""
+SMALL_GEOMETRIC = "small_geometric"
+MOVES = {"rotate": 16.0, "translate_x": 0.1, "translate_y": 0.1, "shear_x": 0.15, "shear_y": 0.15}
+"""Of the space of small moves: how far each goes to either side. Two rotations are at most 32 degrees."""
+SCALES = (0.85, 0.9, 0.95, 1.05, 1.1, 1.15)
+OCCLUSION = "occlusion"
+CENTRES, SHADES, PATCH = (0.2, 0.4, 0.6, 0.8), (0.0, 0.5, 1.0), 0.25
+"""Of the space of occlusions: squares of a sixteenth of the area."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ SpaceLike: TypeAlias = Space | str | Path | Sequence[str | tuple[str, Sequence[f
 
 def spaces() -> tuple[str, ...]:
     """Return the names of the spaces that come with the library."""
-    return (*operation_sets(), CORRUPTIONS)
+    return (*operation_sets(), SMALL_GEOMETRIC, OCCLUSION, CORRUPTIONS)
 
 
 def make_space(space: SpaceLike) -> Space:
@@ -163,6 +170,13 @@ def _named(name: str) -> Space:
         return Space(name, tuple((each, tuple(some)) for each, some in levels.items()))
     if name == CORRUPTIONS:
         return Space(name, tuple((f"{each}@", SEVERITIES) for each in names("common")))
+    if name == SMALL_GEOMETRIC:
+        shares = (-1.0, -0.75, -0.5, -0.25, 0.25, 0.5, 0.75, 1.0)
+        moves = [(f"{each}[fill=reflect]", tuple(far * share for share in shares)) for each, far in MOVES.items()]
+        return Space(name, (*moves, ("scale[fill=reflect]", SCALES)))
+    if name == OCCLUSION:
+        patches = product(CENTRES, CENTRES, SHADES)
+        return Space(name, tuple((f"occlude[x={x:g},y={y:g},size={PATCH:g},shade={w:g}]", ()) for y, x, w in patches))
     if name.endswith(".json"):
         return _read(expand(name))
     raise unknown("space", name, spaces(), fix="a JSON file of your own, written by Space.save")

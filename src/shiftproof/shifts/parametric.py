@@ -27,6 +27,7 @@ FORMS: Mapping[str, str] = {
     "pad_crop": "shiftproof.shifts.augment.framing:PadCrop",
     "random_translate": "shiftproof.shifts.augment.framing:RandomTranslate",
     "random_erase": "shiftproof.shifts.augment.framing:RandomErase",
+    "occlude": "shiftproof.shifts.augment.occluding:Occlude",
     "flip_crop": "shiftproof.shifts.augment.framing:FlipCrop",
 }
 """Name -> lazy target."""

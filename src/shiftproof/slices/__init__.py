@@ -2,10 +2,10 @@
 
 from shiftproof.slices.binning import Attribute, attributes
 from shiftproof.slices.data_quality import DataQuality, LabelError, check_quality, find_label_errors
-from shiftproof.slices.image_results import AnswerCondition, Answered, ImageTable, failures, image_table
+from shiftproof.slices.image_results import AnswerCondition, Answered, ImageTable, failures, image_table, image_tables
 from shiftproof.slices.image_statistics import image_statistics
 from shiftproof.slices.metadata import file_columns, read_columns
-from shiftproof.slices.result_files import copy_failures, read_csv, write_table
+from shiftproof.slices.result_files import copy_failures, read_csv, write_table, write_tables
 from shiftproof.slices.weak_slices import WeakSlice, WeakSlices, find_weak_slices
 
 __all__ = [
@@ -26,7 +26,9 @@ __all__ = [
     "find_weak_slices",
     "image_statistics",
     "image_table",
+    "image_tables",
     "read_columns",
     "read_csv",
     "write_table",
+    "write_tables",
 ]

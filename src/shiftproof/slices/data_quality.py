@@ -105,7 +105,7 @@ def check_quality(data: ImageSet, probabilities: ArrayLike | None = None, *, bat
         seen |= dict(zip(batch.keys.tolist(), zip(contents.tolist(), empty.tolist(), strict=True), strict=True))
     found = [seen.get(key) for key in data.keys.tolist()]  # None of a file that cannot be decoded
     labels = None if data.labels is None or data.labels.ndim > 1 else data.labels.numpy()
-    copies = _copies({place: each[0] for place, each in enumerate(found) if each is not None})
+    copies = copies_of({place: each[0] for place, each in enumerate(found) if each is not None})
     known = labels is not None and probabilities is not None
     return DataQuality(
         images=len(data),
@@ -145,9 +145,45 @@ def find_label_errors(probabilities: ArrayLike | None, labels: ArrayLike | None)
     )
 
 
-def _copies(contents: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+def doubtful_labels(predicted: ArrayLike, confidence: ArrayLike, labels: ArrayLike) -> tuple[LabelError, ...]:
+    """Return what `find_label_errors` does where only each image's answer and its confidence are known.
+
+    The probability of a label that is not the answer is taken for all that is left, so that thresholds are not too low
+    and fewer labels are doubted rather than more.
+
+    >>> [each.index for each in doubtful_labels([0, 0, 1, 0], [0.9, 0.8, 0.9, 0.95], [0, 0, 1, 1])]
+    [3]
+    """
+    said, sure, given = np.asarray(predicted, np.int64), np.asarray(confidence, float), np.asarray(labels, np.int64)
+    own = np.where(said == given, sure, 1 - sure)
+    count = max(int(said.max(initial=-1)), int(given.max(initial=-1))) + 1
+    counts = np.bincount(given, minlength=count)
+    thresholds = np.bincount(given, own, minlength=count) / np.maximum(counts, 1)
+    thresholds[counts == 0] = np.inf
+    doubtful = np.nonzero((said != given) & (sure >= thresholds[said]))[0]
+    ranked = doubtful[np.argsort(own[doubtful] - sure[doubtful], kind="stable")]
+    return tuple(
+        LabelError(place, int(given[place]), int(said[place]), float(own[place]), float(sure[place]))
+        for place in ranked.tolist()
+    )
+
+
+def in_several_classes(contents: ArrayLike, labels: ArrayLike | None) -> int:
+    """Return how many inputs have the content of one with another label.
+
+    >>> in_several_classes([7, 7, 8, 9, 9], [0, 1, 0, 1, 1])
+    2
+    """
+    if labels is None:
+        return 0
+    given = np.asarray(labels)
+    groups = copies_of(dict(enumerate(np.asarray(contents).tolist())))
+    return sum(len(group) for group in groups if len(np.unique(given[list(group)])) > 1)
+
+
+def copies_of(contents: Mapping[int, object]) -> tuple[tuple[int, ...], ...]:
     """Return the places of equal images, group by group."""
-    groups: dict[int, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for place, content in contents.items():
         groups.setdefault(content, []).append(place)
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)

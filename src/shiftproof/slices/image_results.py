@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +20,10 @@ Column: TypeAlias = "Sequence[Value] | NDArray[Any]"
 """A value for every image."""
 ImageTable: TypeAlias = dict[str, list[Value]]
 """Columns by name, each with one value per row: what `pandas.DataFrame` and `pyarrow.table` take as it is."""
+MEASURES = ("label_probability", "margin", "entropy", "loss")
+"""What is told of an answer where all scores are known."""
+_COLUMNS = {"entropy": "prediction_entropy"}
+"""Other names of columns: an image's own entropy is a statistic of it."""
 
 
 class AnswerCondition(NamedTuple):
@@ -32,7 +36,10 @@ class AnswerCondition(NamedTuple):
 
 @dataclass(frozen=True)
 class Answered:
-    """What a model said of images: its answer and confidence, and more where all its scores are known, each [N]."""
+    """What a model said of images: its answer and confidence, and more where all its scores are known, each [N].
+
+    `places` [N] says which of all images these are, where they are not all.
+    """
 
     predicted: NDArray[np.int64]
     confidence: NDArray[np.float64]
@@ -40,6 +47,7 @@ class Answered:
     margin: NDArray[np.float64] | None = None
     entropy: NDArray[np.float64] | None = None
     loss: NDArray[np.float64] | None = None
+    places: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, logits: ArrayLike, labels: ArrayLike | None = None) -> Answered:
@@ -60,6 +68,11 @@ class Answered:
             loss=None if own is None else -np.log(np.maximum(own, 1e-300)),
         )
 
+    def at(self, chosen: NDArray[np.int64]) -> Answered:
+        """Return what was said of some of the images."""
+        held: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(self, **{name: values[chosen] for name, values in held.items() if values is not None})
+
 
 def image_table(
     files: Sequence[str],
@@ -79,21 +92,54 @@ def image_table(
     >>> table["file"], table["prediction"], table["right"]
     (['a.png', 'b.png'], ['cat', 'dog'], [True, False])
     """
+    made: ImageTable = {}
+    for part in image_tables(files, answers, labels=labels, classes=classes, columns=columns):
+        for name, values in part.items():
+            made.setdefault(name, []).extend(values)
+    return made
+
+
+def image_tables(
+    files: Sequence[str],
+    answers: Mapping[AnswerCondition, Answered],
+    *,
+    labels: ArrayLike | None = None,
+    classes: Sequence[str] = (),
+    columns: Mapping[str, Column] | None = None,
+    wrong: bool = False,
+    most: int | None = None,
+) -> Iterator[ImageTable]:
+    """Yield the rows of `image_table` condition by condition: all of a large set need not be held at once.
+
+    With `wrong`, only those that are, the most confident first, and at most so many as `most` under each condition.
+    """
     truth = None if labels is None else np.asarray(labels, np.int64)
     for name, held in {"labels": truth, **(columns or {})}.items():
         if held is not None and len(np.asarray(held)) != len(files):
             got = f"{len(np.asarray(held))} values of {name}"
             raise DataError("A column does not fit the images.", expected=f"{len(files)} values", got=got)
-    own = {name: np.asarray(held).tolist() for name, held in (columns or {}).items()}
-    clean = {condition.method: found for condition, found in answers.items() if condition.shift == CLEAN}
-    breaks = {} if truth is None else _breaking(answers, truth)
-    made: ImageTable = {}
-    for condition, found in answers.items():
-        before = clean.get(condition.method, clean.get(SOURCE))
-        rows = _rows(files, condition, found, truth, classes, before, breaks)
-        for name, values in {**rows, **own}.items():
-            made.setdefault(name, []).extend(values)
-    return made
+    own = {name: np.asarray(held, dtype=object) for name, held in (columns or {}).items()}
+    measures = [name for name in MEASURES if any(getattr(found, name) is not None for found in answers.values())]
+    where = {condition: _places(condition, found, len(files)) for condition, found in answers.items()}
+    before = {
+        condition.method: _spread(found.predicted, where[condition], len(files))
+        for condition, found in answers.items()
+        if condition.shift == CLEAN
+    }
+    breaks = {} if truth is None else _breaking(answers, where, truth)
+    for condition, whole in answers.items():
+        found, places = whole, where[condition]
+        if wrong and truth is not None:
+            kept = _surest(found, found.predicted != truth[places], most)
+            found, places = found.at(kept), places[kept]
+        label = None if truth is None else truth[places]
+        clean = before.get(condition.method, before.get(SOURCE))
+        named = {"index": places.tolist(), "file": [files[place] for place in places.tolist()]}
+        rows = _rows(condition, found, label, classes, measures)
+        changes = _changes(found, label, classes, None if clean is None else clean[places])
+        broken = breaks.get((condition.shift, condition.method))
+        rows |= {**changes, "breaks_at": _listed(None if broken is None else broken[places], len(places))}
+        yield {**named, **rows, **{name: held[places].tolist() for name, held in own.items()}}
 
 
 def failures(table: ImageTable, *, most: int | None = None) -> ImageTable:
@@ -116,51 +162,76 @@ def failures(table: ImageTable, *, most: int | None = None) -> ImageTable:
 
 
 def _rows(
-    files: Sequence[str],
     condition: AnswerCondition,
     found: Answered,
     truth: NDArray[np.int64] | None,
     classes: Sequence[str],
-    clean: Answered | None,
-    breaks: Mapping[tuple[str, str], Sequence[Value]],
+    measures: Sequence[str],
 ) -> ImageTable:
-    count = len(files)
-    if len(found.predicted) != count:
-        got = f"{len(found.predicted)} answers under {condition.shift}"
-        raise DataError("Answers do not fit the images.", expected=f"{count} answers", got=got)
-    right = None if truth is None else found.predicted == truth
-    known = clean is not None and truth is not None
-    flipped = (clean.predicted == truth) & ~right if clean is not None and right is not None else None
+    count = len(found.predicted)
     return {
-        "index": list(range(count)),
-        "file": list(files),
         "label": _named(truth, classes, count),
         "prediction": _named(found.predicted, classes, count),
-        "right": _listed(right, count),
+        "right": _listed(None if truth is None else found.predicted == truth, count),
         "confidence": _listed(found.confidence, count),
-        "label_probability": _listed(found.label_probability, count),
-        "margin": _listed(found.margin, count),
-        "prediction_entropy": _listed(found.entropy, count),
-        "loss": _listed(found.loss, count),
+        **{_COLUMNS.get(name, name): _listed(getattr(found, name), count) for name in measures},
         "shift": [condition.shift] * count,
         "severity": [float(condition.severity)] * count,
         "method": [condition.method] * count,
-        "clean_prediction": _named(None if clean is None else clean.predicted, classes, count),
-        "flipped": _listed(flipped, count) if known else [None] * count,
-        "breaks_at": list(breaks.get((condition.shift, condition.method), [None] * count)),
+    }
+
+
+def _changes(
+    found: Answered, truth: NDArray[np.int64] | None, classes: Sequence[str], clean: NDArray[np.int64] | None
+) -> ImageTable:
+    """Return what was said of the images before the shift, and whether that was right and is not now."""
+    count = len(found.predicted)
+    if clean is None:
+        return {"clean_prediction": [None] * count, "flipped": [None] * count}
+    flipped = _listed(None if truth is None else (clean == truth) & (found.predicted != truth), count)
+    known = (clean >= 0).tolist()
+    return {
+        "clean_prediction": [
+            name if there else None for name, there in zip(_named(clean, classes, count), known, strict=True)
+        ],
+        "flipped": [value if there else None for value, there in zip(flipped, known, strict=True)],
     }
 
 
 def _breaking(
-    answers: Mapping[AnswerCondition, Answered], truth: NDArray[np.int64]
-) -> dict[tuple[str, str], list[Value]]:
-    """Return, by shift and method, the smallest severity at which each image is wrong; None where at none."""
-    found: dict[tuple[str, str], list[Value]] = {}
+    answers: Mapping[AnswerCondition, Answered],
+    where: Mapping[AnswerCondition, NDArray[np.int64]],
+    truth: NDArray[np.int64],
+) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """Return, by shift and method, the smallest severity at which each image is wrong; NaN where at none."""
+    found: dict[tuple[str, str], NDArray[np.float64]] = {}
     for condition in sorted(answers, key=lambda each: -each.severity):
-        held = found.setdefault((condition.shift, condition.method), [None] * len(truth))
-        for place in np.nonzero(answers[condition].predicted != truth)[0].tolist():
-            held[place] = float(condition.severity)
+        held = found.setdefault((condition.shift, condition.method), np.full(len(truth), np.nan))
+        places = where[condition]
+        held[places[answers[condition].predicted != truth[places]]] = condition.severity
     return found
+
+
+def _places(condition: AnswerCondition, found: Answered, count: int) -> NDArray[np.int64]:
+    """Return which images were answered."""
+    places = np.arange(count) if found.places is None else found.places
+    if len(found.predicted) != len(places):
+        got = f"{len(found.predicted)} answers under {condition.shift}"
+        raise DataError("Answers do not fit the images.", expected=f"{len(places)} answers", got=got)
+    return places
+
+
+def _surest(found: Answered, wrong: NDArray[np.bool_], most: int | None) -> NDArray[np.int64]:
+    """Return where answers are wrong, the most confident first; what is not a number is no confidence."""
+    places = np.nonzero(wrong)[0]
+    return places[np.argsort(-np.nan_to_num(found.confidence[places]), kind="stable")][:most]
+
+
+def _spread(values: NDArray[np.int64], places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return values of all images; -1 of those that were not asked about."""
+    spread = np.full(count, -1, np.int64)
+    spread[places] = values
+    return spread
 
 
 def _named(numbers: NDArray[np.int64] | None, classes: Sequence[str], count: int) -> list[Value]:

@@ -8,44 +8,62 @@ Numbers are written as numbers.
 from __future__ import annotations
 
 import csv
-import io
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from shiftproof.errors import DataError
-from shiftproof.runs import write_atomically
-from shiftproof.runs.files import is_file
+from shiftproof.runs.files import is_file, replacing
 from shiftproof.slices.image_results import ImageTable, Value
 
-CSV, PARQUET = "images.csv", "images.parquet"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 _TEXTS = frozenset({"file", "label", "prediction", "shift", "method", "clean_prediction"})
+_TYPES = {
+    **dict.fromkeys(_TEXTS, "string"),
+    **dict.fromkeys(("confidence", "severity", "breaks_at"), "double"),
+    **dict.fromkeys(("right", "flipped"), "bool"),
+    "index": "int64",
+}
+"""Types of columns that may have no value in the first part of a file."""
 _UNSAFE = re.compile(r"[^\w.-]+")
 _LONGEST = 80
 
 
 def write_table(table: ImageTable, folder: str | Path) -> tuple[Path, ...]:
     """Write images.csv, and images.parquet with the extra `parquet` (pyarrow); return what was written."""
-    folder = Path(folder)
-    write_atomically(folder / CSV, csv_text(table))
-    content = parquet_bytes(table)
-    if content is None:
-        return (folder / CSV,)
-    write_atomically(folder / PARQUET, content)
-    return folder / CSV, folder / PARQUET
+    return write_tables(lambda: [table], folder)
 
 
-def csv_text(table: ImageTable) -> str:
+def write_tables(
+    tables: Callable[[], Iterable[ImageTable]], folder: str | Path, *, inputs: str = "images"
+) -> tuple[Path, ...]:
+    """Write tables of the same columns as one, part by part, as `write_table` does; return what was written.
+
+    `tables` gives them anew for every file: all of a large set need not be held at once. Of texts, it is texts.csv.
+    """
+    comma, parquet = (Path(folder, f"{inputs}.{kind}") for kind in ("csv", "parquet"))
+    with replacing(comma) as file:
+        for number, table in enumerate(tables()):
+            file.write(csv_text(table, header=not number).encode("utf-8", "backslashreplace"))
+    if not has_parquet():
+        return (comma,)
+    with replacing(parquet) as file:
+        write_parquet(tables(), file)
+    return comma, parquet
+
+
+def csv_text(table: ImageTable, *, header: bool = True) -> str:
     r"""Return a table as CSV: texts in quotes, numbers without, nothing as nothing.
 
     >>> csv_text({"file": ["=1+1.png"], "right": [True], "loss": [-0.5]})
     '"file","right","loss"\r\n"\'=1+1.png",true,-0.5\r\n'
     """
-    lines = [list(map(_cell, table)), *(list(map(_cell, row)) for row in zip(*table.values(), strict=True))]
-    return "".join(",".join(line) + "\r\n" for line in lines)
+    lines = [",".join(map(_cell, table))] if header else []
+    lines += map(",".join, zip(*(list(map(_cell, values)) for values in table.values()), strict=True))
+    return "".join(f"{line}\r\n" for line in lines)
 
 
 def read_csv(path: str | Path) -> ImageTable:
@@ -67,37 +85,62 @@ def read_csv(path: str | Path) -> ImageTable:
     return {name: [_value(line[place], name in _TEXTS) for line in lines[1:]] for place, name in enumerate(names)}
 
 
-def parquet_bytes(table: ImageTable) -> bytes | None:
-    """Return a table as Parquet; None where pyarrow is not installed."""
+def has_parquet() -> bool:
+    """Whether pyarrow is installed."""
     try:
-        import pyarrow
-        import pyarrow.parquet
+        import pyarrow.parquet  # noqa: F401
     except ImportError:
-        return None
-    buffer = io.BytesIO()
-    named = {name: [_storable(value) for value in values] for name, values in table.items()}
-    pyarrow.parquet.write_table(pyarrow.table(named), buffer)
-    return buffer.getvalue()
+        return False
+    return True
 
 
-def copy_failures(table: ImageTable, paths: Sequence[Path | None], folder: str | Path) -> list[Path]:
+def write_parquet(tables: Iterable[ImageTable], file: BinaryIO) -> None:
+    """Write tables of the same columns as the row groups of one Parquet file."""
+    import pyarrow
+    import pyarrow.parquet
+
+    writer = None
+    for table in tables:
+        columns = {name: [_storable(value) for value in values] for name, values in table.items()}
+        if writer is None:
+            types = {name: pyarrow.type_for_alias(_TYPES[name]) for name in columns if name in _TYPES}
+            types |= {name: pyarrow.array(values).type for name, values in columns.items() if name not in types}
+            writer = pyarrow.parquet.ParquetWriter(file, pyarrow.schema(list(types.items())))
+        writer.write_table(pyarrow.table({each.name: columns[each.name] for each in writer.schema}, writer.schema))
+    if writer is not None:
+        writer.close()
+
+
+def copy_failures(
+    table: ImageTable,
+    paths: Sequence[Path | None],
+    folder: str | Path,
+    drawn: Callable[[int], bytes] | None = None,
+) -> list[Path]:
     """Copy the images of a table of failures into a folder, by shift and label; return the copies.
 
-    `paths` are the files of the images by their `index`; images that have none are left out. Copies are named by their
-    index, what the model said and the file's own name, so that no two are one; no name leads out of the folder.
+    `paths` are the files of the images by their `index`. Of an image that has none, `drawn` gives a PNG by its index;
+    without that it is left out. Copies are named by their index, what the model said and the file's own name, so that
+    no two are one; no name leads out of the folder.
     """
     copies = []
     for row, index in enumerate(table["index"]):
-        path = paths[int(str(index))]
-        if path is None:
+        place = int(str(index))
+        path = paths[place]
+        if path is None and drawn is None:
             continue
         shift, severity = table["shift"][row], float(str(table["severity"][row] or 0))
-        name = f"{index}-{_part(table['prediction'][row])}-{_part(path.stem)}{_part(path.suffix.lower())}"
+        own = "image.png" if path is None else f"{_part(path.stem)}{_part(path.suffix.lower())}"
+        name = f"{index}-{_part(table['prediction'][row])}-{own}"
         target = Path(folder, _part(f"{shift}@{severity:g}" if severity else shift), _part(table["label"][row]), name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.is_symlink():  # nothing is written through a link that somebody left there
+        if target.is_symlink():  # nothing is written through a link that somebody left there
+            continue
+        if path is not None:
             shutil.copyfile(path, target)
-            copies.append(target)
+        elif drawn is not None:
+            target.write_bytes(drawn(place))
+        copies.append(target)
     return copies
 
 

@@ -51,7 +51,7 @@ def test_an_audit_decodes_each_file_once(decoded, tmp_path):
         methods=["bn"],
         on_plan=lambda forecast: None,
     )
-    assert not result.failures
+    assert not result.failed
     assert sorted(decoded) == sorted(f"{number}.png" for number in range(12))
 
 

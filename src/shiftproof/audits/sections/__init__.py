@@ -15,6 +15,7 @@ _OWN = {
     "clean": "shiftproof.audits.sections.clean:Clean",
     "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
     "confidence": "shiftproof.audits.sections.confidence_under_shift:Confidence",
+    "failures": "shiftproof.audits.sections.failures:WeakGroups",
     "worst_case": "shiftproof.audits.sections.worst_case:WorstCase",
     "spectrum": "shiftproof.audits.sections.spectrum:FrequencySensitivity",
     "certified": "shiftproof.audits.sections.certified:Certified",

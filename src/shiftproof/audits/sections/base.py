@@ -43,7 +43,7 @@ class Unit:
     shift         an image under a shift; one severity stands for all
     adapter       no image: a fresh adapter of a method
     adapt         an image through a method of adaptation, in batches
-    tuple         an image under a chain of operations, and its similarity to the original
+    tuple         an image under a chain of a space, of the length `batch`, and its similarity to the original
     view          a view of an image from a neighbourhood
     noise         Gaussian noise for an image
     """
@@ -53,7 +53,7 @@ class Unit:
     batch: int = 0
 
 
-READ, FORWARD, STATISTICS, TUPLE, NOISE = map(Unit, ("read", "forward", "statistics", "tuple", "noise"))
+READ, FORWARD, STATISTICS, NOISE = map(Unit, ("read", "forward", "statistics", "noise"))
 Work: TypeAlias = Sequence[tuple[Unit, float]]
 """What a task costs: how many images of each unit."""
 

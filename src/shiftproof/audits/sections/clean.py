@@ -20,6 +20,7 @@ from shiftproof.audits.sections.measuring import (
     rows,
     tally,
 )
+from shiftproof.audits.sections.packed_answers import packed_answers
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.measures import Accuracy
@@ -58,7 +59,8 @@ class CleanSlice(Measurement):
         for (label, answer), count in sorted(Counter(zip(labels.tolist(), predicted.tolist(), strict=True)).items()):
             if label != answer:
                 confused.setdefault(name(label), {})[name(answer)] = count
-        return {**tally(labels, predicted, confidences), "classes": classes, "answers": answers, "confused": confused}
+        kept = {**tally(labels, predicted, confidences), **packed_answers(predicted, confidences)}
+        return {**kept, "classes": classes, "answers": answers, "confused": confused}
 
     def work(self) -> Work:
         """Count a pass of the slice."""

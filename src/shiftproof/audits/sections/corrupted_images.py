@@ -26,6 +26,7 @@ from shiftproof.audits.sections.measuring import (
     rows,
     tally,
 )
+from shiftproof.audits.sections.packed_answers import packed_answers
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.suite_cells import CLEAN, SuiteCell
 from shiftproof.models import logits
@@ -51,7 +52,8 @@ class CorruptedPart(Measurement):
     def measure(self, subject: Subject) -> Row:
         """Return the tally of the images, and whether they are ImageNet's: there is a mean corruption error of it."""
         there, shift = measured_under(subject, self.shift)
-        found = tally(*predictions(there, self.places, shift, self.seed))
+        labels, predicted, confidences = predictions(there, self.places, shift, self.seed)
+        found = {**tally(labels, predicted, confidences), **packed_answers(predicted, confidences)}
         whole = self.shift.imagenet if isinstance(self.shift, SuiteCell) else is_imagenet(subject)
         return {**found, "imagenet": True} if whole else found
 

@@ -12,6 +12,7 @@ import torch
 
 from shiftproof.adapters import Adapter, Counts
 from shiftproof.audits.sections.measuring import check_labels, tally
+from shiftproof.audits.sections.packed_answers import packed_answers
 from shiftproof.data import Dataset
 from shiftproof.models.outputs import check_logits
 from shiftproof.runs import Json
@@ -39,6 +40,7 @@ def streamed(
             labels.append(check_labels(part.labels, logits.shape[1]))
     return {
         **tally(torch.cat(labels), torch.cat(predicted), torch.cat(confidences)),
+        **packed_answers(torch.cat(predicted), torch.cat(confidences)),
         "milliseconds": 1e3 * median(spent[1:] or spent),  # the first batch warms up
         **dict(zip(Counts._fields, (len(spent), adapter.updates, adapter.resets), strict=True)),
     }

@@ -1,309 +1,244 @@
-"""The worst case: how far a chain of harmless-looking operations can bring the model down."""
+"""The worst case: how far a chain of harmless-looking transformations can bring the model down."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
 
 from shiftproof.audits.numbers import Number
-from shiftproof.audits.sections.base import FORWARD, TUPLE, Measurement, Scope, Section, Work
-from shiftproof.audits.sections.measuring import check_labels, picture, rows
-from shiftproof.audits.sections.wording import interval, percent
+from shiftproof.audits.sections.base import Measurement, Scope, Section
+from shiftproof.audits.sections.measuring import rows
+from shiftproof.audits.sections.wording import interval, listed, percent
 from shiftproof.audits.sections.worst_case_figures import (
     RARE,
-    SIMILARITY,
     Found,
+    WorstChain,
     density,
     found_in,
     galleries,
     progress,
     rare_accuracy,
+    runs_in,
+    space_table,
+    surviving,
     worst_table,
 )
-from shiftproof.data import as_images
+from shiftproof.audits.sections.worst_case_search import (
+    SIMILARITY,
+    RandomTuples,
+    SearchedParts,
+    SearchedSpace,
+    UnchangedImages,
+)
 from shiftproof.measures import Accuracy
-from shiftproof.models import has_batch_norm
 from shiftproof.reports.view import Action, Figure, Level, Sentence, Table, Tile, View
-from shiftproof.runs import Json, Result, Row
-from shiftproof.subjects import Subject
+from shiftproof.runs import Result, Row
 
-if TYPE_CHECKING:
-    from shiftproof.searchers import Direct, Evaluator, SearchTrace, Space
-
-SPACE, LENGTH = "cifar", 5
 STEP = 10
-EXAMPLES = 4
-CHOICE = 32
-"""Examples are chosen among the first so many images."""
-
 GOOD, WATCH = 0.10, 0.25
-LEVEL_RULE = "points lost to the worst tuple found: good from 0 to 10, bad over 25"
+LEVEL_RULE = "points lost to the worst chain found: good from 0 to 10, bad over 25"
+CHEAP = 0.5
+"""Below this share of the budget's usual sizes, a search has one seed."""
+
+
+@dataclass(frozen=True)
+class SearchedKind:
+    """A kind of change that is searched: its space, the length of chains, what keeps the content, what it is called.
+
+    Without a `similarity`, the levels of the space are what keeps it: structural similarity says little of a picture
+    that was moved.
+    """
+
+    space: str
+    length: int
+    similarity: float | None
+    said: str
+    effort: float = 1.0
+    """How many evaluations a search has, times those of the budget."""
+
+
+KINDS: Mapping[str, SearchedKind] = {
+    "colour": SearchedKind("cifar", 5, SIMILARITY, "colour edits"),
+    "geometry": SearchedKind("small_geometric", 2, None, "small moves"),
+    "occlusion": SearchedKind("occlusion", 2, None, "covered squares"),
+    "corruption": SearchedKind("corruptions", 3, SIMILARITY, "mild corruptions", effort=2.0),
+}
+NAMES = {kind.space: name for name, kind in KINDS.items()}
+"""Space -> the name of its kind."""
 
 
 @dataclass(frozen=True)
 class SearchSize:
-    """How many images tuples are judged on, how many random tuples there are, and how many runs of evolution."""
+    """On how many images chains are searched, compared and measured; evaluations of a seed, seeds, random chains."""
 
-    images: int
-    random: int
+    searched: int
+    compared: int
+    measured: int
     evolution: int
     runs: int
+    random: int
 
 
 SIZES = {
-    "quick": SearchSize(images=100, random=60, evolution=70, runs=1),
-    "standard": SearchSize(images=500, random=500, evolution=300, runs=3),
-    "full": SearchSize(images=1000, random=1000, evolution=1000, runs=3),
+    "quick": SearchSize(searched=48, compared=120, measured=900, evolution=36, runs=2, random=0),
+    "standard": SearchSize(searched=200, compared=300, measured=2000, evolution=150, runs=3, random=500),
+    "full": SearchSize(searched=500, compared=500, measured=10_000, evolution=400, runs=3, random=1000),
 }
 
 
-class TriedTuples(Measurement):
-    """Tuples of operations, tried on images."""
-
-    space: Space
-    length: int
-    images: int
-    seed: int
-
-    @property
-    @abstractmethod
-    def tuples(self) -> int:
-        """How many are tried."""
-
-    @abstractmethod
-    def search(self, evaluate: Direct) -> SearchTrace:
-        """Try tuples."""
-
-    def measure(self, subject: Subject) -> Row:
-        """Return the accuracy and similarity of every tuple that is tried, and pictures of the worst."""
-        from shiftproof.searchers import Constraint, Direct, Evaluator
-        from shiftproof.searchers.evaluator import hold
-        from shiftproof.searchers.fitness import Classification
-
-        data = as_images(subject.data).take(self.images, seed=self.seed)
-        fitness = Classification(subject.fast_model, check_labels(data.labels, np.iinfo(np.int64).max))
-        pixels = hold(data, subject.device)
-        evaluator = Evaluator(
-            self.space, pixels, fitness, Constraint(SIMILARITY), batch_size=subject.batch_size, seed=self.seed
-        )
-        evaluate = Direct(evaluator)
-        (clean,) = evaluate([()])
-        trace = self.search(evaluate)
-        row: dict[str, Json] = {
-            "clean": clean.fitness,
-            "trials": _trials(trace),
-            "batch_norm": has_batch_norm(subject.model),
-        }
-        worst = trace.best(admissible=True)
-        if worst is not None:
-            row["pictures"] = _pictures(evaluator, [self.space.steps[gene].label for gene in worst.genes])
-        return row
-
-    def work(self) -> Work:
-        """Count images under a tuple, the clean ones, and those that pictures are chosen from."""
-        images = (self.tuples + 1) * self.images
-        return [(TUPLE, images), (FORWARD, images + 2 * CHOICE)]
-
-
-@dataclass(frozen=True)
-class RandomTuples(TriedTuples):
-    """Tuples drawn at random, those of a range of numbers."""
-
-    kind = "worst_case.random"
-    space: Space
-    length: int
-    images: int
-    first: int
-    last: int
-    seed: int
-
-    @property
-    def tuples(self) -> int:
-        """How many are tried."""
-        return self.last - self.first
-
-    def search(self, evaluate: Direct) -> SearchTrace:
-        """Draw the tuples and try them."""
-        from shiftproof.searchers.search_trace import SearchTrace
-        from shiftproof.searchers.uniform import draw_tuples
-
-        drawn = draw_tuples(self.space, self.length, range(self.first, self.last), seed=self.seed)
-        trace = SearchTrace(self.space, self.length, "random", self.seed)
-        trace.add(drawn, evaluate(drawn))
-        return trace
-
-
-@dataclass(frozen=True)
-class EvolvedTuples(TriedTuples):
-    """Tuples that one run of evolution finds."""
-
-    kind = "worst_case.evolution"
-    space: Space
-    length: int
-    images: int
-    budget: int
-    run: int
-    seed: int
-
-    @property
-    def tuples(self) -> int:
-        """How many are tried."""
-        return self.budget
-
-    def search(self, evaluate: Direct) -> SearchTrace:
-        """Run evolution."""
-        from shiftproof.searchers import evolution
-
-        seed = self.seed + 1000 * self.run
-        return evolution(self.space, evaluate, length=self.length, budget=self.budget, seed=seed)
-
-
 class WorstCase(Section):
-    """Accuracy under the worst of many tuples of operations."""
+    """Accuracy under the worst of many chains of transformations."""
 
     name = "worst_case"
     title = "Worst-case transformations"
-    question = "Which chain of small edits, that leaves images recognisable, hurts the model most?"
+    question = "Which chain of small changes, that leaves images recognisable, hurts the model most?"
     numbers = (
-        Number("worst_case_accuracy", "accuracy under the worst tuple found that keeps the content"),
-        Number("worst_case_loss", "clean accuracy less that", None),
+        Number("worst_case_accuracy", "accuracy under the worst chain found that keeps the content, on other images"),
+        Number("worst_case_loss", "clean accuracy on these images less that", None),
         Number(
-            "worst_case_similarity", "how similar that tuple leaves the images, 1 being the same", None, "similarity"
+            "worst_case_similarity", "how similar that chain leaves the images, 1 being the same", None, "similarity"
         ),
-        Number("worst_case_unconstrained_accuracy", "accuracy under the worst tuple found"),
-        Number("worst_case_random_quantile", "the accuracy that 0.1% of random tuples do not reach, of 1,000 or more"),
+        Number("worst_case_accuracy.*", "the same of one kind of change: colour, geometry, occlusion, corruption"),
+        Number("worst_case_each_accuracy", "the share of images right under each of the worst chains found"),
+        Number("worst_case_unconstrained_accuracy", "accuracy under the worst chain tried, on images searched on"),
+        Number(
+            "worst_case_random_quantile",
+            "the accuracy that 0.1% of random chains of colour edits do not reach",
+            given="of 1,000 or more",
+        ),
     )
 
-    def plan(self, scope: Scope) -> Iterator[TriedTuples]:
-        """Plan random tuples a few at a time, and runs of evolution."""
+    def plan(self, scope: Scope) -> Iterator[Measurement]:
+        """Plan a search of every space, the same images as they are, and random chains a few at a time."""
         from shiftproof.searchers import make_space
 
-        space = make_space(SPACE)
         size, seed = SIZES[scope.settings.budget], scope.settings.seed
-        images = min(scope.scaled(size.images, 24), scope.images)
-        tuples = scope.scaled(size.random, 20)
+        parts = SearchedParts.of(scope, size.searched, size.compared, size.measured)
+        runs = size.runs if scope.settings.scale >= CHEAP else 1
+        yield UnchangedImages(parts)
+        for kind in KINDS.values():
+            budget = scope.scaled(round(kind.effort * size.evolution), 12)
+            yield SearchedSpace(make_space(kind.space), kind.length, kind.similarity, parts, budget, runs, seed)
+        tuples = scope.scaled(size.random, min(20, size.random))
+        colour = KINDS["colour"]
         for first in range(0, tuples, STEP):
-            yield RandomTuples(space, LENGTH, images, first, min(first + STEP, tuples), seed)
-        for run in range(size.runs):
-            yield EvolvedTuples(space, LENGTH, images, scope.scaled(size.evolution, 24), run, seed)
+            last = min(first + STEP, tuples)
+            yield RandomTuples(make_space(colour.space), colour.length, parts.searched, first, last, seed)
+
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say that the random quantile needs random chains alone, a kind's own number its search, and others all."""
+        if isinstance(task, RandomTuples):
+            return number in ("worst_case_random_quantile", "worst_case_unconstrained_accuracy")
+        kind = number.removeprefix("worst_case_accuracy.")
+        if isinstance(task, SearchedSpace) and kind != number:
+            return NAMES[task.space.name] == kind
+        return number != "worst_case_random_quantile"
 
     def view(self, results: Sequence[Result]) -> View:
-        """Tell how low the model can be brought, by what, and how rare such a tuple is."""
+        """Tell how low the model can be brought, by what kind of change, and how sure that is."""
+        searched = rows(results, SearchedSpace)
+        unchanged = rows(results, UnchangedImages)
         random = _join(rows(results, RandomTuples))
-        runs = [(row, found_in(row)) for _, row in rows(results, EvolvedTuples)]
-        everything = [*random, *(found for _, some in runs for found in some)]
-        measured: list[tuple[TriedTuples, Row]] = [*rows(results, RandomTuples), *rows(results, EvolvedTuples)]
-        if not everything:
-            return View(self.name, self.title, self.question, notes=("No tuple was measured.",))
-        images, row = measured[0][0].images, measured[0][1]
-        clean = cast(float, row["clean"])
-        same = Found("no change", clean, 1.0)  # a worst case is never above what is done to nothing
-        lowest = min([*everything, same], key=lambda found: found.fitness)
-        admissible = [found for found in everything if found.admissible]
-        kept = min([*admissible, same], key=lambda found: found.fitness) if admissible else lowest
-        lost = clean - kept.fitness
+        chains = {NAMES[task.space.name]: WorstChain.of(row) for task, row in searched if "chain" in row}
+        tried = {NAMES[task.space.name]: runs_in(row) for task, row in searched}
+        everything = [*random, *(found for runs in tried.values() for run in runs for found in run)]
+        if not chains or not unchanged:
+            return View(self.name, self.title, self.question, notes=("No chain that keeps the content was measured.",))
+        parts = unchanged[0][0].parts
+        worst = min(chains, key=lambda kind: chains[kind].before)
+        clean, each = surviving(unchanged[0], searched)
+        found = chains[worst].accuracy
+        kept = min(found, clean, key=lambda accuracy: accuracy.value)  # never above what is done to nothing
+        lost = clean.value - kept.value
         level: Level = "plain" if lost < 0 else "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
-        # Evolution chose among all tuples by the answers to these images: only bounds that hold for all of them hold.
-        tuples = measured[0][0].space.size(LENGTH)
-        reach = interval(Accuracy(round(kept.fitness * images), images), among=tuples)
         numbers = {
-            "worst_case_accuracy": kept.fitness,
+            "worst_case_accuracy": kept.value,
             "worst_case_loss": lost,
-            "worst_case_similarity": kept.similarity,
-            "worst_case_unconstrained_accuracy": lowest.fitness,
+            "worst_case_similarity": chains[worst].similarity if kept is found else 1.0,
+            **{f"worst_case_accuracy.{kind}": min(chains[kind].accuracy.value, clean.value) for kind in chains},
+            "worst_case_each_accuracy": each.value,
+            "worst_case_unconstrained_accuracy": min(everything, key=_fitness).fitness,
         }
-        blocks: list[Figure | Table] = [worst_table(everything)]
+        blocks: list[Figure | Table] = [space_table(chains, each), progress(tried), worst_table(everything)]
         if random:
             if (rare := rare_accuracy(random)) is not None:
                 numbers["worst_case_random_quantile"] = rare
-            blocks = [density(random, kept, clean), progress(random, [some for _, some in runs]), *blocks]
+            colours = [found for run in tried.get("colour", []) for found in run]
+            blocks.insert(2, density(random, min([*random, *colours], key=_fitness), clean.value))
         return View(
             self.name,
             self.title,
             self.question,
-            verdict=(_sentence(kept, clean, reach, level),),
-            tiles=(Tile("Worst case", percent(kept.fitness), reach, level, LEVEL_RULE),),
-            blocks=(*blocks, *galleries([row for _, row in measured], kept)),
-            notes=_notes(images, len(random), [len(some) for _, some in runs]),
+            verdict=(_sentence(worst, chains[worst], clean, kept, level),),
+            tiles=(Tile("Worst case", percent(kept.value), interval(kept), level, LEVEL_RULE),),
+            blocks=(*blocks, *galleries(chains[worst])),
+            notes=_notes(parts, searched[0][0], len(random)),
             numbers=numbers,
-            actions=(_action(lost, batch_norm=bool(row.get("batch_norm"))),) if level in ("watch", "bad") else (),
+            actions=(_action(worst, lost, searched),) if level in ("watch", "bad") else (),
         )
 
 
-def _trials(trace: SearchTrace) -> Json:
-    """Return what was tried as JSON: tuples in words, accuracies and similarities."""
-    return {
-        "words": [trace.space.words(trial.genes) for trial in trace.trials],
-        "fitness": [trial.score.fitness for trial in trace.trials],
-        "similarity": [round(trial.score.similarity or 0.0, 4) for trial in trace.trials],
-    }
-
-
-def _pictures(evaluator: Evaluator, labels: Sequence[str]) -> list[Json]:
-    """Return images before and after a tuple, first those that it turned from right to wrong."""
-    count = min(CHOICE, len(evaluator.pixels))
-    before, after = (evaluator.applier([evaluator.steps[label] for label in some], 0, count) for some in ((), labels))
-    was, now = (evaluator.fitness.tally(images, slice(0, count))[1] or [] for images in (before, after))
-    ranked = sorted(range(count), key=lambda place: (not (was[place] and not now[place]), place))
-    return [
-        {
-            "before": picture(before[place]),
-            "after": picture(after[place]),
-            "was_right": was[place],
-            "right": now[place],
-        }
-        for place in ranked[:EXAMPLES]
-    ]
+def _fitness(found: Found) -> float:
+    return found.fitness
 
 
 def _join(found: Sequence[tuple[RandomTuples, Row]]) -> list[Found]:
     ordered = sorted(found, key=lambda entry: entry[0].first)
-    return [one for _, row in ordered for one in found_in(row)]
+    return [one for _, row in ordered for one in found_in(row["trials"])]
 
 
-def _sentence(kept: Found, clean: float, reach: str, level: Level) -> Sentence:
-    lost = 100 * (clean - kept.fitness)
+def _sentence(kind: str, chain: WorstChain, clean: Accuracy, kept: Accuracy, level: Level) -> Sentence:
+    lost = 100 * (clean.value - kept.value)
     if level in ("good", "plain"):
         costs = f"costs more than {lost:.1f} points" if lost > 0 else "costs any accuracy"
-        at = f"{percent(kept.fitness)} ({reach}) at worst"
-        return Sentence(f"No chain of {LENGTH} colour edits that was tried {costs}: {at}.", level)
-    leaves = "leaves the images recognisable" if kept.admissible else "changes the images much"
+        tried = listed([each.said for each in KINDS.values()]).replace(" and ", " or ")
+        return Sentence(
+            f"No chain of {tried} that was tried {costs}: {percent(kept.value)} ({interval(kept)}) at worst.", level
+        )
     return Sentence(
-        f"A chain of {LENGTH} colour edits that {leaves} brings it from {percent(clean)} to {percent(kept.fitness)} "
-        f"({reach}): {kept.words}.",
+        f"A chain of {KINDS[kind].length} {KINDS[kind].said} that leaves the images recognisable brings it from "
+        f"{percent(clean.value)} to {percent(kept.value)} ({interval(kept)}), on images it was not searched on: "
+        f"{chain.words}.",
         level,
     )
 
 
-def _action(lost: float, *, batch_norm: bool) -> Action:
+def _action(kind: str, lost: float, searched: Sequence[tuple[SearchedSpace, Row]]) -> Action:
+    batch_norm = any(bool(row.get("batch_norm")) for _, row in searched)
     several = (
         " Batch normalisation undoes a chain that a whole batch shares: eight chains a batch." if batch_norm else ""
     )
+    options = {"per_batch": "8"} if batch_norm else {}
+    options |= {"every": "1", "images": "300"}
+    if kind != "colour":
+        options |= {"space": KINDS[kind].space, "length": str(KINDS[kind].length)}
+    told = "" if kind == "colour" else " That was measured for colour edits alone."
     return Action(
         "Train on the chains it is weak to",
         f"The worst chain found costs {100 * lost:.1f} points. Evolution finds such chains while the network trains, "
-        f"and trains it on them.{several}",
+        f"and trains it on them.{several} With these settings accuracy under the worst chain was 69%, and 13% "
+        f"without (WRN-16-4, 20 epochs, CIFAR-10; one chain a batch: 14%).{told}",
         "shiftproof train --data train-images/ --model model.py:build --recipe esda "
-        f"{'--option per_batch=8 ' if batch_norm else ''}--out robust/",
+        + "".join(f"--option {name}={value} " for name, value in options.items())
+        + "--out robust/",
         gain=100 * lost,
         on="under the worst chain",
         bound=True,
     )
 
 
-def _notes(images: int, random: int, runs: Sequence[int]) -> tuple[str, ...]:
-    searched = (
-        f"{random} random tuples and {len(runs)} run{'s' * (len(runs) != 1)} of evolution of {max(runs, default=0)}"
-    )
+def _notes(parts: SearchedParts, task: SearchedSpace, random: int) -> tuple[str, ...]:
+    seeds = f"{task.runs} seed{'s' * (task.runs != 1)}"
     notes = [
-        f"{searched}, {LENGTH} steps each, from the space {SPACE!r} of 190 operations at levels, on {images} images. "
-        "The same tuple is applied to every image; a search that tries more may find worse. The interval is of other "
-        "images like these: it is wide because it holds for every tuple at once, of which the worst was chosen."
+        f"Evolution tried {task.budget} chains and more of each kind from each of {seeds}, on up to "
+        f"{parts.searched:,} images; the "
+        f"worst were compared on {parts.compared:,} others, and the worst of these was measured on {parts.measured:,} "
+        "that had no part in choosing it: its interval is that of a chain given beforehand. The same chain is applied "
+        "to every image; a search that tries more may find worse.",
+        f"Colour edits and corruptions count that leave a mean structural similarity of {SIMILARITY:g}. Moves and "
+        "covered squares are small enough by themselves: two of at most 16 degrees, 10% or 15%; two squares of a "
+        "sixteenth of the area.",
     ]
     if 0 < random < 1 / RARE:
-        notes.append(f"{random} random tuples are too few to show what the lowest 0.1% reach; {1 / RARE:,.0f} do.")
+        notes.append(f"{random} random chains are too few to show what the lowest 0.1% reach; {1 / RARE:,.0f} do.")
     return tuple(notes)

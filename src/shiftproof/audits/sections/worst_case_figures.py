@@ -1,4 +1,4 @@
-"""How the section on the worst case shows what was tried: densities, curves, the worst tuples, and pictures."""
+"""How the section on the worst case shows what was tried: kinds of change, curves, the worst chains, and pictures."""
 
 from __future__ import annotations
 
@@ -8,47 +8,126 @@ from typing import cast
 
 import numpy as np
 
-from shiftproof.audits.sections.wording import percent
+from shiftproof.audits.sections.measuring import hits_of
+from shiftproof.audits.sections.wording import interval, percent
+from shiftproof.audits.sections.worst_case_search import SIMILARITY, SearchedSpace, UnchangedImages
+from shiftproof.measures import Accuracy
 from shiftproof.reports.view import Column, Figure, Gallery, Picture, Table
 from shiftproof.runs import Json, Row
 
-SIMILARITY = 0.8
-"""A tuple counts as leaving images recognisable from this mean structural similarity on."""
 WORST = 5
-"""Tuples that are listed."""
+"""Chains that are listed."""
 RARE = 0.001
 
 
 @dataclass(frozen=True)
 class Found:
-    """A tuple in words, with its accuracy and its similarity."""
+    """A chain in words, with its accuracy, its similarity where that was measured, and whether it keeps the content."""
 
     words: str
     fitness: float
+    similarity: float | None = None
+    admissible: bool = True
+
+
+@dataclass(frozen=True)
+class WorstChain:
+    """The worst chain of a space: its accuracy on images that had no part in choosing it, and on those that had.
+
+    `searched` is its accuracy where it was searched, `before` on all images that it was chosen by; `spread` are the
+    accuracies of each seed's own worst chain on images that it was not searched on.
+    """
+
+    words: str
+    accuracy: Accuracy
+    searched: float
+    before: float
     similarity: float
+    spread: tuple[float, ...]
+    pictures: Sequence[Mapping[str, Json]]
 
-    @property
-    def admissible(self) -> bool:
-        """Whether it leaves the images recognisable."""
-        return self.similarity >= SIMILARITY
+    @classmethod
+    def of(cls, row: Row) -> WorstChain:
+        """Read a row."""
+        right, images = cast(int, row["right"]), cast(int, row["images"])
+        searched, before, similarity = (cast(float, row[name]) for name in ("searched", "before", "similarity"))
+        spread = tuple(cast(Sequence[float], row["spread"]))
+        pictures = cast(Sequence[Mapping[str, Json]], row["pictures"])
+        return cls(str(row["chain"]), Accuracy(right, images), searched, before, similarity, spread, pictures)
 
 
-def found_in(row: Row) -> list[Found]:
-    """Return the tuples of a row."""
-    trials = cast(Mapping[str, Sequence[Json]], row["trials"])
+def runs_in(row: Row) -> list[list[Found]]:
+    """Return the chains that each seed of a search tried."""
+    return [found_in(trials) for trials in cast(Mapping[str, Json], row["runs"]).values()]
+
+
+def found_in(trials: Json) -> list[Found]:
+    """Return the chains of trials."""
+    held = cast(Mapping[str, Sequence[Json]], trials)
+    columns = (held[name] for name in ("words", "fitness", "similarity", "admissible"))
     return [
-        Found(str(words), cast(float, fitness), cast(float, similarity))
-        for words, fitness, similarity in zip(trials["words"], trials["fitness"], trials["similarity"], strict=True)
+        Found(str(words), cast(float, fitness), cast("float | None", similarity), bool(admissible))
+        for words, fitness, similarity, admissible in zip(*columns, strict=True)
     ]
 
 
+def surviving(
+    unchanged: tuple[UnchangedImages, Row], searched: Sequence[tuple[SearchedSpace, Row]]
+) -> tuple[Accuracy, Accuracy]:
+    """Return the accuracy of images as they are, and the share that is right under all of the worst chains too.
+
+    The first is of the images that chains are measured on, the second of those that they are compared on.
+    """
+    compared, hits = unchanged[0].parts.compared, hits_of(unchanged[1]).astype(bool)
+    each = hits[:compared]
+    for _, found in searched:
+        if "surviving" in found:
+            bits = np.unpackbits(np.frombuffer(bytes.fromhex(str(found["surviving"])), np.uint8))
+            each = each & bits[: len(each)].astype(bool)
+    measured = hits[compared:]
+    return Accuracy(int(measured.sum()), len(measured)), Accuracy(int(each.sum()), len(each))
+
+
+def space_table(chains: Mapping[str, WorstChain], each: Accuracy) -> Table:
+    """Tabulate the worst chain of every kind of change, and what is right under all of them."""
+    ranked = sorted(chains.items(), key=lambda entry: entry[1].accuracy.value)
+    body = tuple(
+        (
+            kind,
+            chain.words,
+            chain.accuracy.value,
+            interval(chain.accuracy),
+            chain.searched,
+            " to ".join(dict.fromkeys(percent(value) for value in (min(chain.spread), max(chain.spread)))),
+            round(chain.similarity, 2),
+        )
+        for kind, chain in ranked
+    )
+    every = ("every image its own", "the worst of all chains compared", each.value, interval(each), None, "", None)
+    return Table(
+        "The worst chain of every kind of change",
+        (
+            Column("kind"),
+            Column("changes in turn"),
+            Column("accuracy", "percent", heat=(0.0, 1.0)),
+            Column("interval"),
+            Column("where searched", "percent"),
+            Column("over seeds"),
+            Column("similarity", "number"),
+        ),
+        (*body, every),
+        caption="Accuracy is that on images that had no part in the choice. Over seeds is how far the worst chains of "
+        "single searches are apart, on images they were not searched on.",
+    )
+
+
 def rare_accuracy(random: Sequence[Found]) -> float | None:
-    """Return the accuracy that the lowest 0.1% of random tuples do not reach; None of too few to show it."""
+    """Return the accuracy that the lowest 0.1% of random chains do not reach; None of too few to show it."""
     return float(np.quantile([found.fitness for found in random], RARE)) if len(random) * RARE >= 1 else None
 
 
 def density(random: Sequence[Found], kept: Found, clean: float) -> Figure:
-    """Draw how random tuples spread, with the worst found, the lowest 0.1% of many, and the clean accuracy."""
+    """Draw how random chains spread, with the worst found, the lowest 0.1% of many, and the clean accuracy."""
     values = np.array([found.fitness for found in random])
     edges = np.linspace(np.floor(20 * values.min()) / 20, 1.0, 21)
     counts, edges = np.histogram(values, edges)
@@ -61,7 +140,7 @@ def density(random: Sequence[Found], kept: Found, clean: float) -> Figure:
         "data": [
             {
                 "type": "bar",
-                "name": "random tuples",
+                "name": "random chains",
                 "x": (100 * middles).round(2).tolist(),
                 "y": counts.tolist(),
                 "width": round(100 * float(edges[1] - edges[0]), 3),
@@ -80,29 +159,31 @@ def density(random: Sequence[Found], kept: Found, clean: float) -> Figure:
         "layout": {
             "bargap": 0,
             "xaxis": {
-                "title": {"text": "accuracy under a tuple, %"},
+                "title": {"text": "accuracy under a chain, %"},
                 "range": [100 * min(float(edges[0]), *(value for _, value in marks)) - 1, 101],
             },
-            "yaxis": {"title": {"text": "random tuples"}},
+            "yaxis": {"title": {"text": "random chains"}},
         },
     }
     table = Table(
-        "Random tuples by accuracy",
-        (Column("accuracy from", "percent"), Column("to", "percent"), Column("tuples", "number")),
+        "Random chains by accuracy",
+        (Column("accuracy from", "percent"), Column("to", "percent"), Column("chains", "number")),
         tuple((float(low), float(high), int(n)) for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)),
     )
-    half = f"Half of {len(random)} random tuples leave it at {percent(float(np.median(values)))} or more"
+    half = f"Half of {len(random)} random chains leave it at {percent(float(np.median(values)))} or more"
     finding = f"{half}; the worst found leaves {percent(kept.fitness)}"
     return Figure(finding, plot, table, caption="How far left the distribution reaches is what chance alone can do.")
 
 
-def progress(random: Sequence[Found], runs: Sequence[Sequence[Found]]) -> Figure:
-    """Draw the lowest accuracy so far of every searcher."""
-    named = [("random", random), *((f"evolution, run {number}", run) for number, run in enumerate(runs, start=1))]
+def progress(tried: Mapping[str, Sequence[Sequence[Found]]]) -> Figure:
+    """Draw the lowest accuracy so far of every kind of change, from every seed."""
     curves = {
-        name: np.minimum.accumulate([found.fitness if found.admissible else 1.0 for found in some])
-        for name, some in named
-        if some
+        f"{kind}, seed {number}" if len(runs) > 1 else kind: np.minimum.accumulate(
+            [found.fitness if found.admissible else 1.0 for found in run]
+        )
+        for kind, runs in tried.items()
+        for number, run in enumerate(runs, start=1)
+        if run
     }
     data = [
         {
@@ -115,10 +196,10 @@ def progress(random: Sequence[Found], runs: Sequence[Sequence[Found]]) -> Figure
         }
         for name, curve in curves.items()
     ]
-    steps = [step for step in (1, 10, 20, 50, 100, 200, 500, 1000) if step <= max(map(len, curves.values()))]
+    steps = [step for step in (1, 5, 10, 20, 30, 50, 100, 200, 500, 1000) if step <= max(map(len, curves.values()))]
     table = Table(
         "Lowest accuracy so far",
-        (Column("tuples tried", "number"), *(Column(name, "percent") for name in curves)),
+        (Column("chains tried", "number"), *(Column(name, "percent") for name in curves)),
         tuple(
             (step, *(float(curve[step - 1]) if step <= len(curve) else None for curve in curves.values()))
             for step in steps
@@ -126,50 +207,55 @@ def progress(random: Sequence[Found], runs: Sequence[Sequence[Found]]) -> Figure
     )
     best = min(curves, key=lambda name: float(curves[name][-1]))
     layout = {
-        "xaxis": {"title": {"text": "tuples tried"}},
+        "xaxis": {"title": {"text": "chains tried"}},
         "yaxis": {"title": {"text": "lowest accuracy so far, %"}},
     }
-    finding = f"{best.capitalize()} finds the worst tuple that keeps the content: {percent(float(curves[best][-1]))}"
+    finding = f"The search of {best} goes lowest: {percent(float(curves[best][-1]))} on the images it was searched on"
     return Figure(
         finding,
         {"data": data, "layout": layout},
         table,
-        caption="A line that still falls at its end says that there is worse to be found. Tuples that change the "
+        caption="A line that still falls at its end says that there is worse to be found. Chains that change the "
         "content do not count.",
     )
 
 
 def worst_table(found: Sequence[Found]) -> Table:
-    """Tabulate the worst tuples."""
+    """Tabulate the worst chains."""
     distinct = {one.words: one for one in found}
     ranked = sorted(distinct.values(), key=lambda one: one.fitness)[:WORST]
     return Table(
-        "The worst tuples that were tried",
+        "The worst chains that were tried",
         (
-            Column("operations in turn"),
-            Column("accuracy", "percent", heat=(0.0, 1.0)),
+            Column("changes in turn"),
+            Column("accuracy where searched", "percent", heat=(0.0, 1.0)),
             Column("similarity", "number"),
             Column("keeps the content"),
         ),
-        tuple((one.words, one.fitness, round(one.similarity, 2), "yes" if one.admissible else "no") for one in ranked),
-        caption=f"Content is kept from a mean structural similarity of {SIMILARITY:g} on.",
+        tuple(
+            (
+                one.words,
+                one.fitness,
+                None if one.similarity is None else round(one.similarity, 2),
+                "yes" if one.admissible else "no",
+            )
+            for one in ranked
+        ),
+        caption=f"Of colour edits and corruptions content is kept from a mean structural similarity of {SIMILARITY:g} "
+        "on, of moves and covered squares always.",
     )
 
 
-def galleries(measured: Sequence[Row], kept: Found) -> Iterator[Gallery]:
-    """Show the worst tuple, with the pictures of a cell whose worst it is."""
-    for row in measured:
-        shown = cast(Sequence[Mapping[str, Json]], row.get("pictures", ()))
-        if not shown or kept != min((one for one in found_in(row) if one.admissible), key=lambda one: one.fitness):
-            continue
-        pairs = [
-            Picture(str(entry[when]), when, bool(entry[mark]))
-            for entry in shown
-            for when, mark in (("before", "was_right"), ("after", "right"))
-        ]
+def galleries(chain: WorstChain) -> Iterator[Gallery]:
+    """Show images before and after the worst chain."""
+    pairs = [
+        Picture(str(entry[when]), when, bool(entry[mark]))
+        for entry in chain.pictures
+        for when, mark in (("before", "was_right"), ("after", "right"))
+    ]
+    if pairs:
         yield Gallery(
-            "Before and after the worst tuple",
+            "Before and after the worst chain",
             tuple(pairs),
-            caption="First images that the tuple turns from right to wrong.",
+            caption="First images that the chain turns from right to wrong.",
         )
-        return
