@@ -34,6 +34,7 @@ from shiftproof.streams import StreamCalibration
 from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
 from shiftproof.training import Trained
 from shiftproof.training.denoiser_training import DenoiserInTraining
+from shiftproof.training.splitting import share_of
 
 
 def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
@@ -321,18 +322,26 @@ def show_training(trained: Trained, given: Mapping[str, Any]) -> None:
         return
     row, out = trained.to_row(), Path(given["out"])
     validation = _given(given.get("validation"))
+    share = share_of(validation)
     lines = [("recipe", f"{trained.recipe}, sigma {trained.sigma:g}" if trained.sigma else trained.recipe)]
-    lines += [("trained", f"{row['steps']:,} steps"), ("loss", f"{trained.loss:.4f}")]
+    kept = "" if trained.kept is None else f", the weights of step {trained.kept:,} kept"
+    lines += [("trained", f"{row['steps']:,} steps{kept}"), ("loss", f"{trained.loss:.4f}")]
     if trained.accuracy is not None:
         under = f" under noise of sigma {trained.sigma:g}, {trained.clean_accuracy:.4f} clean," if trained.sigma else ""
-        lines.append(("accuracy", f"{trained.accuracy:.4f}{under} on {validation}"))
+        lines.append(
+            (
+                "accuracy",
+                f"{trained.accuracy:.4f}{under} on {validation if share is None else f'{share:.0%} of the data'}",
+            )
+        )
     lines += [("chain", text) for text in trained.tuples]
     denoiser = isinstance(trained.model, DenoiserInTraining)
     made = DENOISER if denoiser else "model.safetensors"
     lines += [("denoiser" if denoiser else "model", f"{out / made}"), ("log", f"{out / 'log.jsonl'}")]
     what = f"certify --sigma {trained.sigma:g} --images 100" if trained.sigma else "audit"
     which = f"--model {_given(given['model'])} --denoiser {out}" if denoiser else f"--model {out}"
-    lines.append(("next", f"shiftproof {what} {which} --data {validation or _given(given['data'])}"))
+    where = _given(given["data"]) if validation is None or share is not None else validation
+    lines.append(("next", f"shiftproof {what} {which} --data {where}"))
     for name, text in lines:
         typer.echo(f"{name:<9} {text}")
 

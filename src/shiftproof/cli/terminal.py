@@ -23,6 +23,7 @@ from shiftproof.errors import printable
 from shiftproof.estimators.fitting import CalibrationPlan
 from shiftproof.reports import headlines, view
 from shiftproof.runs import Result, Row
+from shiftproof.training.rehearsal import TrainingPlan
 
 SIGNS = {"good": "[green]good [/]", "watch": "[yellow]watch[/]", "bad": "[red]bad  [/]", "plain": "     "}
 EVERY = 30.0
@@ -60,8 +61,11 @@ class Progress:
             what = f"epoch {float(str(result['epoch'])):.1f} loss {float(str(result['loss'])):.4f}"
         self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
 
-    def on_plan(self, forecast: Forecast | SpectrumPlan | CalibrationPlan) -> None:
+    def on_plan(self, forecast: Forecast | SpectrumPlan | CalibrationPlan | TrainingPlan) -> None:
         """Print how long each section should take, and all of them, and which are cut and why."""
+        if isinstance(forecast, TrainingPlan):
+            self._console.print(f"{forecast}, about {duration(forecast.seconds)}", highlight=False)
+            return
         if isinstance(forecast, CalibrationPlan):
             self._console.print(str(forecast), highlight=False)
             return

@@ -1,0 +1,87 @@
+"""Frequency-aware augmentation: noise of a random colour, and blur or sharpening of a random strength and direction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from shiftproof.keyed import Keyed
+from shiftproof.options import NotNegative, Positive, Share
+from shiftproof.shifts.image_shift import Shape
+from shiftproof.shifts.parametric import Parametric
+from shiftproof.shifts.spectral.waves import radial_frequency
+
+
+@dataclass(frozen=True)
+class ColouredNoise(Parametric):
+    """Gaussian noise whose amplitude goes with a random power of the frequency, from blue over white to brown.
+
+    Its standard deviation is uniform between 0 and `std`, its power between -`slope` and `slope`. An image has it with
+    probability `share`, and the same in all channels half of the time.
+    """
+
+    moves = False
+    name: str = field(default="coloured_noise", init=False)
+    std: Annotated[Positive, "The largest standard deviation, on the [0, 1] scale of images."] = 0.15
+    slope: Annotated[NotNegative, "The largest power of the frequency that amplitudes go with."] = 1.0
+    share: Annotated[Share, "The share of images that get noise."] = 1.0
+
+    def draw(self, rng: Keyed, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw white noise, and of each image the deviation and the power."""
+        number = rng.fork("number").uniform(shape=(4,))
+        noise = rng.fork("noise").normal(shape=shape)
+        grey = (number[:, 0] < 0.5).view(-1, 1, 1, 1)
+        noise = torch.where(grey, noise[:, :1], noise)
+        return noise, number[:, 1] * self.std * (number[:, 2] < self.share), (2 * number[:, 3] - 1) * self.slope
+
+    def transform(self, images: Tensor, drawn: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """Colour the noise, and add it."""
+        noise, std, power = drawn
+        height, width = images.shape[2:]
+        frequency = radial_frequency(height, width, device=images.device)[:, : width // 2 + 1].float().clamp_min(1.0)
+        gain = frequency.log() * power[:, None, None]
+        # Noise of standard deviation 1 stays one: gains have a mean square of 1 over the whole spectrum.
+        full = radial_frequency(height, width, device=images.device).float().clamp_min(1.0).log()
+        energy = (2 * full * power[:, None, None]).exp().mean(dim=2).mean(dim=1)
+        spectrum = torch.fft.rfft2(noise).mul_(gain.exp()[:, None])
+        coloured: Tensor = torch.fft.irfft2(spectrum, s=(height, width))
+        return images + coloured * (std / energy.sqrt())[:, None, None, None]
+
+
+@dataclass(frozen=True)
+class RandomBlur(Parametric):
+    """Blur by a Gaussian of a random shape and direction, or sharpening, for a `share` of images.
+
+    The widths along two random axes are uniform between 0 and `width` pixels; of the images that are changed, one in
+    four is sharpened by as much.
+    """
+
+    moves = False
+    name: str = field(default="random_blur", init=False)
+    width: Annotated[Positive, "The largest standard deviation of the blur, in pixels of 32."] = 1.5
+    share: Annotated[Share, "The share of images that are changed."] = 0.5
+
+    def draw(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Draw widths, direction, whether it is one at all, and whether it is sharpened."""
+        return rng.uniform(shape=(5,))
+
+    def transform(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """Multiply the spectrum by a Gaussian, or by what undoes a part of one."""
+        height, width = images.shape[2:]
+        along, across, turn, happens, sharp = drawn[:, :, None, None].unbind(1)
+        y, x = (
+            torch.fft.fftfreq(height, device=images.device)[:, None],
+            torch.fft.rfftfreq(width, device=images.device),
+        )
+        angle = math.pi * turn
+        first, second = x * angle.cos() + y * angle.sin(), y * angle.cos() - x * angle.sin()
+        scale = 2 * (math.pi * self.width * math.sqrt(height * width) / 32) ** 2
+        fall = torch.exp(-scale * ((along * first).square() + (across * second).square()))
+        gain = torch.where(sharp < 0.25, 2.0 - fall, fall)
+        gain = torch.where(happens < self.share, gain, torch.ones_like(gain))
+        result: Tensor = torch.fft.irfft2(torch.fft.rfft2(images).mul_(gain[:, None]), s=(height, width))
+        return result
