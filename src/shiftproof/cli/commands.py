@@ -66,6 +66,11 @@ COMMANDS: Mapping[str, Command] = {
         settings="shiftproof.training.settings:TrainingSettings",
         loads={"validation": INPUTS},
     ),
+    "harden": Command(
+        "shiftproof.hardening.hardening:harden",
+        "shiftproof.cli.showing_hardening:show_hardened",
+        loads={"test": INPUTS},
+    ),
     "calibrate": Command("shiftproof.streams.ccc.calibrating:calibrate", "shiftproof.cli.showing:show_calibration"),
     "write-corrupted": Command(
         "shiftproof.exports.writing:write_corrupted", "shiftproof.cli.showing:show_copy", arguments=("data", "out")

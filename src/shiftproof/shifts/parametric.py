@@ -27,6 +27,8 @@ FORMS: Mapping[str, str] = {
     "prime": "shiftproof.shifts.augment.max_entropy:Prime",
     "coloured_noise": "shiftproof.shifts.spectral.random_spectra:ColouredNoise",
     "random_blur": "shiftproof.shifts.spectral.random_spectra:RandomBlur",
+    "random_wave": "shiftproof.shifts.spectral.random_spectra:RandomWave",
+    "veil": "shiftproof.shifts.spectral.random_spectra:Veil",
     "pad_crop": "shiftproof.shifts.augment.framing:PadCrop",
     "random_translate": "shiftproof.shifts.augment.framing:RandomTranslate",
     "random_erase": "shiftproof.shifts.augment.framing:RandomErase",

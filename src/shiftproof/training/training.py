@@ -90,14 +90,14 @@ def train(
     noise = chosen.sigma(sigma)
     loop_settings = make_settings(chosen, settings)
     where = torch.device(device_here(choose_device(device)))
-    loaded = _loaded(data, images, loop_settings.seed)
+    loaded = labelled_images(data, images, loop_settings.seed)
     held_out: ImageSet | None = None
     share = share_of(validation)
     if share is not None:
         loaded, held_out = split_off(loaded, share, seed=loop_settings.seed)
         labels_of(loaded)
     elif validation is not None:
-        held_out = _loaded(other_split(validation, data), None, 0)
+        held_out = labelled_images(other_split(validation, data), None, 0)
     _check_goal(loop_settings, held_out)
     _check_answers(loop_settings, chosen)
     if isinstance(recipe, str):
@@ -183,7 +183,8 @@ def _check_answers(settings: TrainingSettings, recipe: Recipe) -> None:
         )
 
 
-def _loaded(data: DataLike, images: int | None, seed: int) -> ImageSet:
+def labelled_images(data: DataLike, images: int | None, seed: int) -> ImageSet:
+    """Return images to train on, in memory where they fit; refuse none, and those without labels."""
     loaded = load_images(data).take(images, seed=seed)
     if len(loaded) == 0:
         raise DataError("There are no images to train on.", got=loaded.name)

@@ -1,4 +1,4 @@
-"""Frequency-aware augmentation: noise of a random colour, and blur or sharpening of a random strength and direction."""
+"""Frequency-aware augmentation: noise of a random colour, random blur, single waves, and smooth veils over an image."""
 
 from __future__ import annotations
 
@@ -85,3 +85,61 @@ class RandomBlur(Parametric):
         gain = torch.where(happens < self.share, gain, torch.ones_like(gain))
         result: Tensor = torch.fft.irfft2(torch.fft.rfft2(images).mul_(gain[:, None]), s=(height, width))
         return result
+
+
+@dataclass(frozen=True)
+class RandomWave(Parametric):
+    """Add a plane wave of a random frequency, direction, phase and colour, for a `share` of images."""
+
+    moves = False
+    name: str = field(default="random_wave", init=False)
+    height: Annotated[Positive, "The largest amplitude, on the [0, 1] scale of images."] = 0.3
+    share: Annotated[Share, "The share of images that get a wave."] = 0.5
+
+    def draw(self, rng: Keyed, shape: Shape) -> Tensor:
+        """Draw the frequency, the phase, the amplitude of every channel, and whether there is a wave."""
+        return rng.uniform(shape=(4 + shape.channels,))
+
+    def transform(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """Add the waves."""
+        height, width = images.shape[2:]
+        down, across = ((drawn[:, place] - 0.5)[:, None, None] for place in (0, 1))
+        y = torch.arange(height, device=images.device)[:, None]
+        x = torch.arange(width, device=images.device)
+        wave = torch.sin(2 * math.pi * (down * y + across * x + drawn[:, 2, None, None]))
+        size = (2 * drawn[:, 4:] - 1) * self.height * (drawn[:, 3:4] < self.share)
+        return images + wave[:, None] * size[:, :, None, None]
+
+
+@dataclass(frozen=True)
+class Veil(Parametric):
+    """Blend an image with a smooth field of a random colour, as haze, glare and shade do, for a `share` of images.
+
+    The field is a colour plus noise whose amplitude falls with the frequency; how much of it there is varies from 0 to
+    `depth`.
+    """
+
+    moves = False
+    name: str = field(default="veil", init=False)
+    depth: Annotated[Share, "The largest share of the field in the result."] = 0.7
+    share: Annotated[Share, "The share of images that get a veil."] = 0.5
+
+    def draw(self, rng: Keyed, shape: Shape) -> tuple[Tensor, Tensor]:
+        """Draw the noise, the depth, the colour, and whether there is a veil."""
+        return rng.fork("noise").normal(shape=(3, *shape.spatial)), rng.fork("number").uniform(
+            shape=(4 + shape.channels,)
+        )
+
+    def transform(self, images: Tensor, drawn: tuple[Tensor, Tensor]) -> Tensor:
+        """Blend the images with the fields."""
+        noise, number = drawn
+        height, width = images.shape[2:]
+        frequency = radial_frequency(height, width, device=images.device)[:, : width // 2 + 1].float()
+        # Of three planes, as a transform of a single one would have other bits; the first is used.
+        smooth = torch.fft.irfft2(torch.fft.rfft2(noise).mul_(1.0 / (1.0 + frequency).pow(1.5)), s=(height, width))[
+            :, :1
+        ]
+        grey, spread = number[:, 2:3], number[:, 3:4]
+        color = grey + spread * (number[:, 4:] - grey)
+        part = (number[:, 0] * self.depth * (number[:, 1] < self.share))[:, None, None, None]
+        return images + part * (color[:, :, None, None] + 0.5 * smooth - images)
