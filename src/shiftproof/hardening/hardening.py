@@ -7,11 +7,10 @@ from pathlib import Path
 
 from shiftproof.data import DataLike
 from shiftproof.hardening.hardened import Hardened
-from shiftproof.hardening.mending import Mender
+from shiftproof.hardening.mending import Mender, OnStep
 from shiftproof.hardening.request import ImagesByUse, Request
 from shiftproof.models import ModelLike
 from shiftproof.training.rehearsal import TrainingPlan
-from shiftproof.training.running import OnProgress
 
 OUT = "shiftproof-harden"
 
@@ -36,7 +35,7 @@ def harden(
     out: str | Path = OUT,
     executor: str = "inline",
     command: str | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnStep | None = None,
     on_plan: Callable[[TrainingPlan], None] | None = None,
 ) -> Hardened:
     """Mend what a classifier is weak to by a short fine-tuning, and measure what that gained and cost.
@@ -66,7 +65,7 @@ def harden(
         out: Run directory; the same call resumes it.
         executor: Where audits run: inline, processes, processes:4, ray or ray:16.
         command: What the report says it was made by.
-        on_progress: Called as on_progress(step, steps, row) while it trains.
+        on_progress: Called as on_progress(done, all, result) by each audit, and with rows of the log while it trains.
         on_plan: Called with a forecast before it trains.
 
     >>> found = harden("demo", "demo", images=100, epochs=1, test=0.6, out=folder)
@@ -85,10 +84,6 @@ def harden(
         seed=seed,
     )
     parts = ImagesByUse.of(data, test, images=images, seed=seed)
-    mender = Mender(model, parts, request, Path(out), device=device, executor=executor)
-    return mender.mend(
-        None if audit is None else Path(audit),
-        command or f"shiftproof.harden({str(getattr(model, 'given', model))!r}, ...)",
-        on_progress=on_progress,
-        on_plan=on_plan,
-    )
+    mender = Mender(model, parts, request, Path(out), device=device, executor=executor, on_progress=on_progress)
+    made_by = command or f"shiftproof.harden({str(getattr(model, 'given', model))!r}, ...)"
+    return mender.mend(None if audit is None else Path(audit), made_by, on_plan)

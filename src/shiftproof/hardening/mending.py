@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -21,14 +22,15 @@ from shiftproof.hardening.request import ImagesByUse, Request
 from shiftproof.hardening.training_time import fit
 from shiftproof.models import ModelLike, choose_device, fingerprint
 from shiftproof.models.class_names import with_class_names
-from shiftproof.runs import Json, Store
+from shiftproof.runs import Json, Result, Row, Store
 from shiftproof.training.rehearsal import TrainingPlan
-from shiftproof.training.running import OnProgress
 from shiftproof.training.start import Start
 from shiftproof.training.trained import Trained, architecture, write_model
 from shiftproof.training.training import train
 from shiftproof.version import __version__
 
+OnStep: TypeAlias = Callable[[int, int, Result | Row | None], None]
+OnPlan: TypeAlias = Callable[[TrainingPlan], None]
 SECTIONS = ("clean", "corruptions")
 SEVERITIES = (1.0, 3.0, 5.0)
 COMMON, UNSEEN = "common", "bar"
@@ -39,24 +41,25 @@ class Mender:
     """A network, the images by what they are for, and what is asked, in a run directory."""
 
     def __init__(
-        self, model: ModelLike, parts: ImagesByUse, request: Request, folder: Path, *, device: str, executor: str
+        self,
+        model: ModelLike,
+        parts: ImagesByUse,
+        request: Request,
+        folder: Path,
+        *,
+        device: str,
+        executor: str,
+        on_progress: OnStep | None = None,
     ) -> None:
         self.model, self.request, self.folder = model, request, folder
-        self.device, self.executor = device, executor
+        self.device, self.executor, self.on_progress = device, executor, on_progress
         self.start = Start(model, parts.training, request.recipe_on(request.augment), seed=request.seed)
         self.network = self.start.network().to(choose_device(device)).eval()
         self.parts = parts.matched(self.network)
         self.proof = self.parts.proof.take(request.test_images, seed=request.seed).in_memory()
         with_class_names(self.network, self.parts.training.classes)
 
-    def mend(
-        self,
-        audited: Path | None,
-        command: str,
-        *,
-        on_progress: OnProgress | None = None,
-        on_plan: Callable[[TrainingPlan], None] | None = None,
-    ) -> Hardened:
+    def mend(self, audited: Path | None, command: str, on_plan: OnPlan | None = None) -> Hardened:
         """Do what is missing, and say what came of it."""
         given = None if audited is None else gate(audited).numbers
         about = {"version": __version__, "model": fingerprint(self.network), **self.request.to_texts()}
@@ -66,7 +69,7 @@ class Mender:
             images = (len(self.parts.training), len(self.parts.choosing), len(self.proof))
             found = Hardened(self.folder, "nothing to mend", choice, images, self.request.max_clean_loss)
             if choice.worth or self.request.augment is not None:
-                trained = self._train(choice, on_progress, on_plan)
+                trained = self._train(choice, on_plan)
                 seconds = sum(float(str(row["seconds"])) for row in trained.log)
                 found = replace(found, candidates=self._candidates(store, trained), seconds=seconds)
                 found = self._prove(found, trained)
@@ -86,6 +89,7 @@ class Mender:
             device=self.device,
             out=self.folder / name,
             executor=self.executor,
+            on_progress=self.on_progress,
         )
 
     def _choice(self, store: Store, numbers: Mapping[str, float]) -> Choice:
@@ -102,9 +106,7 @@ class Mender:
         store.note({"choice": json.dumps(made.to_row())})
         return made
 
-    def _train(
-        self, choice: Choice, on_progress: OnProgress | None, on_plan: Callable[[TrainingPlan], None] | None
-    ) -> Trained:
+    def _train(self, choice: Choice, on_plan: OnPlan | None) -> Trained:
         augmented = self.request.recipe_on(choice.augment).augment is not None
         return train(
             self.model,
@@ -116,7 +118,7 @@ class Mender:
             device=self.device,
             out=self.folder / "training",
             images=choice.fitted.images,
-            on_progress=on_progress,
+            on_progress=self.on_progress,
             on_plan=on_plan,
             **choice.fitted.settings(self.request.seed),
         )
