@@ -11,7 +11,7 @@ INPUTS = ("size", "color", "on_bad_file", "text_column")
 
 COMMANDS: Mapping[str, Command] = {
     "audit": Command("shiftproof.audits.auditing:audit", "shiftproof.cli.terminal:show_audit"),
-    "report": Command("shiftproof.audits.auditing:report", "shiftproof.cli.terminal:show_audit", arguments=("run",)),
+    "report": Command("shiftproof.audits.auditing:report", "shiftproof.cli.terminal:show_report", arguments=("run",)),
     "gate": Command("shiftproof.audits.auditing:gate", "shiftproof.cli.terminal:show_gate", arguments=("run",)),
     "compare": Command(
         "shiftproof.comparisons.audit_comparison:compare",

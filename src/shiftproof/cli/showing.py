@@ -21,7 +21,14 @@ from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.telling import GROUPED, certified_table, spectrum_table, suite_table, verdict
 from shiftproof.cli.application import FAILED
 from shiftproof.cli.terminal import escape
-from shiftproof.comparisons import Comparison, MethodComparison, ProtocolResult, StreamComparison, audit_views
+from shiftproof.comparisons import (
+    Comparison,
+    MethodComparison,
+    ProtocolResult,
+    StreamComparison,
+    audit_views,
+    side_by_side,
+)
 from shiftproof.comparisons.along_streams import FILE as STREAM_FILE
 from shiftproof.comparisons.protocols import FILE as PROTOCOL_FILE
 from shiftproof.estimators import Estimate
@@ -35,6 +42,9 @@ from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
 from shiftproof.training import Trained
 from shiftproof.training.denoiser_training import DenoiserInTraining
 from shiftproof.training.splitting import share_of
+
+SHOWN_LABEL = 14
+"""Names of runs that stand over a column as they are are no longer than this."""
 
 
 def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
@@ -241,8 +251,13 @@ def _within(row: Mapping[str, Json], name: str, sign: str = "") -> str:
 def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:
     """Print the verdict and every difference."""
     console = Console()
+    several = len(found.labels) > 2
+    if several:
+        _show_side_by_side(found, console)
     for label in found.differences:
         console.print(f"\n{escape(audit_views.verdict(found, label).text)}\n", soft_wrap=True, highlight=False)
+        if several:
+            continue
         grid = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("number", found.labels[0], label, "difference", "95% interval", ""):
             grid.add_column(escape(name), justify="left" if name in ("number", "") else "right", no_wrap=True)
@@ -256,6 +271,22 @@ def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:
         f"\nreport   {escape(str(found.report))}\nnumbers  {escape(str(found.folder / 'comparison.json'))}",
         soft_wrap=True,
     )
+
+
+def _show_side_by_side(found: Comparison, console: Console) -> None:
+    """Print all runs in one table; long names of runs are numbered, and listed below."""
+    short = {label: label if len(label) <= SHOWN_LABEL else f"({place})" for place, label in enumerate(found.labels, 1)}
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    grid.add_column("number", no_wrap=True)
+    for label in found.labels:
+        grid.add_column(escape(short[label]), justify="right", no_wrap=True)
+    for name, cells in side_by_side.rows(found):
+        grid.add_row(escape(name), *cells)
+    console.print(grid)
+    for label, name in short.items():
+        if name != label:
+            console.print(f"{name} {escape(label)}", soft_wrap=True, highlight=False)
+    console.print(side_by_side.NOTE)
 
 
 def show_certificates(found: Certification | CertifiedSuite, given: Mapping[str, Any]) -> None:
