@@ -49,12 +49,12 @@ CASTS = {
 ANY = {
     "__init__": (1, "a module's `__getattr__`"),
     "adapters": (25, "what a method keeps is its own; options and state dicts"),
-    "audits": (18, "what JSON and Plotly hold"),
+    "audits": (21, "what JSON and Plotly hold"),
     "certificates": (
         15,
         "a user's model is any callable; what JSON holds; options of rules and overloads",
     ),
-    "cli": (57, "annotations and values that are inspected at run time"),
+    "cli": (58, "annotations and values that are inspected at run time"),
     "comparisons": (7, "options of methods, by name"),
     "data": (98, "foreign sets, tables and their items; a bare `Dataset` is of either kind"),
     "deferred": (4, "what a loader is given, by name"),

@@ -9,6 +9,7 @@ import shiftproof
 from shiftproof.audits.run_reports import RunReport
 from shiftproof.cli import app
 from shiftproof.errors import RunError
+from shiftproof.reports.view import Figure
 from tests.training.samples import small, two_classes
 
 MADE = {
@@ -43,6 +44,7 @@ def test_a_certificate_is_of_right_answers(tmp_path):
     made = shiftproof.certify("demo", "demo", sigma=0.1, images=12, n0=10, n=100, out=tmp_path)
     found = shiftproof.report(tmp_path)
     (figure,) = found.views[0].blocks
+    assert isinstance(figure, Figure)
     assert figure.table.rows[0][1] == made.accuracy(0.0).value
 
 

@@ -76,7 +76,7 @@ def test_changes_are_paired_and_on_images_that_nothing_else_saw(hardened):
     assert found.clean is not None
     assert found.corruptions is not None
     assert {each.name for each in found.changes} >= {f"accuracy.{name}" for name in names("common")}
-    before = shiftproof.report(found.folder / "before").numbers
+    before = shiftproof.gate(found.folder / "before").numbers
     assert found.corruptions.before == before["corruption_accuracy"]
     assert found.corruptions.low < found.corruptions.value < found.corruptions.high
     if found.model is not None:

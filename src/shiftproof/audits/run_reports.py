@@ -13,6 +13,7 @@ from typing import Any
 from shiftproof.audits.sections.spectrum_figures import wave_map
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.certificates.certification import load_certificate
+from shiftproof.certificates.frequencies import Band
 from shiftproof.errors import RunError
 from shiftproof.measures import certified_accuracy
 from shiftproof.reports import html
@@ -165,22 +166,26 @@ def _spectrum(files: Sequence[Path]) -> Made:
     """Show the map of waves, and the bands."""
     found: Mapping[str, Any] = read_json(files[0])
     waves = {(int(i), int(j)): float(value) for i, j, value in found["waves"]}
-    side = int(found["shape"][0])
+    height, width = found["shape"]
     steps = sorted({abs(i) for i, _ in waves} - {0})
-    bands = {name: float(value) for name, value in found["bands"].items()}
+    bands: dict[Band, float] = {name: float(value) for name, value in found["bands"].items()}
     said = ", ".join(f"{value:.3f} at {name} frequencies" for name, value in bands.items())
-    figure = wave_map(waves, side, steps[0] if steps else 1, bands)  # type: ignore[arg-type]
+    block: Figure | Table = Table("By band", (Column("band"), Column(found["measure"], "number")), tuple(bands.items()))
+    if found["measure"] == "accuracy" and height == width:
+        block = wave_map(waves, height, steps[0] if steps else 1, bands)
     view = View(
         "spectrum",
         "Frequencies",
         "Which frequencies does the model lean on?",
         verdict=(Sentence(f"{found['measure']} {float(found['clean']):.3f} on the images as they are; {said}."),),
-        blocks=(figure,),
+        blocks=(block,),
     )
     head = Masthead(
         str(found["model"]), str(found["data"]), {name: str(value) for name, value in found["facts"].items()}
     )
-    return head, view, [["down", "across", str(found["measure"])], *([i, j, value] for (i, j), value in waves.items())]
+    rows: list[list[Cell]] = [["down", "across", str(found["measure"])]]
+    rows.extend([i, j, value] for (i, j), value in waves.items())
+    return head, view, rows
 
 
 def _search(files: Sequence[Path]) -> Made:

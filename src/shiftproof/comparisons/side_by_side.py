@@ -78,5 +78,7 @@ def _bars(found: Comparison, names: Sequence[str]) -> Figure:
         "layout": {"barmode": "group", "yaxis": {"title": {"text": f"points above {found.labels[0]}"}}},
     }
     columns = (Column("number"), *(Column(label, "number") for label in found.labels[1:]))
-    lines = tuple((words(name), *(round(100 * one.value, 1) for _, one in _with(found, name))) for name in names)
+    lines: tuple[tuple[str | float, ...], ...] = tuple(
+        (words(name), *(round(100 * one.value, 1) for _, one in _with(found, name))) for name in names
+    )
     return Figure(f"What differs from {found.labels[0]}, in points", plot, Table("Differences", columns, lines))

@@ -126,9 +126,8 @@ class Veil(Parametric):
 
     def draw(self, rng: Keyed, shape: Shape) -> tuple[Tensor, Tensor]:
         """Draw the noise, the depth, the colour, and whether there is a veil."""
-        return rng.fork("noise").normal(shape=(3, *shape.spatial)), rng.fork("number").uniform(
-            shape=(4 + shape.channels,)
-        )
+        noise = rng.fork("noise").normal(shape=(3, *shape.spatial))
+        return noise, rng.fork("number").uniform(shape=(4 + shape.channels,))
 
     def transform(self, images: Tensor, drawn: tuple[Tensor, Tensor]) -> Tensor:
         """Blend the images with the fields."""
@@ -136,9 +135,8 @@ class Veil(Parametric):
         height, width = images.shape[2:]
         frequency = radial_frequency(height, width, device=images.device)[:, : width // 2 + 1].float()
         # Of three planes, as a transform of a single one would have other bits; the first is used.
-        smooth = torch.fft.irfft2(torch.fft.rfft2(noise).mul_(1.0 / (1.0 + frequency).pow(1.5)), s=(height, width))[
-            :, :1
-        ]
+        spectrum = torch.fft.rfft2(noise).mul_(1.0 / (1.0 + frequency).pow(1.5))
+        smooth: Tensor = torch.fft.irfft2(spectrum, s=(height, width))[:, :1]
         grey, spread = number[:, 2:3], number[:, 3:4]
         color = grey + spread * (number[:, 4:] - grey)
         part = (number[:, 0] * self.depth * (number[:, 1] < self.share))[:, None, None, None]
