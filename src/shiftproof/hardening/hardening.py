@@ -55,7 +55,7 @@ def harden(
         augment: The text form of the augmentation. Default: chosen by what the model is weak to.
         minutes: Time for training; audits come on top.
         epochs: Passes over the training images. Default: what fits into the minutes, 30 at most.
-        lr: The learning rate. Default: 0.01 with SGD where there is batch normalisation, else 0.0001 with AdamW.
+        lr: The learning rate. Default: 0.003 with SGD where there is batch normalisation, else 0.0001 with AdamW.
         max_clean_loss: Points of clean accuracy that it may lose; a model that lost more is not handed over.
         test_images: Images of the audits, at most.
         images: Use this many inputs of the data, drawn in proportion to the classes. Default: all.

@@ -20,7 +20,12 @@ from shiftproof.training.settings import TrainingSettings
 EPOCHS = 30
 """The most passes over the images: more of a short fine-tuning only forgets."""
 HORIZON = 0.1
-"""The share of the steps that the average of the weights looks back over."""
+"""The share of the steps that the average of the weights looks back over, in runs of 1,000 steps or more."""
+LR, LR_ADAMW = 0.003, 1e-4
+"""Learning rates of SGD for networks with batch normalisation, and of AdamW for others, which is not measured.
+
+In a hundred steps a rate of 0.01 loses clean accuracy that weights on the way do not get back; in 800 both do as well.
+"""
 USED = 0.8
 """The share of the minutes that steps may take; the rest is for goals and checkpoints."""
 
@@ -68,6 +73,6 @@ def fit(network: nn.Module, data: ImageSet, request: Request, augment: str, devi
             epochs, images = 1, max(2 * size, steps * size)
     steps = max(1, epochs * (len(data) if images is None else min(images, len(data))) // size)
     normalised = any(isinstance(layer, _BatchNorm) for layer in network.modules())
-    lr = request.lr or (0.01 if normalised else 1e-4)
-    ema = round(min(0.999, max(0.0, 1.0 - 1.0 / (HORIZON * steps))), 5) if steps > 1 / HORIZON else 0.0
+    lr = request.lr or (LR if normalised else LR_ADAMW)
+    ema = round(min(0.999, max(0.99, 1.0 - 1.0 / (HORIZON * steps))), 5)
     return Fitted(epochs, images, "sgd" if normalised else "adamw", lr, ema, size)

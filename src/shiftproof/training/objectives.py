@@ -108,7 +108,7 @@ class Anchored(Objective):
     views: ClassVar[int] = 2
     anchored: ClassVar[bool] = True
     lam: Annotated[NotNegative, "The weight of the augmented view's divergence beside that of the image."] = 1.0
-    labels: Annotated[NotNegative, "The weight of the augmented view's cross-entropy with the label."] = 0.5
+    labels: Annotated[NotNegative, "The weight of the augmented view's cross-entropy with the label."] = 0.0
 
     def loss(self, moment: Moment) -> Tensor:
         """Return the divergences from what was said before, and the cross-entropy."""
