@@ -119,6 +119,12 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "train": lambda model, data, out, **given: round(
         shiftproof.train(model, data, epochs=1, batch_size=8, framing="", out=out, **given).loss, 6
     ),
+    "harden": lambda model, data, out, **given: [
+        each.to_row()
+        for each in shiftproof.harden(
+            model, data, test=0.5, augment="veil", epochs=1, out=out, **{"batch_size": 4, **given}
+        ).candidates
+    ],
     "compare_methods": lambda model, data, out, **given: (
         shiftproof.compare_methods(
             model, data, out=out, **{"shifts": ["contrast@5"], "methods": ["bn"], **given}
@@ -237,7 +243,7 @@ def test_processes_give_the_same_numbers(name: str, place: Path, tmp_path: Path)
 @pytest.mark.parametrize("form", MODELS)
 @pytest.mark.parametrize("name", VERBS)
 def test_every_form_of_model_gives_the_same_numbers(name: str, form: str, place: Path, tmp_path: Path) -> None:
-    if name == "train" and form == "callable":
+    if name in ("train", "harden") and form == "callable":
         with pytest.raises(ModelError, match="black box"):
             VERBS[name](MODELS[form](place), pictures(), tmp_path / "run")
         return
@@ -263,7 +269,7 @@ def test_every_form_of_data_gives_the_same_numbers(name: str, form: str, place: 
     }
     given = own.get(name, {})
     found = VERBS[name](build(), DATA[form](place), tmp_path / "run", **given)
-    if form != "folder" or name not in ("train", "compare_methods", "compare_on_stream", "run_protocol"):
+    if form != "folder" or name not in ("train", "harden", "compare_methods", "compare_on_stream", "run_protocol"):
         assert found == VERBS[name](build(), pictures(), tmp_path / "plain", **given)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         errors,
         estimators,
         exports,
+        hardening,
         keyed,
         measures,
         models,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from shiftproof.errors import ShiftproofError
     from shiftproof.estimators import Estimate, estimate
     from shiftproof.exports import preview, preview_stream, write_corrupted, write_stream
+    from shiftproof.hardening import Hardened, harden
     from shiftproof.models import ModelSpec, load_model
     from shiftproof.searchers import Search, search
     from shiftproof.shifts import corrupt
@@ -68,6 +70,7 @@ __all__ = [
     "Diagnosis",
     "Estimate",
     "Failures",
+    "Hardened",
     "MethodComparison",
     "ModelSpec",
     "ProtocolResult",
@@ -101,6 +104,8 @@ __all__ = [
     "exports",
     "find_failures",
     "gate",
+    "harden",
+    "hardening",
     "keyed",
     "load_data",
     "load_model",
@@ -144,6 +149,7 @@ _HOMES = {
     "errors": ("ShiftproofError",),
     "estimators": ("Estimate", "estimate"),
     "exports": ("preview", "preview_stream", "write_corrupted", "write_stream"),
+    "hardening": ("Hardened", "harden"),
     "keyed": (),
     "measures": (),
     "models": ("ModelSpec", "load_model"),

@@ -212,6 +212,7 @@ class TestResuming:
         with pytest.raises(KeyboardInterrupt):
             shiftproof.audit(Reads(10), suite, out=tmp_path / "run", on_progress=first)
         unfinished = shiftproof.report(tmp_path / "run")
+        assert isinstance(unfinished, Audit)
         assert unfinished.missing
         assert "corruption_accuracy" not in unfinished.numbers
         resumed = shiftproof.audit(Reads(10), suite, out=tmp_path / "run", on_progress=second)
@@ -255,6 +256,7 @@ class TestResuming:
         result = shiftproof.audit(Reads(10), suite, out=tmp_path / "run")
         shutil.rmtree(suite)
         again = shiftproof.report(tmp_path / "run")
+        assert isinstance(again, Audit)
         assert again.numbers == result.numbers
         assert again.views == result.views
         checked = shiftproof.gate(tmp_path / "run", require=["accuracy.fog > 0.39", "accuracy.my_smudge > 0.9"])

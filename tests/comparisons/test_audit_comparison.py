@@ -13,7 +13,7 @@ import shiftproof
 from shiftproof.audits.conclusion import AuditRecord
 from shiftproof.audits.sections import section
 from shiftproof.cli.showing import show_comparison
-from shiftproof.comparisons import compare
+from shiftproof.comparisons import compare, side_by_side
 from shiftproof.comparisons.audit_comparison import Difference
 from shiftproof.comparisons.audit_views import verdict, words
 from shiftproof.errors import ConfigurationError, DataError, RunError
@@ -128,6 +128,22 @@ def test_files_say_the_same_and_the_report_needs_no_network(compared, capsys):
     assert "http-equiv" in page
     show_comparison(compared, {})
     assert "noisy is worse than first" in capsys.readouterr().out
+
+
+def test_several_runs_stand_in_one_table(compared, capsys):
+    assert len(compared.labels) > 2
+    made = dict(side_by_side.rows(compared))
+    for label in compared.labels[1:]:
+        place = compared.labels.index(label)
+        for one in compared.differences[label]:
+            sign = {"better": " +", "worse": " -"}.get(one.verdict, "")
+            assert made[one.name][place] == f"{one.other:.3f}{sign}"
+            assert made[one.name][0] == f"{one.one:.3f}"
+    assert "All runs side by side" in compared.report.read_text()
+    show_comparison(compared, {})
+    shown = capsys.readouterr().out
+    assert shown.count("clean_accuracy") == 1  # one table, not one per run
+    assert side_by_side.NOTE in shown
 
 
 def test_audits_are_compared_on_what_they_share(runs):

@@ -15,7 +15,8 @@ import torch
 
 from shiftproof.data import file_digests as module
 from shiftproof.data.contents import digests
-from shiftproof.data.file_digests import FILE, cache_folder, file_digests
+from shiftproof.data.file_digests import FILE, file_digests
+from shiftproof.runs.files import cache_folder
 from tests.hostile import ordinary_rights
 
 

@@ -41,6 +41,7 @@ from shiftproof.estimators.source_copies import Copy
 from shiftproof.exports.text_copies import write_texts
 from shiftproof.models import BlackBox, build_network, read_weights
 from shiftproof.models.networks.text_cnn import TextCNN
+from shiftproof.runs.files import cache_folder
 from shiftproof.searchers import make_space
 from shiftproof.searchers.search_result import read as read_search
 from shiftproof.searchers.search_trace import Score, SearchTrace, Trial
@@ -147,7 +148,7 @@ def of_digests() -> bytes:
     """Return the cache of the digests of files."""
     with patched(file_digests, SETTLED_NS=-(10**12)):
         file_digests.file_digests([put(str(FOLDER / "remembered.bin"), b"content")])
-    return (file_digests.cache_folder() / file_digests.FILE).read_bytes()  # type: ignore[operator]
+    return (cache_folder() / file_digests.FILE).read_bytes()  # type: ignore[operator]
 
 
 @contextmanager

@@ -65,8 +65,13 @@ def test_every_shift_of_ours_says_whether_it_moves_content() -> None:
     }
 
 
-LOOSE = {"glass_blur@2": (4, 0.9), "fouriermix[branches=1,preset=imagenet]": (4, 0.8)}
-"""Glass exchanges pixels with near ones, and such noise outshines some dots: pixels, and the share that stays."""
+LOOSE = {
+    "glass_blur@2": (4, 0.9),
+    "fouriermix[branches=1,preset=imagenet]": (4, 0.8),
+    "prime[width=1,depth=3]": (3, 0.8),
+}
+"""Glass exchanges pixels with near ones, prime warps by a pixel or two of 32, and the noise of Fourier mixing outshines
+some dots: pixels, and the share that stays."""
 
 
 @pytest.mark.parametrize("text", [text for text in EVERY if text not in MOVING])

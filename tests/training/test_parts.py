@@ -23,10 +23,16 @@ def test_the_recipes_are_the_papers():
         *("erm", "gaussian", "gaussian+jsd", "smoothadv", "macer", "denoiser", "rda", "rsda", "esda"),
         *("autoaugment", "autoaugment+jsd", "augmix", "augmix+jsd", "augmix+hcr"),
         *("fouriermix", "fouriermix+jsd", "fouriermix+hcr"),
+        *(f"{name}{loss}" for name in ("prime", "spectra", "mixed") for loss in ("", "+jsd", "+anchor")),
     }
     assert {name: each.passes for name, each in RECIPES.items() if each.passes > 1} == {
         **{"gaussian+jsd": 2, "smoothadv": 22, "macer": 16, "autoaugment+jsd": 3, "augmix+jsd": 3},
         **{"augmix+hcr": 6, "fouriermix+jsd": 3, "fouriermix+hcr": 6},
+        **{
+            f"{name}+{loss}": passes
+            for name in ("prime", "spectra", "mixed")
+            for loss, passes in (("jsd", 3), ("anchor", 2))
+        },
     }
     assert recipe("jsd") is RECIPES["gaussian+jsd"]
     assert RECIPES["fouriermix+hcr"].objective == Hierarchical(lam=40, eta=10)

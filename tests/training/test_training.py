@@ -45,7 +45,7 @@ def same_weights(one, other):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name != "denoiser"])  # which needs a trained classifier
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "denoiser" and "anchor" not in name])
 def test_every_recipe_learns(name, data):
     # At a rate of 0.1 macer gives one answer to everything under most seeds.
     settings = {**QUICK, "lr": 0.02} if name == "macer" else QUICK

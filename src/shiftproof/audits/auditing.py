@@ -20,6 +20,7 @@ from shiftproof.audits.mistakes import drawn, export
 from shiftproof.audits.planning import at_a_time, fitting_scale, noted_scale, scope_of, tell_plan, told_cut
 from shiftproof.audits.requirements import Requirement, parse_all, parse_known
 from shiftproof.audits.requirements import junit as junit_xml
+from shiftproof.audits.run_reports import RunReport, report_run
 from shiftproof.audits.sections import SECTIONS, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.staging import measure, steps_of
@@ -184,15 +185,17 @@ def audit(
     return result
 
 
-def report(run: str | Path) -> Audit:
+def report(run: str | Path) -> Audit | RunReport:
     """Write the report of a run directory again, from what was measured so far.
 
-    Exits with 1 if tasks failed or are missing.
+    Of training, certificates, spectra and searches the report is of the files in the folder, with a table as CSV.
+
+    Exits with 1 if tasks of an audit failed or are missing.
 
     Args:
-        run: A folder that `audit` wrote.
+        run: A folder that `audit`, `train`, `certify`, `spectrum` or `search` wrote.
     """
-    return gate(run)
+    return report_run(Path(run)) or gate(run)
 
 
 def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:

@@ -11,7 +11,7 @@ INPUTS = ("size", "color", "on_bad_file", "text_column")
 
 COMMANDS: Mapping[str, Command] = {
     "audit": Command("shiftproof.audits.auditing:audit", "shiftproof.cli.terminal:show_audit"),
-    "report": Command("shiftproof.audits.auditing:report", "shiftproof.cli.terminal:show_audit", arguments=("run",)),
+    "report": Command("shiftproof.audits.auditing:report", "shiftproof.cli.terminal:show_report", arguments=("run",)),
     "gate": Command("shiftproof.audits.auditing:gate", "shiftproof.cli.terminal:show_gate", arguments=("run",)),
     "compare": Command(
         "shiftproof.comparisons.audit_comparison:compare",
@@ -65,6 +65,11 @@ COMMANDS: Mapping[str, Command] = {
         defaults={"out": "shiftproof-train"},
         settings="shiftproof.training.settings:TrainingSettings",
         loads={"validation": INPUTS},
+    ),
+    "harden": Command(
+        "shiftproof.hardening.hardening:harden",
+        "shiftproof.cli.showing_hardening:show_hardened",
+        loads={"test": INPUTS},
     ),
     "calibrate": Command("shiftproof.streams.ccc.calibrating:calibrate", "shiftproof.cli.showing:show_calibration"),
     "write-corrupted": Command(

@@ -216,7 +216,7 @@ def call(verb: Callable[..., Any], command: Command, options: Sequence[Option], 
     if "model" in known:
         given["model"] = _spec(given["model"], "shiftproof.models:ModelSpec", _chosen(options, values, "model"))
     loaded = _chosen(options, values, "data")
-    for name in ("data", "source", "validation"):
+    for name in ("data", "source", "validation", "test"):
         if given.get(name) is not None and name in known and loaded:
             some = {key: loaded[key] for key in command.loads.get(name, loaded) if key in loaded}
             given[name] = _spec(given[name], "shiftproof.data:DataSpec", some)

@@ -21,7 +21,14 @@ from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.telling import GROUPED, certified_table, spectrum_table, suite_table, verdict
 from shiftproof.cli.application import FAILED
 from shiftproof.cli.terminal import escape
-from shiftproof.comparisons import Comparison, MethodComparison, ProtocolResult, StreamComparison, audit_views
+from shiftproof.comparisons import (
+    Comparison,
+    MethodComparison,
+    ProtocolResult,
+    StreamComparison,
+    audit_views,
+    side_by_side,
+)
 from shiftproof.comparisons.along_streams import FILE as STREAM_FILE
 from shiftproof.comparisons.protocols import FILE as PROTOCOL_FILE
 from shiftproof.estimators import Estimate
@@ -34,6 +41,10 @@ from shiftproof.streams import StreamCalibration
 from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
 from shiftproof.training import Trained
 from shiftproof.training.denoiser_training import DenoiserInTraining
+from shiftproof.training.splitting import share_of
+
+SHOWN_LABEL = 14
+"""Names of runs that stand over a column as they are are no longer than this."""
 
 
 def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
@@ -240,8 +251,13 @@ def _within(row: Mapping[str, Json], name: str, sign: str = "") -> str:
 def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:
     """Print the verdict and every difference."""
     console = Console()
+    several = len(found.labels) > 2
+    if several:
+        _show_side_by_side(found, console)
     for label in found.differences:
         console.print(f"\n{escape(audit_views.verdict(found, label).text)}\n", soft_wrap=True, highlight=False)
+        if several:
+            continue
         grid = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("number", found.labels[0], label, "difference", "95% interval", ""):
             grid.add_column(escape(name), justify="left" if name in ("number", "") else "right", no_wrap=True)
@@ -255,6 +271,22 @@ def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:
         f"\nreport   {escape(str(found.report))}\nnumbers  {escape(str(found.folder / 'comparison.json'))}",
         soft_wrap=True,
     )
+
+
+def _show_side_by_side(found: Comparison, console: Console) -> None:
+    """Print all runs in one table; long names of runs are numbered, and listed below."""
+    short = {label: label if len(label) <= SHOWN_LABEL else f"({place})" for place, label in enumerate(found.labels, 1)}
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    grid.add_column("number", no_wrap=True)
+    for label in found.labels:
+        grid.add_column(escape(short[label]), justify="right", no_wrap=True)
+    for name, cells in side_by_side.rows(found):
+        grid.add_row(escape(name), *cells)
+    console.print(grid)
+    for label, name in short.items():
+        if name != label:
+            console.print(f"{name} {escape(label)}", soft_wrap=True, highlight=False)
+    console.print(side_by_side.NOTE)
 
 
 def show_certificates(found: Certification | CertifiedSuite, given: Mapping[str, Any]) -> None:
@@ -321,18 +353,26 @@ def show_training(trained: Trained, given: Mapping[str, Any]) -> None:
         return
     row, out = trained.to_row(), Path(given["out"])
     validation = _given(given.get("validation"))
+    share = share_of(validation)
     lines = [("recipe", f"{trained.recipe}, sigma {trained.sigma:g}" if trained.sigma else trained.recipe)]
-    lines += [("trained", f"{row['steps']:,} steps"), ("loss", f"{trained.loss:.4f}")]
+    kept = "" if trained.kept is None else f", the weights of step {trained.kept:,} kept"
+    lines += [("trained", f"{row['steps']:,} steps{kept}"), ("loss", f"{trained.loss:.4f}")]
     if trained.accuracy is not None:
         under = f" under noise of sigma {trained.sigma:g}, {trained.clean_accuracy:.4f} clean," if trained.sigma else ""
-        lines.append(("accuracy", f"{trained.accuracy:.4f}{under} on {validation}"))
+        lines.append(
+            (
+                "accuracy",
+                f"{trained.accuracy:.4f}{under} on {validation if share is None else f'{share:.0%} of the data'}",
+            )
+        )
     lines += [("chain", text) for text in trained.tuples]
     denoiser = isinstance(trained.model, DenoiserInTraining)
     made = DENOISER if denoiser else "model.safetensors"
     lines += [("denoiser" if denoiser else "model", f"{out / made}"), ("log", f"{out / 'log.jsonl'}")]
     what = f"certify --sigma {trained.sigma:g} --images 100" if trained.sigma else "audit"
     which = f"--model {_given(given['model'])} --denoiser {out}" if denoiser else f"--model {out}"
-    lines.append(("next", f"shiftproof {what} {which} --data {validation or _given(given['data'])}"))
+    where = _given(given["data"]) if validation is None or share is not None else validation
+    lines.append(("next", f"shiftproof {what} {which} --data {where}"))
     for name, text in lines:
         typer.echo(f"{name:<9} {text}")
 

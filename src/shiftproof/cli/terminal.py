@@ -17,12 +17,14 @@ from rich.table import Table
 from shiftproof.audits.conclusion import Audit
 from shiftproof.audits.costs import duration
 from shiftproof.audits.forecast import Forecast
+from shiftproof.audits.run_reports import RunReport
 from shiftproof.certificates.spectral_analysis import SpectrumPlan
 from shiftproof.cli.application import FAILED, GATED
 from shiftproof.errors import printable
 from shiftproof.estimators.fitting import CalibrationPlan
 from shiftproof.reports import headlines, view
 from shiftproof.runs import Result, Row
+from shiftproof.training.rehearsal import TrainingPlan
 
 SIGNS = {"good": "[green]good [/]", "watch": "[yellow]watch[/]", "bad": "[red]bad  [/]", "plain": "     "}
 EVERY = 30.0
@@ -60,8 +62,11 @@ class Progress:
             what = f"epoch {float(str(result['epoch'])):.1f} loss {float(str(result['loss'])):.4f}"
         self._bar.update(self._task, total=total, completed=done, description=f"{what:<26.26}")
 
-    def on_plan(self, forecast: Forecast | SpectrumPlan | CalibrationPlan) -> None:
+    def on_plan(self, forecast: Forecast | SpectrumPlan | CalibrationPlan | TrainingPlan) -> None:
         """Print how long each section should take, and all of them, and which are cut and why."""
+        if isinstance(forecast, TrainingPlan):
+            self._console.print(f"{forecast}, about {duration(forecast.seconds)}", highlight=False)
+            return
         if isinstance(forecast, CalibrationPlan):
             self._console.print(str(forecast), highlight=False)
             return
@@ -169,6 +174,17 @@ def _cell(value: str | float | int | None, column: view.Column) -> str:
 def escape(text: str) -> str:
     """Return a text that is shown as it is: neither this library nor the terminal reads commands in it."""
     return markup.escape(printable(text))
+
+
+def show_report(result: Audit | RunReport, given: Mapping[str, Any]) -> None:
+    """Print an audit as `audit` does, and of another run what its report says and where it is."""
+    if isinstance(result, Audit):
+        show_audit(result, given)
+        return
+    console = Console()
+    for _, sentence in headlines.verdict(result.views):
+        console.print(escape(sentence.text), soft_wrap=True, highlight=False)
+    console.print(f"\nreport   {escape(str(result.report))}\ntable    {escape(str(result.table))}", soft_wrap=True)
 
 
 def show_audit(result: Audit, _: Mapping[str, Any]) -> None:

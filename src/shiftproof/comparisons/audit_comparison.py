@@ -272,7 +272,9 @@ def _notes(sides: Sequence[Side], shared: Mapping[str, set[AnyTask]]) -> tuple[s
 
 def _write(found: Comparison, command: str) -> None:
     from shiftproof.comparisons.audit_views import masthead, views
+    from shiftproof.comparisons.side_by_side import side_by_side
     from shiftproof.reports import html
 
     write_atomically(found.folder / "comparison.json", json.dumps(found.to_row(), indent=1) + "\n")
-    html.write(found.report, masthead(found, command), views(found))
+    together = (side_by_side(found),) if len(found.labels) > 2 else ()
+    html.write(found.report, masthead(found, command), (*together, *views(found)))

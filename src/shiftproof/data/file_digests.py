@@ -6,7 +6,6 @@ from all runs, and nothing depends on it: without it, or where it is damaged or 
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from shiftproof.data.contents import digests
+from shiftproof.runs.files import cache_folder
 from shiftproof.runs.schema import checksum
 
 FILE = "digests-1.sqlite"
@@ -54,15 +54,6 @@ def file_digests(paths: Sequence[Path]) -> Tensor:
         }
     )
     return made
-
-
-def cache_folder() -> Path | None:
-    """Return where what can be made again is kept: `$XDG_CACHE_HOME/shiftproof`, or the like of this system."""
-    given = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
-    try:
-        return (Path(given) if given else Path.home() / ".cache") / "shiftproof"
-    except RuntimeError:  # there is no home
-        return None
 
 
 def _identity(path: Path) -> Identity:

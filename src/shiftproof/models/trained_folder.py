@@ -10,12 +10,14 @@ from torch import nn
 
 from shiftproof.errors import ModelError
 from shiftproof.models.blackbox import Model
+from shiftproof.models.carried_source import is_own
 from shiftproof.models.class_names import with_class_names
+from shiftproof.models.heads import with_new_head
 from shiftproof.models.named import cards
 from shiftproof.models.networks import NETWORKS
 from shiftproof.models.networks.text_cnn import NAME as TEXT_CNN
 from shiftproof.models.networks.text_cnn import TextCNN
-from shiftproof.models.python_file import is_python_file
+from shiftproof.models.python_file import is_python_file, split_python_file
 from shiftproof.models.weights import load_weights
 from shiftproof.runs.files import read_json
 
@@ -37,6 +39,7 @@ def load_trained(folder: Path, load: Callable[..., Model], device: torch.device 
     try:
         facts = read_json(folder / TRAINED)
         spec, names = facts["model"], [str(name) for name in facts.get("classes") or ()]
+        head = None if facts.get("head") is None else int(facts["head"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(
             f"Cannot read how the network in {str(folder)!r} was built.",
@@ -51,7 +54,7 @@ def load_trained(folder: Path, load: Callable[..., Model], device: torch.device 
     if spec == TEXT_CNN:
         return TextCNN.load(folder)
     if is_python_file(spec):
-        _check_own(folder, spec)
+        spec = _checked_own(folder, spec)
     elif spec not in NETWORKS and not is_named(spec):
         raise ModelError(
             f"The network in {str(folder)!r} is said to be built from a file or folder, which was not opened.",
@@ -59,25 +62,33 @@ def load_trained(folder: Path, load: Callable[..., Model], device: torch.device 
             got=repr(spec),
             fix=f"if you trust it: load_weights(load_model({spec!r}), {str(weights)!r}) of shiftproof.models",
         )
-    if spec in NETWORKS or is_python_file(spec) or spec.startswith(HUBS):
+    if spec in NETWORKS or spec.startswith(HUBS) or (is_python_file(spec) and head is None):
         return with_class_names(load(spec, device=device, weights=weights), names)
     model = load(spec, device=device)
     if not isinstance(model, nn.Module):
         raise ModelError(f"{spec!r} takes no weights.", expected="a PyTorch module")
+    if head is not None:
+        with_new_head(model, head)
     load_weights(model, weights)
     return with_class_names(model, names)
 
 
-def _check_own(folder: Path, spec: str) -> None:
-    """Refuse a Python file that came with a folder of weights: who gives a folder has not asked to run what is in it.
+def _checked_own(folder: Path, spec: str) -> str:
+    """Return a user's own file, by its whole path; refuse one that came with a folder of weights from elsewhere.
 
-    Training notes the whole path of the user's own file.
+    Training copies the user's file into its folder, and notes that it is theirs; older versions noted its whole path.
     """
-    if not Path(spec).is_absolute() or folder.resolve() in Path(spec).resolve().parents:
-        weights = folder / TRAINED_WEIGHTS
-        raise ModelError(
-            f"The network in {str(folder)!r} is built by a Python file that comes with it; it was not run.",
-            expected="the whole path of a file of your own, as training notes it",
-            got=repr(spec),
-            fix=f"if you trust the file: --model {spec} --weights {weights}",
-        )
+    path, function = split_python_file(spec)
+    there = folder / path
+    if there.resolve().is_relative_to(folder.resolve()):
+        if is_own(there):
+            return f"{there.resolve()}:{function}"
+    elif path.is_absolute():
+        return spec
+    weights = folder / TRAINED_WEIGHTS
+    raise ModelError(
+        f"The network in {str(folder)!r} is built by a Python file that comes with it; it was not run.",
+        expected="files that you have trained with on this machine",
+        got=repr(spec),
+        fix=f"if you trust the file: --model {there}:{function} --weights {weights}",
+    )

@@ -43,6 +43,15 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def cache_folder() -> Path | None:
+    """Return where what can be made again is kept: `$XDG_CACHE_HOME/shiftproof`, or the like of this system."""
+    given = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    try:
+        return (Path(given) if given else Path.home() / ".cache") / "shiftproof"
+    except RuntimeError:  # there is no home
+        return None
+
+
 def not_through_a_link(path: str, flags: int) -> int:
     """Open a file to write as `open(..., opener=)` wants it: a link in its place, which may lead anywhere, is refused.
 

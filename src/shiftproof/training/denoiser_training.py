@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ class Denoising(Objective):
     costs certificates at its upper end.
     """
 
+    answers: ClassVar[bool] = False
     target: Annotated[
         Target, "What is lowered: stab goes through the classifier; mse is the distance from the clean image."
     ] = "stab"

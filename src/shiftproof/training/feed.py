@@ -90,7 +90,8 @@ class Feed:
 
     def order(self, epoch: int) -> Tensor:
         """Return the order of the images in an epoch, [N]: a matter of the seed and their content."""
-        return self.data.order(self.settings.seed, f"train/order/{epoch}")
+        order = self.data.order(self.settings.seed, f"train/order/{epoch}")
+        return order if self.settings.sampling == "uniform" else balanced(order, labels_of(self.data))
 
     def _blocks(self, start: int, stop: int, found: Sequence[tuple[int, ...]]) -> Iterator[Views]:
         """Yield the views of `block` steps at a time, fewer at the end of an epoch."""
@@ -153,6 +154,19 @@ class Feed:
         if self.recipe.noise == "half":
             drawn.mul_((rng.fork("half").uniform() < 0.5).view(count, 1, 1, 1, 1, 1))
         return drawn.movedim(0, 2)
+
+
+def balanced(order: Tensor, labels: Tensor) -> Tensor:
+    """Return an order of as many images in which every class is equally often: those of rare ones come again.
+
+    >>> labels = torch.tensor([0, 0, 0, 1])
+    >>> labels[balanced(torch.arange(4), labels)].tolist()
+    [0, 1, 0, 1]
+    """
+    groups = [order[labels[order] == label] for label in sorted(set(labels.tolist()))]
+    rounds = -(-len(order) // len(groups))
+    turns = torch.arange(rounds)
+    return torch.stack([group[turns % len(group)] for group in groups], dim=1).flatten()[: len(order)]
 
 
 def _parts(batch: int, team: Team, count: int) -> range:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -14,7 +15,9 @@ from torch import Tensor, nn
 from shiftproof.errors import RunError
 from shiftproof.keyed import key_of
 from shiftproof.runs import Json
-from shiftproof.training.feed import Feed, Views
+from shiftproof.training.feed import Feed, Views, labels_of
+from shiftproof.training.learning_layers import evaluating, freeze, hold_frozen, parameter_groups
+from shiftproof.training.mixed_targets import Targets, class_weights, mixed
 from shiftproof.training.objectives import Moment
 from shiftproof.training.schedules import rate_at
 from shiftproof.training.seeding import seeded
@@ -34,74 +37,105 @@ class Loop:
     def __init__(self, network: nn.Module, feed: Feed, *, sigma: float, search: TupleSearch | None = None) -> None:
         self.feed, self.settings, self.recipe = feed, feed.settings, feed.recipe
         self.device, self.team, self.sigma, self.search = feed.device, feed.team, sigma, search
+        anchored = self.recipe.objective.anchored
+        self.start = copy.deepcopy(network).to(self.device).eval().requires_grad_(False) if anchored else None
+        freeze(network, self.settings.frozen)
         self.network = network.to(self.device).train()
+        hold_frozen(self.network, self.settings.frozen)
         self.parallel = self.team.parallel(self.network, self.device)
         self.optimizer = _optimizer(self.network, feed)
         self.average = Average(self.network, self.settings.ema) if self.settings.ema else None
         self.found: list[tuple[int, ...]] = []
         self.step = 0
-        low = "bf16" if self.device.type == "cuda" else "float32"
-        self.low = (low if self.settings.precision == "auto" else self.settings.precision) == "bf16"
+        self.ends: tuple[int, ...] = (self.feed.steps,)
+        """The steps at which the run ended, each time it was extended, and where it ends now."""
+        auto = "bf16" if self.device.type == "cuda" else "float32"
+        self.precision = auto if self.settings.precision == "auto" else self.settings.precision
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
+        self.class_weights: Tensor | None = None
+        if self.settings.class_weights == "balanced":
+            labels = labels_of(feed.data)
+            self.class_weights = class_weights(labels, int(labels.max()) + 1).to(self.device)
 
     def boundaries(self) -> list[int]:
-        """Return the steps where a checkpoint is due: every so many, at the end, and at every search."""
-        tuples, steps = self.recipe.tuples, self.feed.steps
+        """Return the steps where a checkpoint is due: every so many, at every end, and at every search."""
+        tuples, steps = self.recipe.tuples, self.ends[-1]
         every = self.settings.checkpoint_every or self.feed.steps_per_epoch
         searches = [] if tuples is None else tuples.search_steps(steps, self.feed.steps_per_epoch)
-        return sorted({*range(every, steps, every), *searches, steps})
+        return sorted({*range(every, steps, every), *searches, *self.ends})
 
     def run(self, stop: int, note: Note) -> None:
         """Go on to step `stop`; a search that is due at the step it starts from comes first.
 
-        `note` hears of every `log_every` steps: step, epoch, mean loss, learning rate, seconds.
+        `note` hears of every `log_every` steps: step, epoch, mean loss and accuracy on what was trained on, learning
+        rate, seconds.
         """
         self._extend()
         losses: list[Tensor] = []
+        right: list[Tensor] = []
         begun = time.perf_counter()
         # Layers that draw for themselves, such as dropout, are seeded anew from every checkpoint on: so a run that goes
         # on draws as one that was not interrupted.
         with _fast(self.device), seeded(key_of(f"{self.settings.seed}/{self.step}/{self.team.rank}")):
             for batch in self.feed.batches(self.step, stop, tuple(self.found)):
-                losses.append(self._update(batch))
+                losses.append(self._update(batch, right))
                 self.step += 1
                 if self.step % self.settings.log_every == 0 or self.step == stop:
-                    loss = float(self.team.mean(torch.stack(losses).mean()))
+                    loss = self._mean(losses)
                     self._check(loss)
                     seconds = time.perf_counter() - begun
-                    note({**self._now(), "loss": loss, "steps": len(losses), "seconds": round(seconds, 4)})
-                    losses, begun = [], time.perf_counter()
+                    seen = {"train_accuracy": self._mean(right)} if right else {}
+                    note({**self._now(), "loss": loss, **seen, "steps": len(losses), "seconds": round(seconds, 4)})
+                    losses, right, begun = [], [], time.perf_counter()
+
+    def _mean(self, values: list[Tensor]) -> float:
+        return float(self.team.mean(torch.stack(values).mean()))
 
     def _now(self) -> dict[str, Json]:
         epoch = self.step / self.feed.steps_per_epoch
-        return {"step": self.step, "epoch": round(epoch, 4), "lr": self.optimizer.param_groups[0]["lr"]}
+        return {"step": self.step, "epoch": round(epoch, 4), "lr": self.optimizer.param_groups[-1]["lr"]}
 
-    def _update(self, batch: Views) -> Tensor:
-        """Make one step and return its loss, on the device."""
-        settings, per_epoch = self.settings, self.feed.steps_per_epoch
-        share = rate_at(
-            self.step, self.feed.steps, schedule=settings.schedule, warmup=round(settings.warmup * per_epoch)
-        )
+    def _update(self, batch: Views, right: list[Tensor]) -> Tensor:
+        """Make one step and return its loss, on the device; `right` gets the share that was answered right."""
+        settings = self.settings
         for group in self.optimizer.param_groups:
-            group["lr"] = settings.lr * share
-        with self._precision():
-            moment = Moment(
-                self.parallel,
-                self._fixed,
-                batch.inputs,
-                batch.labels,
-                self.feed.noise(batch, self.sigma, self.step // per_epoch),
-                self.sigma,
-                self.step / per_epoch,
-            )
-            loss = self.recipe.objective.loss(moment).mean()
+            group["lr"] = settings.lr * self._rate() * group["scale"]
+        targets = Targets(batch.labels, weights=self.class_weights, smoothing=settings.label_smoothing)
+        views, targets = mixed(batch.inputs, targets, settings, self.step)
+        noise = self.feed.noise(batch, self.sigma, self.step // self.feed.steps_per_epoch)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        count = len(batch.labels)
+        size = -(-count // settings.accumulate)
+        total = torch.zeros((), device=self.device)
+        for start in range(0, count, size):
+            some = slice(start, start + size)
+            loss = self._loss(views[:, some], targets.part(some), None if noise is None else noise[:, :, some], right)
+            loss = loss * (len(batch.labels[some]) / count) if settings.accumulate > 1 else loss
+            self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            total = total + loss.detach()
         if settings.clip is not None:
+            self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         if self.average is not None:
             self.average.update()
-        return loss.detach()
+        return total
+
+    def _loss(self, views: Tensor, targets: Targets, noise: Tensor | None, right: list[Tensor]) -> Tensor:
+        """Return the mean loss of images."""
+        with self._autocast():
+            epoch = self.step / self.feed.steps_per_epoch
+            moment = Moment(self.parallel, self._fixed, views, targets, noise, self.sigma, epoch, self.start, right)
+            return self.recipe.objective.loss(moment).mean()
+
+    def _rate(self) -> float:
+        """Return the share of the learning rate now: a run that was extended begins its schedule anew each time."""
+        settings = self.settings
+        place = next(place for place, end in enumerate(self.ends) if self.step < end)
+        begun = self.ends[place - 1] if place else 0
+        warmup = 0 if place else round(settings.warmup * self.feed.steps_per_epoch)
+        return rate_at(self.step - begun, self.ends[place] - begun, schedule=settings.schedule, warmup=warmup)
 
     def _fixed(self, images: Tensor) -> Tensor:
         """Return the logits of the network in evaluation mode, which leaves its statistics alone."""
@@ -109,13 +143,15 @@ class Loop:
             logits: Tensor = self.network(images)
         return logits
 
-    def _precision(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.device.type, torch.bfloat16) if self.low else nullcontext()
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16 if self.precision == "bf16" else torch.float16)
 
     def _extend(self) -> None:
         """Add the tuple that the network is weakest to now, where a search is due."""
         tuples = self.recipe.tuples
-        if tuples is None or self.step not in tuples.search_steps(self.feed.steps, self.feed.steps_per_epoch):
+        if tuples is None or self.step not in tuples.search_steps(self.ends[-1], self.feed.steps_per_epoch):
             return
         found = None
         if self.search is not None:  # only the leader has one
@@ -146,6 +182,7 @@ class Loop:
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "found": [list(genes) for genes in self.found],
         }
 
@@ -156,30 +193,17 @@ class Loop:
         self.optimizer.load_state_dict(state["optimizer"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
+        self.scaler.load_state_dict(state["scaler"])
         self.found = [tuple(genes) for genes in state["found"]]
 
 
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Put a network into evaluation mode, and back."""
-    modes = {module: module.training for module in network.modules()}
-    network.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
-
-
 def _optimizer(network: nn.Module, feed: Feed) -> torch.optim.Optimizer:
-    settings = feed.settings
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    fused = feed.device.type == "cuda"
-    if settings.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=settings.lr, weight_decay=settings.weight_decay, fused=fused)
-    return torch.optim.SGD(
-        parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, fused=fused
-    )
+    settings, groups = feed.settings, parameter_groups(network, feed.settings)
+    lr, decay, fused = settings.lr, settings.weight_decay, feed.device.type == "cuda"
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=lr, momentum=settings.momentum, weight_decay=decay, fused=fused)
+    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
+    return kind(groups, lr=lr, weight_decay=decay, fused=fused)
 
 
 def _fast(device: torch.device) -> AbstractContextManager[object]:

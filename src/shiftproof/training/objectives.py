@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from shiftproof.options import Count, NotNegative, Options, Positive, Words
 from shiftproof.training import losses
 from shiftproof.training.losses import Direction
+from shiftproof.training.mixed_targets import Targets
 
 Several = Annotated[int, Ge(2), Words("two copies or more"), "How many noises each view gets."]
 Copies = Annotated[Count, "How many noises each view gets."]
@@ -23,30 +24,44 @@ Copies = Annotated[Count, "How many noises each view gets."]
 class Moment:
     """One step as an objective sees it.
 
-    `images` are views [V, N, C, H, W] in [0, 1], `labels` [N]. `noise` [V, S, N, C, H, W] is zero where a recipe adds
-    none. `network` is called once per step, with gradients; `fixed` is the same network in evaluation mode, for
-    attacks. `epoch` counts from 0, with fractions.
+    `images` are views [V, N, C, H, W] in [0, 1], `targets` what they are to be called. `noise` [V, S, N, C, H, W] is
+    zero where a recipe adds none. `network` is called once per step, with gradients; `fixed` is the same network in
+    evaluation mode, for attacks. `epoch` counts from 0, with fractions. `right` gets the share of first views that the
+    network gave their label, and `start` is the network that training began with, where an objective asks for it.
     """
 
     network: Callable[[Tensor], Tensor]
     fixed: Callable[[Tensor], Tensor]
     images: Tensor
-    labels: Tensor
+    targets: Targets
     noise: Tensor | None
     sigma: float
     epoch: float
+    start: Callable[[Tensor], Tensor] | None = None
+    right: list[Tensor] = field(default_factory=list)
+
+    @property
+    def labels(self) -> Tensor:
+        """The labels of the images, [N]."""
+        return self.targets.labels
 
     def logits(self, images: Tensor | None = None) -> Tensor:
         """Return the logits of all noisy views, [V, S, N, K] float32, by one call of the network."""
         seen = (self.images if images is None else images)[:, None]
         seen = seen if self.noise is None else seen + self.noise
-        return self.network(seen.flatten(0, 2)).float().view(*seen.shape[:3], -1)
+        made = self.network(seen.flatten(0, 2)).float().view(*seen.shape[:3], -1)
+        self.right.append((made[0, 0].detach().argmax(-1) == self.labels).float().mean())
+        return made
 
 
 class Objective(Options, ABC):
     """How noisy views become a loss. `views` is 1 (the augmented image) or more (the original and augmented ones)."""
 
     views: ClassVar[int] = 1
+    anchored: ClassVar[bool] = False
+    """Whether it asks the network that training began with."""
+    answers: ClassVar[bool] = True
+    """Whether its labels can be softened, weighted and mixed: whether they enter by `Targets.cross_entropy` alone."""
 
     @property
     def noises(self) -> int:
@@ -68,7 +83,7 @@ class CrossEntropy(Objective):
 
     def loss(self, moment: Moment) -> Tensor:
         """Return the cross-entropy."""
-        return losses.cross_entropy(moment.logits(), moment.labels)
+        return moment.targets.cross_entropy(moment.logits())
 
 
 class ThreeWay(Objective):
@@ -80,7 +95,31 @@ class ThreeWay(Objective):
     def loss(self, moment: Moment) -> Tensor:
         """Return cross-entropy plus Jensen-Shannon divergence."""
         logits = moment.logits()[:, 0]
-        return losses.cross_entropy(logits[0], moment.labels) + self.weight * losses.jsd(logits)
+        return moment.targets.cross_entropy(logits[0]) + self.weight * losses.jsd(logits)
+
+
+class Anchored(Objective):
+    """Say of an image, and of an augmented view of it, what the network said of the image before it was trained.
+
+    Distillation from itself: little is forgotten that a short fine-tuning on few images would forget. `labels` is the
+    weight of the augmented view's cross-entropy with the label beside that.
+    """
+
+    views: ClassVar[int] = 2
+    anchored: ClassVar[bool] = True
+    lam: Annotated[NotNegative, "The weight of the augmented view's divergence beside that of the image."] = 1.0
+    labels: Annotated[NotNegative, "The weight of the augmented view's cross-entropy with the label."] = 0.0
+
+    def loss(self, moment: Moment) -> Tensor:
+        """Return the divergences from what was said before, and the cross-entropy."""
+        if moment.start is None:
+            raise RuntimeError("there is no network to hold on to")
+        logits = moment.logits()[:, 0]
+        with torch.no_grad():
+            before = moment.start(moment.images[0]).float().log_softmax(-1)
+        logs = logits.log_softmax(-1)
+        kept = losses.kl(before, logs[0]) + self.lam * losses.kl(before, logs[1])
+        return kept + self.labels * moment.targets.cross_entropy(logits[1])
 
 
 class Consistency(Objective):
@@ -98,7 +137,7 @@ class Consistency(Objective):
     def loss(self, moment: Moment) -> Tensor:
         """Return cross-entropy plus consistency."""
         logits = moment.logits()[0]
-        return losses.cross_entropy(logits, moment.labels) + losses.consistency(logits, lam=self.lam, eta=self.eta)
+        return moment.targets.cross_entropy(logits) + losses.consistency(logits, lam=self.lam, eta=self.eta)
 
 
 class Hierarchical(Objective):
@@ -122,12 +161,13 @@ class Hierarchical(Objective):
         """Return cross-entropy plus hierarchical consistency."""
         logits = moment.logits()
         regular = losses.hcr(logits, lam=self.lam, eta=self.eta, direction=self.direction)
-        return losses.cross_entropy(logits[0], moment.labels) + regular
+        return moment.targets.cross_entropy(logits[0]) + regular
 
 
 class CertifiedRadius(Objective):
     """Cross-entropy of the smoothed prediction and a hinge on its certified radius (Zhai et al. 2020, MACER)."""
 
+    answers: ClassVar[bool] = False
     lam: Annotated[NotNegative, "The weight of the radius beside the cross-entropy."] = 12.0
     gamma: Annotated[Positive, "The difference of Gaussian quantiles from which on a radius is large enough."] = 8.0
     beta: Annotated[Positive, "The inverse temperature of the smoothed prediction."] = 16.0
@@ -172,4 +212,4 @@ class Adversarial(Objective):
         noise = torch.zeros_like(images)[None] if moment.noise is None else moment.noise[0]
         eps = self.eps * min(1.0, moment.epoch / self.warmup) if self.warmup else self.eps
         attacked = losses.smoothadv(moment.fixed, images, moment.labels, noise, eps=eps, steps=self.steps)
-        return losses.cross_entropy(moment.logits(attacked[None]), moment.labels)
+        return moment.targets.cross_entropy(moment.logits(attacked[None]))

@@ -16,6 +16,7 @@ from shiftproof.registry import Registry, unknown
 from shiftproof.training.denoiser_training import Denoising
 from shiftproof.training.objectives import (
     Adversarial,
+    Anchored,
     CertifiedRadius,
     Consistency,
     CrossEntropy,
@@ -37,9 +38,9 @@ SIGMA = 0.25
 class Recipe:
     """How a network is trained: `augment` is the text form of a shift, `tuples` a growing set of transformations.
 
-    `noise` goes on every image, on half of them (each with probability one half), or on none. `defaults` are the
-    paper's settings of the loop where they differ from the usual ones, `large` its options for ImageNet's images where
-    they are not those for CIFAR's.
+    `noise` goes on every image, on half of them (each with probability one half, and only where sigma is given), or on
+    none. `defaults` are the paper's settings of the loop where they differ from the usual ones, `large` its options for
+    ImageNet's images where they are not those for CIFAR's.
     """
 
     name: str
@@ -108,7 +109,8 @@ class Recipe:
                     fix="leave sigma out, or choose a recipe with noise, such as gaussian or fouriermix+hcr",
                 )
             return 0.0
-        value = SIGMA if given is None else float(given)
+        usual = SIGMA if self.noise == "all" else 0.0  # published without noise, where it is on half of the images
+        value = usual if given is None else float(given)
         least = "0 (no noise) or more" if self.noise == "half" else "more than 0"
         if not 0.0 <= value < 10.0 or (self.noise == "all" and value == 0.0):
             raise ConfigurationError(
@@ -129,6 +131,9 @@ _AUGMENTED = {
     "autoaugment": ("auto_augment", "Cubuk et al. 2019", ("jsd",)),
     "augmix": ("augmix", "Hendrycks et al. 2020", ("jsd", "hcr")),
     "fouriermix": ("fouriermix", "Sun et al. 2022", ("jsd", "hcr")),
+    "prime": ("prime", "after Modas et al. 2022", ("jsd", "anchor")),
+    "spectra": ("random_blur + coloured_noise", "this package", ("jsd", "anchor")),
+    "mixed": ("prime + random_blur + coloured_noise", "this package", ("jsd", "anchor")),
 }
 _UNPROVEN = "experimental: there is no recorded run that certifies more than gaussian"
 _SEARCHED = "searches go on after the rate begins to fall, and 200 epochs hold 39 of the 100"
@@ -189,7 +194,7 @@ def _recipes() -> dict[str, Recipe]:
         large = _LARGE_AUGMENT.get(name, {})
         made[name] = Recipe(
             name,
-            f"{name} views, noise on half of them",
+            f"{name} views; with sigma, noise on half of them",
             paper,
             augment=shift,
             noise="half",
@@ -199,6 +204,9 @@ def _recipes() -> dict[str, Recipe]:
         if "jsd" in losses:
             does = f"divergence of an image and two {name} views"
             made[f"{name}+jsd"] = replace(made[name], name=f"{name}+jsd", does=does, objective=ThreeWay())
+        if "anchor" in losses:
+            does = f"hold on to what the network said before it was trained, under {name} views too"
+            made[f"{name}+anchor"] = replace(made[name], name=f"{name}+anchor", does=does, objective=Anchored())
         if "hcr" in losses:
             made[f"{name}+hcr"] = Recipe(
                 f"{name}+hcr",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,40 +13,68 @@ from typing import cast
 from torch import Tensor, nn
 
 from shiftproof.data import ImageSet
+from shiftproof.errors import RunError
 from shiftproof.keyed import Keyed
 from shiftproof.models import logits
 from shiftproof.runs import Json, Plan, Row, Store, Task, drive
+from shiftproof.training.goals import GoalScore, best_step, stalled
 from shiftproof.training.loop import Loop
+from shiftproof.training.recalibrating import recalibrate
 from shiftproof.training.record import TrainingLog
 from shiftproof.training.state import load_state, save_state
 from shiftproof.training.team import Team
 
 OnProgress = Callable[[int, int, Row | None], None]
 
+EPOCHS = "epochs of each part"
+"""What a run directory notes of how often it was extended."""
+CALIBRATION_STEPS = 16
+"""Batches of the training set that statistics are taken anew from."""
+
 
 def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
     """Run the segments between checkpoints that are missing, and return the log of all."""
-    ends = runner.loop.boundaries()
-    tasks = tuple(Segment(start, stop) for start, stop in pairwise([0, *ends]))
     if runner.folder is None:
-        return [row for task in tasks for row in _rows(runner.measure(task))]
+        return [row for task in runner.segments() for row in _rows(runner.measure(task))]
     if not team.leads:
-        for task in tasks[team.tell(0) :]:
+        runner.loop.ends, done = team.tell(((0,), 0))
+        for task in runner.segments()[done:]:
             runner.measure(task)
         return []
-    plan = Plan(tasks, subject)
     with Store(runner.folder, subject) as store:
-        done = [result for result in store.results(plan) if result.row is not None]
-        before = [row for result in done for row in _rows(result.row or {})]
-        runner.record = TrainingLog(runner.folder, before)
-        runner.tell(before[-1] if before else None)
-        team.tell(len(done))
-
+        _extend(runner, store, subject)
+        plan = Plan(runner.segments(), subject)
+        finished = [result for result in store.results(plan) if result.row is not None]
+        runner.log = [row for result in finished for row in _rows(result.row or {})]
+        runner.record = TrainingLog(runner.folder, runner.log, runner.trackers)
+        runner.tell(runner.log[-1] if runner.log else None)
+        team.tell((runner.loop.ends, len(finished)))
         try:
             results = drive(plan, store, lambda: runner, essential="Training")
         finally:
             runner.record.close()
     return [row for result in results for row in _rows(result.row or {})]
+
+
+def _extend(runner: Runner, store: Store, subject: dict[str, str]) -> None:
+    """Let a run go on from where it ended before; refuse fewer epochs than it has, and to extend an unfinished one."""
+    loop, epochs = runner.loop, runner.loop.settings.epochs
+    parts: list[int] = json.loads(store.about().get(EPOCHS, "[]"))
+    ended = parts[-1] if parts else epochs
+    if epochs != ended:
+        loop.ends = tuple(part * loop.feed.steps_per_epoch for part in parts)
+        planned = runner.segments()
+        left = len(planned) - len([each for each in store.results(Plan(planned, subject)) if each.row is not None])
+        if epochs < ended or left:
+            raise RunError(
+                f"The run in {str(store.folder)!r} is about other epochs.",
+                expected=f"epochs {ended}, as in the folder" + ("; more, once these are done" if left else ", or more"),
+                got=f"epochs {epochs}",
+                fix=f"give --epochs {ended}, or choose another folder; this one is left as it is",
+            )
+    parts = [*parts, *([epochs] if not parts or epochs > ended else [])]
+    loop.ends = tuple(part * loop.feed.steps_per_epoch for part in parts)
+    store.note({EPOCHS: json.dumps(parts)})
 
 
 @dataclass(frozen=True)
@@ -69,18 +98,32 @@ class Runner:
     folder: Path | None
     validation: ImageSet | None
     on_progress: OnProgress | None
+    trackers: tuple[str, ...] = ()
     record: TrainingLog | None = None
+    log: list[Row] = field(default_factory=list)
     judge: nn.Module = field(init=False)
+    score: GoalScore | None = field(init=False, default=None)
+    best: dict[str, Tensor] | None = None
 
     def __post_init__(self) -> None:
         self.judge = copy.deepcopy(self.loop.network).eval()
+        goal, feed = self.loop.settings.goal, self.loop.feed
+        if goal is not None and self.validation is not None:
+            seed = self.loop.settings.seed
+            self.score = GoalScore(goal, self.validation, sigma=self.loop.sigma, seed=seed, batch_size=feed.batch)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Return what there is to do, as tasks."""
+        return tuple(Segment(start, stop) for start, stop in pairwise([0, *self.loop.boundaries()]))
 
     def measure(self, task: Segment) -> Row:
         """Train over one segment."""
         return task.measure(self)
 
     def train(self, start: int, stop: int) -> Row:
-        """Train from one step to another, and save the state it ends in."""
+        """Train from one step to another, and save the state it ends in; nothing is left to do once it stalled."""
+        if self.loop.team.tell(stalled(self.log, self.loop.settings.patience)):
+            return {"log": []}
         if self.loop.step != start:
             self.loop.load_state_dict(load_state(self._state(start), self.loop.device))
         rows: list[Row] = []
@@ -89,11 +132,14 @@ class Runner:
             if self.validation is not None and row["step"] == stop:
                 row |= self._validated(self.validation)
             rows.append(row)
+            self.log.append(row)
             if self.record is not None:
                 self.record.add(row)
             self.tell(row)
 
         self.loop.run(stop, note)
+        if self.score is not None and best_step(self.log) == stop:
+            self._keep(stop)
         if self.folder is not None and self.loop.team.leads:
             self._save(start, stop)
         return {"log": rows}
@@ -101,39 +147,65 @@ class Runner:
     def tell(self, row: Row | None) -> None:
         """Let the watcher know how far the run is."""
         if self.on_progress is not None:
-            self.on_progress(0 if row is None else int(str(row["step"])), self.loop.feed.steps, row)
+            self.on_progress(0 if row is None else int(str(row["step"])), self.loop.ends[-1], row)
 
     def finish(self) -> nn.Module:
-        """Return the network as it is to be used."""
-        steps = self.loop.feed.steps
-        if self.loop.step != steps:  # everything was done before
-            self.loop.load_state_dict(load_state(self._state(steps), self.loop.device))
-        return self._judged()
+        """Return the network as it is to be used: as it was at its best, or at the end."""
+        best = best_step(self.log) if self.score is not None else None
+        if best is not None:
+            held = self.best if self.best is not None else load_state(self._best(best), self.loop.device)
+            self.judge.load_state_dict(held)
+        else:
+            steps = self.loop.ends[-1]
+            if self.loop.step != steps:  # everything was done before
+                self.loop.load_state_dict(load_state(self._state(steps), self.loop.device))
+            self._judged()
+        if self.loop.settings.recalibrate:
+            steps = min(CALIBRATION_STEPS, self.loop.feed.steps_per_epoch)
+            recalibrate(self.judge, (batch.inputs.flatten(0, 1) for batch in self.loop.feed.batches(0, steps)))
+        return self.judge
 
     def _validated(self, data: ImageSet) -> dict[str, Json]:
         """Return the accuracy, under noise and clean where the recipe has noise: it is noisy images that count then."""
         network, batch, sigma = self._judged(), self.loop.feed.batch, self.loop.sigma
+        goal: dict[str, Json] = {} if self.score is None else {"goal": self.score(network)}
         clean = accuracy(network, data, batch)
         if sigma == 0.0:
-            return {"accuracy": clean}
+            return {"accuracy": clean, **goal}
         noisy = accuracy(network, data, batch, sigma=sigma, seed=self.loop.settings.seed)
-        return {"noisy_accuracy": noisy, "clean_accuracy": clean}
+        return {"noisy_accuracy": noisy, "clean_accuracy": clean, **goal}
 
     def _judged(self) -> nn.Module:
         self.judge.load_state_dict(self.loop.weights())
         return self.judge
 
     def _state(self, step: int) -> Path:
+        return self._place(f"state-{step}.pt")
+
+    def _best(self, step: int) -> Path:
+        return self._place(f"best-{step}.pt")
+
+    def _place(self, name: str) -> Path:
         if self.folder is None:
             raise RuntimeError("there is no folder for states")
-        return self.folder / f"state-{step}.pt"
+        return self.folder / name
+
+    def _keep(self, step: int) -> None:
+        """Keep the weights that are the best so far; those from before them go once a later state is saved."""
+        self.best = self.loop.weights()
+        if self.folder is not None:
+            save_state(self._best(step), self.best)
 
     def _save(self, start: int, stop: int) -> None:
         """Write the state, and remove those from before the segment, which runs again if a kill comes now."""
         save_state(self._state(stop), self.loop.state_dict())
-        for old in self._state(0).parent.glob("state-*.pt"):
-            if old not in (self._state(start), self._state(stop)):
-                old.unlink(missing_ok=True)
+        kept = {self._state(start), self._state(stop), self._best(stop)}
+        before = best_step([row for row in self.log if int(str(row["step"])) <= start])
+        kept |= {self._best(step) for step in (before, best_step(self.log)) if step is not None}
+        for pattern in ("state-*.pt", "best-*.pt"):
+            for old in self._state(0).parent.glob(pattern):
+                if old not in kept:
+                    old.unlink(missing_ok=True)
 
 
 def accuracy(network: nn.Module, data: ImageSet, batch_size: int = 256, *, sigma: float = 0.0, seed: int = 0) -> float:

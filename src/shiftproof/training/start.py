@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data import ImageSet
-from shiftproof.errors import ModelError
+from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import NETWORKS, ModelLike, ModelSpec, build_network, fingerprint, load_model
 from shiftproof.models.class_names import read_class_names, with_class_names
+from shiftproof.models.heads import with_new_head
 from shiftproof.models.identity import digest
 from shiftproof.models.python_file import is_python_file, split_python_file
 from shiftproof.training.denoiser_training import DenoiserInTraining
@@ -33,14 +34,29 @@ class Start:
         *,
         seed: int,
         sigma: float = 0.0,
+        head: str = "keep",
     ) -> None:
         spec = model if isinstance(model, ModelSpec) else ModelSpec(model)
         self.model, self.options, self.data, self.recipe, self.seed = spec.given, spec.options, data, recipe, seed
         self.sigma = sigma
+        self.outputs = max(len(data.classes), int(labels_of(data).max()) + 1) if head == "new" else None
+        """How many outputs a new last layer has; None where the model keeps its own."""
         self.text = str(self.model) if isinstance(self.model, str | Path) else ""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is a reference network whose weights are drawn at random."""
+        return self.text in NETWORKS and self.options.get("weights") is None
 
     def network(self) -> nn.Module:
         """Return the network: whatever it draws at random, the seed decides."""
+        if self.recipe.objective.anchored and self.is_drawn:
+            raise ConfigurationError(
+                f"The recipe {self.recipe.name!r} fine-tunes a trained network.",
+                expected="a network with weights",
+                got=f"{self.text}, whose weights are drawn at random",
+                fix="train it first, with --recipe erm or mixed+jsd",
+            )
         return self._network(self.seed)
 
     def identity(self, network: nn.Module) -> str:
@@ -74,7 +90,7 @@ class Start:
 
     def _classifier(self, seed: int) -> nn.Module:
         with seeded(seed):
-            if self.text in NETWORKS and self.options.get("weights") is None:
+            if self.is_drawn:
                 return self._reference()
             loaded = load_model(self.model, **self.options)
         if not isinstance(loaded, nn.Module):
@@ -85,12 +101,16 @@ class Start:
             )
         if not any(parameter.requires_grad for parameter in loaded.parameters()):
             raise ModelError("The model has no weights that can change.", got="no parameter that requires gradients")
-        return copy.deepcopy(loaded)
+        network = copy.deepcopy(loaded)
+        if self.outputs is None:
+            return network
+        with seeded(seed):
+            return with_class_names(with_new_head(network, self.outputs), self.data.classes)
 
     def _reference(self) -> nn.Module:
         """Return a reference network with random weights, for the classes and channels of the data."""
         channels, mean, std = self.data.shape[0], self.options.get("mean"), self.options.get("std")
-        if self.recipe.noise != "none" and mean is None and std is None:
+        if self.sigma > 0.0 and mean is None and std is None:
             mean, std = (0.0,) * channels, (1.0,) * channels
         given = self.options.get("classes")
         names = self.data.classes if given is None else read_class_names(given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data import DataLike, ImageSet, load_images, matched
-from shiftproof.errors import DataError, ModelError
+from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.models import ModelLike, choose_device, logits
 from shiftproof.models.class_names import with_class_names
 from shiftproof.models.denoising import DENOISER, save_denoiser
@@ -19,11 +19,16 @@ from shiftproof.runs import Json
 from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.training.denoiser_training import DenoiserInTraining
 from shiftproof.training.feed import HELD_BYTES, Feed, labels_of
-from shiftproof.training.loop import Loop, evaluating
+from shiftproof.training.goals import best_step
+from shiftproof.training.learning_layers import evaluating
+from shiftproof.training.loop import Loop
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
+from shiftproof.training.record import trackers
+from shiftproof.training.rehearsal import TrainingPlan, forecast
 from shiftproof.training.running import OnProgress, Runner, run
 from shiftproof.training.settings import TrainingSettings
+from shiftproof.training.splitting import other_split, share_of, split_off
 from shiftproof.training.start import Start
 from shiftproof.training.team import device_here, join
 from shiftproof.training.trained import Trained, architecture, write_model
@@ -38,12 +43,14 @@ def train(
     recipe: str | Recipe = "erm",
     sigma: float | None = None,
     options: Mapping[str, Any] | None = None,
-    validation: DataLike | None = None,
+    validation: DataLike | float | None = None,
+    track: Sequence[str] | None = None,
     decoders: int = 0,
     images: int | None = None,
     device: str = "auto",
     out: str | Path | None = None,
     on_progress: OnProgress | None = None,
+    on_plan: Callable[[TrainingPlan], None] | None = None,
     **settings: Any,
 ) -> Trained:
     """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl.
@@ -55,7 +62,7 @@ def train(
     a kill resumes to the same weights, bit for bit on a CPU; at the end `load_model(out)` returns the network. Classes
     of the data are matched to the network's outputs by name where it has names. A reference network normalises with the
     mean and std of its `ModelSpec`: by default those of CIFAR-10, or none where the recipe adds noise, as in the papers
-    on certified robustness.
+    on certified robustness. A finished run goes on with more epochs, its learning rate beginning anew.
 
     Args:
         model: resnet20, resnet110, wrn16_4, convnet, cct6 (random weights, or those of a `ModelSpec`), or what
@@ -64,12 +71,15 @@ def train(
         recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, denoiser, ...
         sigma: Standard deviation of the noise. Default: 0.25, where a recipe has noise.
         options: The recipe's own settings, such as lam=20; in Python also {"lam": 20}.
-        validation: Images to take the accuracy on at every checkpoint, under the recipe's noise.
+        validation: Images to take the accuracy on at every checkpoint, under the recipe's noise: a set, split=val for
+            another split of the data, or a share of the data such as 0.1, which is then not trained on.
+        track: Also log to tensorboard, wandb or mlflow. Default: to TensorBoard where it is installed.
         decoders: Processes that decode images, where they are not held in memory.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
         out: Run directory; the same call resumes it.
         on_progress: Called as on_progress(step, steps, row).
+        on_plan: Called with a forecast before any long work.
         settings: `TrainingSettings` by name: epochs, batch_size, lr, schedule, ema, clip, seed, ...
 
     >>> trained = train("convnet", "demo", images=64, batch_size=32, epochs=1)
@@ -80,15 +90,23 @@ def train(
     noise = chosen.sigma(sigma)
     loop_settings = make_settings(chosen, settings)
     where = torch.device(device_here(choose_device(device)))
-    loaded = _loaded(data, images, loop_settings.seed)
+    loaded = labelled_images(data, images, loop_settings.seed)
+    held_out: ImageSet | None = None
+    share = share_of(validation)
+    if share is not None:
+        loaded, held_out = split_off(loaded, share, seed=loop_settings.seed)
+        labels_of(loaded)
+    elif validation is not None:
+        held_out = labelled_images(other_split(validation, data), None, 0)
+    _check_goal(loop_settings, held_out)
+    _check_answers(loop_settings, chosen)
     if isinstance(recipe, str):
         chosen = chosen.fitting(loaded.side or 0, options or {})
-    start = Start(model, loaded, chosen, seed=loop_settings.seed, sigma=noise)
+    start = Start(model, loaded, chosen, seed=loop_settings.seed, sigma=noise, head=loop_settings.head)
     network = start.network()
     with evaluating(network):  # two images are tried before any long work
         loaded = matched(loaded, network)
         _check_fit(network, loaded, labels_of(loaded))
-    held_out = None if validation is None else _loaded(validation, None, 0)
     with_class_names(network, loaded.classes)
     if held_out is not None:
         with evaluating(network):
@@ -97,32 +115,24 @@ def train(
     subject = _subject(begun, loaded, held_out, chosen, noise, loop_settings, where)
     team = join(where)
     feed = Feed(loaded, chosen, loop_settings, device=where, team=team, decoders=decoders)
+    if on_plan is not None and team.leads:
+        on_plan(forecast(network, feed, sigma=noise))
     search = None
     if chosen.tuples is not None and chosen.tuples.searcher is not None and team.leads:
         search = TupleSearch(chosen.tuples, loaded, seed=loop_settings.seed, device=str(where), batch_size=feed.batch)
     loop = Loop(network, feed, sigma=noise, search=search)
     folder = None if out is None else Path(out)
-    runner = Runner(loop, folder, held_out if team.leads else None, on_progress if team.leads else None)
+    watched = (held_out, on_progress) if team.leads else (None, None)
+    runner = Runner(loop, folder, *watched, trackers=trackers(track))
     log = team.tell(run(runner, subject, team))
     final = runner.finish()
-    facts: dict[str, Json] = {
-        "model": architecture(start.model),
-        "recipe": chosen.name,
-        "options": {name: str(value) for name, value in chosen.options().items()},
-        "sigma": noise,
-        "settings": loop_settings.to_texts(),
-        "data": loaded.name,
-        "classes": list(loaded.classes),
-        "last": dict(log[-1]),
-    }
-    if folder is not None and team.leads:
-        if isinstance(final, DenoiserInTraining):
-            save_denoiser(folder / DENOISER, final.denoiser, facts)
-        else:
-            write_model(folder, final.state_dict(), facts)
+    kept = best_step(log) if loop_settings.goal is not None else None
     tuples = chosen.tuples
     found = () if tuples is None else tuple(tuples.chain(genes).label for genes in loop.found)
-    return Trained(final, chosen.name, noise, tuple(log), found, folder)
+    trained = Trained(final, chosen.name, noise, tuple(log), found, folder, kept)
+    if folder is not None and team.leads:
+        _write(trained, start, chosen, loaded.name, loop_settings)
+    return trained
 
 
 def make_settings(recipe: Recipe, given: dict[str, Any]) -> TrainingSettings:
@@ -132,7 +142,49 @@ def make_settings(recipe: Recipe, given: dict[str, Any]) -> TrainingSettings:
     )
 
 
-def _loaded(data: DataLike, images: int | None, seed: int) -> ImageSet:
+def _write(trained: Trained, start: Start, recipe: Recipe, data: str, settings: TrainingSettings) -> None:
+    """Write the model into the run directory, or the denoiser that was trained for it."""
+    texts = {"epochs": str(settings.epochs), **settings.to_texts()}
+    facts: dict[str, Json] = {
+        "version": __version__,
+        "model": architecture(start.model),
+        "head": start.outputs,
+        "recipe": recipe.name,
+        "options": {name: str(value) for name, value in recipe.options().items()},
+        "sigma": trained.sigma,
+        "data": data,
+    }
+    if isinstance(trained.model, DenoiserInTraining) and trained.folder is not None:
+        more: dict[str, Json] = {"settings": dict(texts), "last": dict(trained.row)}
+        save_denoiser(trained.folder / DENOISER, trained.model.denoiser, {**facts, **more})
+    else:
+        write_model(trained, facts, texts)
+
+
+def _check_goal(settings: TrainingSettings, validation: ImageSet | None) -> None:
+    if settings.goal is not None and validation is None:
+        raise ConfigurationError(
+            f"The goal {settings.goal!r} is measured on images that are not trained on.",
+            expected="a validation set",
+            fix="--validation FOLDER, or --validation 0.1 for a tenth of the data (validation= in Python)",
+        )
+
+
+def _check_answers(settings: TrainingSettings, recipe: Recipe) -> None:
+    usual = TrainingSettings()
+    asked = [
+        name for name in ("label_smoothing", "mix", "class_weights") if getattr(settings, name) != getattr(usual, name)
+    ]
+    if asked and not recipe.objective.answers:
+        raise ConfigurationError(
+            f"The loss of {recipe.name!r} takes labels as they are.",
+            got=", ".join(asked),
+            fix="leave these out, or choose a recipe with a cross-entropy, such as gaussian or augmix+jsd",
+        )
+
+
+def labelled_images(data: DataLike, images: int | None, seed: int) -> ImageSet:
+    """Return images to train on, in memory where they fit; refuse none, and those without labels."""
     loaded = load_images(data).take(images, seed=seed)
     if len(loaded) == 0:
         raise DataError("There are no images to train on.", got=loaded.name)
@@ -150,6 +202,7 @@ def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
             "The model has too few classes for the data.",
             expected=f"{int(labels.max()) + 1} scores or more per image",
             got=f"{scores.shape[1]}",
+            fix="--head new puts a new last layer into it, for the classes of the data",
         )
 
 

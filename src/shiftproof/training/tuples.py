@@ -19,6 +19,7 @@ from shiftproof.searchers.fitness import Classification
 from shiftproof.searchers.space import Genes
 from shiftproof.searchers.uniform import draw_tuples
 from shiftproof.shifts import ImageChain
+from shiftproof.training.learning_layers import evaluating
 
 
 class Tuples(Options):
@@ -84,15 +85,11 @@ class TupleSearch:
 
     def __call__(self, network: nn.Module, number: int) -> Genes:
         """Return the worst tuple that a search finds; its random numbers depend on the seed and its number."""
-        training = network.training
-        network.eval()
-        try:
+        with evaluating(network):
             fitness = Classification(network, self.labels)
             evaluator = Evaluator(self.space, self.pixels, fitness, batch_size=self.batch_size, seed=self.seed)
             run: Any = find_searcher(str(self.tuples.searcher), images=len(self.pixels))
             seed = 1_000_003 * self.seed + number
             trace = run(self.space, Direct(evaluator), length=self.tuples.length, budget=self.tuples.budget, seed=seed)
-        finally:
-            network.train(training)
         genes: Genes = trace.worst_tuples(1)[0].genes
         return genes

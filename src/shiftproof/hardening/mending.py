@@ -1,0 +1,198 @@
+"""The steps of hardening, each from what is in the run directory where it is there: audit, choose, train, prove."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+
+from shiftproof.audits.auditing import audit, gate
+from shiftproof.audits.conclusion import Audit
+from shiftproof.comparisons.audit_comparison import compare
+from shiftproof.hardening.between import Candidate, between, candidates, ranked
+from shiftproof.hardening.choice import Choice
+from shiftproof.hardening.hardened import Change, Hardened, Outcome, write
+from shiftproof.hardening.remedies import COSTLY, SEVERE, policy, weaknesses
+from shiftproof.hardening.request import ImagesByUse, Request
+from shiftproof.hardening.training_time import fit
+from shiftproof.models import ModelLike, choose_device, fingerprint
+from shiftproof.models.class_names import with_class_names
+from shiftproof.runs import Json, Result, Row, Store
+from shiftproof.training.rehearsal import TrainingPlan
+from shiftproof.training.start import Start
+from shiftproof.training.trained import Trained, architecture, write_model
+from shiftproof.training.training import train
+from shiftproof.version import __version__
+
+OnStep: TypeAlias = Callable[[int, int, Result | Row | None], None]
+OnPlan: TypeAlias = Callable[[TrainingPlan], None]
+SECTIONS = ("clean", "corruptions")
+SEVERITIES = (1.0, 3.0, 5.0)
+COMMON, UNSEEN = "common", "bar"
+"""The corruptions of the audit, and those that play no part in choosing."""
+
+
+class Mender:
+    """A network, the images by what they are for, and what is asked, in a run directory."""
+
+    def __init__(
+        self,
+        model: ModelLike,
+        parts: ImagesByUse,
+        request: Request,
+        folder: Path,
+        *,
+        device: str,
+        executor: str,
+        on_progress: OnStep | None = None,
+    ) -> None:
+        self.model, self.request, self.folder = model, request, folder
+        self.device, self.executor, self.on_progress = device, executor, on_progress
+        self.start = Start(model, parts.training, request.recipe_on(request.augment), seed=request.seed)
+        self.network = self.start.network().to(choose_device(device)).eval()
+        self.parts = parts.matched(self.network)
+        self.proof = self.parts.proof.take(request.test_images, seed=request.seed).in_memory()
+        with_class_names(self.network, self.parts.training.classes)
+
+    def mend(self, audited: Path | None, command: str, on_plan: OnPlan | None = None) -> Hardened:
+        """Do what is missing, and say what came of it."""
+        given = None if audited is None else gate(audited).numbers
+        about = {"version": __version__, "model": fingerprint(self.network), **self.request.to_texts()}
+        with Store(self.folder, {**about, **self.parts.fingerprints()}) as store:
+            before = self._audit(self.model, "before", COMMON)
+            choice = self._choice(store, before.numbers if given is None else given)
+            images = (len(self.parts.training), len(self.parts.choosing), len(self.proof))
+            found = Hardened(self.folder, "nothing to mend", choice, images, self.request.max_clean_loss)
+            if choice.worth or self.request.augment is not None:
+                trained = self._train(choice, on_plan)
+                seconds = sum(float(str(row["seconds"])) for row in trained.log)
+                found = replace(found, candidates=self._candidates(store, trained), seconds=seconds)
+                found = self._prove(found, trained)
+        write(found, before.masthead, command)
+        return found
+
+    def _audit(self, model: ModelLike, name: str, family: str) -> Audit:
+        """Audit a model on the images for proof, or read the audit that was made before."""
+        return audit(
+            model,
+            self.proof,
+            sections=SECTIONS,
+            shifts=[family],
+            severities=SEVERITIES,
+            images=len(self.proof),
+            seed=self.request.seed,
+            device=self.device,
+            out=self.folder / name,
+            executor=self.executor,
+            on_progress=self.on_progress,
+        )
+
+    def _choice(self, store: Store, numbers: Mapping[str, float]) -> Choice:
+        """Return what was chosen before in this folder, or choose."""
+        noted = store.about().get("choice")
+        if noted is not None:
+            return Choice.from_row(json.loads(noted))
+        request = self.request
+        weak = weaknesses(self.network, self.parts.choosing, numbers, seed=request.seed, size=request.batch_size)
+        augment = request.augment or policy(weak)
+        fitted = fit(self.network, self.parts.training, request, augment, torch.device(choose_device(self.device)))
+        worth = numbers.get("corruption_loss", 1.0) >= COSTLY or max(each.probed for each in weak) >= SEVERE
+        made = Choice(tuple(weak), request.recipe, augment, fitted, worth)
+        store.note({"choice": json.dumps(made.to_row())})
+        return made
+
+    def _train(self, choice: Choice, on_plan: OnPlan | None) -> Trained:
+        augmented = self.request.recipe_on(choice.augment).augment is not None
+        return train(
+            self.model,
+            self.parts.training,
+            recipe=choice.recipe,
+            options={"augment": choice.augment} if augmented else None,
+            validation=self.parts.choosing,
+            goal="corruptions",
+            device=self.device,
+            out=self.folder / "training",
+            images=choice.fitted.images,
+            on_progress=self.on_progress,
+            on_plan=on_plan,
+            **choice.fitted.settings(self.request.seed),
+        )
+
+    def _candidates(self, store: Store, trained: Trained) -> tuple[Candidate, ...]:
+        """Return how the weights on the way do on the images for choosing, measured once."""
+        noted = store.about().get("candidates")
+        if noted is not None:
+            return tuple(Candidate.from_row(row) for row in json.loads(noted))
+        where, request = choose_device(self.device), self.request
+        found = candidates(
+            self.network, trained.model.to(where), self.parts.choosing, seed=request.seed, size=request.batch_size
+        )
+        store.note({"candidates": json.dumps([each.to_row() for each in found])})
+        return tuple(found)
+
+    def _prove(self, found: Hardened, trained: Trained) -> Hardened:
+        """Audit the best candidate; where it lost too much on the images for proof, the next one is tried."""
+        limit = self.request.max_clean_loss / 100
+        tried = [each for each in ranked(found.candidates, limit) if each.share > 0.0]
+        if not tried:
+            return replace(found, outcome="nothing gained")
+        for kept in tried:
+            name = f"after-{round(100 * kept.share)}"
+            made = self._at(kept, trained)
+            self._write(made, found)
+            self._audit(self._loadable(made), name, COMMON)
+            compared = compare(self.folder / "before", self.folder / name, out=self.folder / f"compared-{name}")
+            changes = [Change.of(each) for each in compared.differences[name]]
+            clean = next(each for each in changes if each.name == "clean_accuracy")
+            gained = next(each for each in changes if each.name == "corruption_accuracy")
+            found = replace(found, kept=kept, changes=tuple(changes), comparison=compared)
+            if -clean.value <= limit + 1e-9:
+                found = replace(self._unseen(found, made, name), outcome=_outcome(gained))
+                if found.model is not None:
+                    self._write(replace(made, folder=found.model), found)
+                return found
+        return replace(found, outcome="too costly")
+
+    def _unseen(self, found: Hardened, made: Trained, name: str) -> Hardened:
+        """Compare under corruptions that played no part in choosing."""
+        for model, label in ((self.model, "before-unseen"), (self._loadable(made), f"{name}-unseen")):
+            self._audit(model, label, UNSEEN)
+        runs = (self.folder / "before-unseen", self.folder / f"{name}-unseen")
+        compared = compare(*runs, out=self.folder / f"compared-{name}-unseen")
+        changes = [Change.of(each) for each in compared.differences[f"{name}-unseen"]]
+        return replace(found, unseen=tuple(changes), other=compared)
+
+    def _at(self, candidate: Candidate, trained: Trained) -> Trained:
+        """Return the network of a candidate, with a folder of its own."""
+        network = copy.deepcopy(trained.model)
+        network.load_state_dict(between(self.network.state_dict(), trained.model.state_dict(), candidate.share))
+        named = with_class_names(network.eval(), self.parts.training.classes)
+        return replace(trained, model=named, folder=self.folder / f"candidate-{round(100 * candidate.share)}")
+
+    def _loadable(self, made: Trained) -> ModelLike:
+        """Return a network as other processes can load it too, where it was not given as an object."""
+        if made.folder is None or architecture(self.start.model) is None:
+            return made.model.cpu()
+        return made.folder
+
+    def _write(self, made: Trained, found: Hardened) -> None:
+        facts: dict[str, Json] = {
+            "version": __version__,
+            "model": architecture(self.start.model),
+            "head": None,
+            "recipe": made.recipe,
+            "options": {"augment": found.choice.augment},
+            "sigma": made.sigma,
+            "data": self.parts.training.name,
+        }
+        settings = {name: str(value) for name, value in found.choice.fitted.settings(self.request.seed).items()}
+        write_model(made, facts, settings)
+
+
+def _outcome(gained: Change) -> Outcome:
+    return "hardened" if gained.low is not None and gained.low > 0 else "nothing gained"

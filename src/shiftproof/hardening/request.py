@@ -1,0 +1,92 @@
+"""What is asked of hardening, and the images by what they are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
+
+from annotated_types import Ge
+from torch import nn
+
+from shiftproof.data import DataLike, ImageSet, matched
+from shiftproof.errors import DataError
+from shiftproof.options import Count, NotNegative, Options, Positive
+from shiftproof.training.learning_layers import evaluating
+from shiftproof.training.recipes import Recipe
+from shiftproof.training.recipes import recipe as find_recipe
+from shiftproof.training.splitting import share_of, split_off
+from shiftproof.training.training import labelled_images
+
+CHOOSING, CHOOSING_SHARE = 1000, 0.4
+"""Images kept for choosing, at most, and their share of those that are not trained on."""
+FEWEST = 2
+"""Images for choosing and for proof, at least: with fewer there is nothing to say."""
+
+
+class Request(Options):
+    """How a network is to be hardened; see `harden`."""
+
+    recipe: Annotated[str, "How to train."] = "mixed+anchor"
+    augment: Annotated[str | None, "The text form of the augmentation."] = None
+    minutes: Annotated[Positive, "Time for training."] = 10.0
+    epochs: Annotated[Count | None, "Passes over the training images."] = None
+    lr: Annotated[Positive | None, "The learning rate."] = None
+    max_clean_loss: Annotated[NotNegative, "Points of clean accuracy that may be lost."] = 1.0
+    test_images: Annotated[int, Ge(FEWEST), "Images of the audits, at most."] = 1000
+    batch_size: Annotated[Count, "Images of one step."] = 128
+    seed: Annotated[int, "The seed of everything that is drawn."] = 0
+
+    def recipe_on(self, augment: str | None) -> Recipe:
+        """Return the recipe, with an augmentation in the place of its own where it has one."""
+        found = find_recipe(self.recipe)
+        return found if found.augment is None or augment is None else found.with_options(augment=augment)
+
+    def to_texts(self) -> dict[str, str]:
+        """Return what decides the candidates, as texts: which of them is kept may be asked anew."""
+        return {name: str(value) for name, value in self.to_dict().items() if name != "max_clean_loss"}
+
+
+@dataclass(frozen=True)
+class ImagesByUse:
+    """The images by what they are for: training, choosing, and proof, which nothing else sees."""
+
+    training: ImageSet
+    choosing: ImageSet
+    proof: ImageSet
+
+    @classmethod
+    def of(cls, data: DataLike, test: DataLike | float, *, images: int | None, seed: int) -> Self:
+        """Load and split; refuse what is too little to prove anything with."""
+        training = labelled_images(data, images, seed)
+        share = share_of(test)
+        if share is None:
+            rest = labelled_images(test, None, seed)
+            both = set(training.keys.tolist()) & set(rest.keys.tolist())
+            if both:
+                raise DataError(
+                    "Test images are among the training images.",
+                    expected="images that training did not see",
+                    got=f"{len(both):,} of {len(rest):,} test images are in both",
+                    fix="leave --test out: a part of the data is then kept for it",
+                )
+        else:
+            training, rest = split_off(training, share, seed=seed)
+        if CHOOSING_SHARE * len(rest) < FEWEST:
+            raise DataError(
+                "There are too few images to prove anything with.",
+                expected=f"{round(FEWEST / CHOOSING_SHARE)} or more that are not trained on, and better hundreds",
+                got=f"{len(rest)}",
+                fix="give more with --test, or a larger share of the data",
+            )
+        proof, choosing = split_off(rest, min(CHOOSING_SHARE, CHOOSING / len(rest)), seed=seed + 1)
+        return cls(training, choosing, proof)
+
+    def matched(self, network: nn.Module) -> Self:
+        """Return the same images with labels that are outputs of a network."""
+        with evaluating(network):
+            made = [matched(each, network) for each in (self.training, self.choosing, self.proof)]
+        return replace(self, training=made[0], choosing=made[1], proof=made[2])
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return what tells these images from others."""
+        return {name: getattr(self, name).fingerprint for name in ("training", "choosing", "proof")}

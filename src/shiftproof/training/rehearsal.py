@@ -1,0 +1,56 @@
+"""How long a run will take: a few steps of a copy of it, timed."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from shiftproof.runs import Json
+from shiftproof.training.feed import Feed
+from shiftproof.training.loop import Loop
+
+WARM, TIMED = 1, 2
+"""Steps of a rehearsal: not counted, and counted."""
+
+
+class TrainingPlan(NamedTuple):
+    """What is about to run: how many steps of how many images, over how many epochs, and about how long."""
+
+    steps: int
+    batch: int
+    epochs: int
+    seconds: float
+
+    def __str__(self) -> str:
+        each = "epoch" if self.epochs == 1 else "epochs"
+        return f"{self.steps:,} steps of {self.batch:,} images, {self.epochs:,} {each}"
+
+
+def forecast(network: nn.Module, feed: Feed, *, sigma: float) -> TrainingPlan:
+    """Time steps of a copy of the network; searches, validation and what a resumed run has done are not counted."""
+    return TrainingPlan(
+        feed.steps, feed.batch, feed.settings.epochs, feed.steps * step_seconds(network, feed, sigma=sigma)
+    )
+
+
+def step_seconds(network: nn.Module, feed: Feed, *, sigma: float) -> float:
+    """Return the seconds of a step, by a copy of the network: nothing that is trained changes."""
+    loop = Loop(copy.deepcopy(network), feed, sigma=sigma)
+    steps = min(WARM + TIMED, feed.steps)
+    warm = min(WARM, steps - 1)
+    if warm:
+        _run(loop, warm)
+    begun = time.perf_counter()
+    _run(loop, steps)
+    return (time.perf_counter() - begun) / (steps - warm)
+
+
+def _run(loop: Loop, stop: int) -> None:
+    rows: list[dict[str, Json]] = []
+    loop.run(stop, rows.append)
+    if loop.device.type == "cuda":
+        torch.cuda.synchronize(loop.device)

@@ -1,0 +1,164 @@
+"""From finding to fix: what is weak is chosen, what is trained is proven, and nothing costly is handed over."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import shiftproof
+from shiftproof.data import load_images
+from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
+from shiftproof.hardening import harden
+from shiftproof.hardening.between import Candidate, between, ranked
+from shiftproof.hardening.remedies import GENERAL, REMEDIES, Weakness, audited_loss, policy, probe, weaknesses
+from shiftproof.models import BlackBox, load_model
+from shiftproof.shifts import as_image_shift, names
+from tests.training.samples import two_classes
+
+QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 20, "test": 0.4}
+ASKED: dict[str, Any] = {**QUICK, "augment": "prime + random_blur + coloured_noise"}
+
+
+class Bright(nn.Module):
+    """Tells bright images from dark ones by their mean, with a weight that can learn, and a planted weakness."""
+
+    def __init__(self, weak: str = "") -> None:
+        super().__init__()
+        self.weak = weak
+        self.scale = nn.Parameter(torch.tensor(20.0))
+
+    def forward(self, images: Tensor) -> Tensor:
+        mean = images.mean((1, 2, 3)) - 0.5
+        if self.weak == "noise":
+            rough = (images[..., 1:] - images[..., :-1]).abs().mean((1, 2, 3))
+            mean = torch.where(rough > 0.02, -mean, mean)
+        if self.weak == "colour":
+            spread = (images.mean((2, 3)).amax(1) - images.mean((2, 3)).amin(1)).abs()
+            mean = torch.where(spread > 0.01, -mean, mean)
+        return self.scale * torch.stack([-mean, mean], 1)
+
+
+def grey(count: int = 120) -> Any:
+    labels = torch.arange(count) % 2
+    levels = 0.2 + 0.6 * labels + 0.05 * torch.rand(count, generator=torch.Generator().manual_seed(0))
+    return load_images((levels[:, None, None, None].expand(-1, 3, 16, 16).contiguous(), labels))
+
+
+@pytest.fixture(scope="module")
+def hardened(tmp_path_factory):
+    """Return a network that was trained on nothing but clean images, hardened."""
+    folder = tmp_path_factory.mktemp("hardened")
+    data = two_classes()
+    start = shiftproof.train("convnet", data, epochs=8, batch_size=40, lr=0.05, schedule="cosine", out=folder / "start")
+    found = harden(folder / "start", data, max_clean_loss=100, out=folder / "run", **ASKED)
+    return data, start, found
+
+
+def test_what_was_done_is_told_with_its_reasons(hardened):
+    _, _, found = hardened
+    assert [each.remedy for each in found.weaknesses] == [remedy.name for remedy in REMEDIES]
+    assert all(each.chosen for each in found.weaknesses if each.remedy in GENERAL)
+    assert all("points lost under it" in each.reason for each in found.weaknesses)
+    assert as_image_shift(found.choice.augment).label
+    assert found.images == (120, 32, 48)
+    text = found.report.read_text()
+    assert "What was weak, and what was chosen" in text
+    row = json.loads((found.folder / "hardened.json").read_text())
+    assert row["outcome"] == found.outcome
+    assert row["candidates"][0]["share"] == 0.0
+
+
+def test_changes_are_paired_and_on_images_that_nothing_else_saw(hardened):
+    _, _, found = hardened
+    assert found.clean is not None
+    assert found.corruptions is not None
+    assert {each.name for each in found.changes} >= {f"accuracy.{name}" for name in names("common")}
+    before = shiftproof.gate(found.folder / "before").numbers
+    assert found.corruptions.before == before["corruption_accuracy"]
+    assert found.corruptions.low < found.corruptions.value < found.corruptions.high
+    if found.model is not None:
+        assert isinstance(load_model(found.model), nn.Module)
+        assert {each.name for each in found.unseen} >= {f"accuracy.{name}" for name in names("bar")}
+
+
+def test_the_same_call_resumes_and_another_is_refused(hardened):
+    data, _, found = hardened
+    start = found.folder.parent / "start"
+    again = harden(start, data, max_clean_loss=100, out=found.folder, **ASKED)
+    assert again.to_row() == found.to_row()
+    with pytest.raises(RunError, match="other epochs"):
+        harden(start, data, out=found.folder, **{**ASKED, "epochs": 3})
+    careful = harden(start, data, max_clean_loss=0.0, out=found.folder, **ASKED)  # which weights are kept is asked anew
+    assert careful.candidates == found.candidates
+    if careful.outcome == "hardened":
+        assert careful.clean is not None
+        assert careful.clean.value >= 0
+
+
+def test_a_robust_network_is_left_alone(tmp_path):
+    found = harden(Bright(), grey(), out=tmp_path / "run", **QUICK)
+    assert found.outcome == "nothing to mend"
+    assert found.model is None
+    assert not (tmp_path / "run" / "training").exists()
+    assert "Nothing is worth changing" in found.report.read_text()
+
+
+@pytest.mark.parametrize(("weak", "remedy"), [("noise", "noise"), ("colour", "filters, colours and warps")])
+def test_planted_weaknesses_are_found(weak, remedy):
+    data = grey(60)
+    found = {each.remedy: each for each in weaknesses(Bright(weak).eval(), data, {}, seed=0, size=30)}
+    usual = {each.remedy: each for each in weaknesses(Bright().eval(), data, {}, seed=0, size=30)}
+    assert found[remedy].loss > usual[remedy].loss + 0.3
+    assert str(found[remedy].chosen) in policy(list(found.values()))
+
+
+def test_optional_remedies_need_evidence():
+    weak = [Weakness(each.name, 0.0, None, each.augment if each.name in GENERAL else None) for each in REMEDIES]
+    assert policy(weak) == "prime + random_blur + coloured_noise"
+    assert weak[3].reason == "left out: 0.0 points lost under it"
+    numbers = {"clean_accuracy": 0.9, "accuracy.fog": 0.5, "accuracy.snow": 0.7, "accuracy.gaussian_noise": 0.1}
+    assert audited_loss(numbers, ("weather",)) == pytest.approx(0.3)
+    assert audited_loss(numbers, ()) is None
+    for remedy in REMEDIES:
+        assert {as_image_shift(text).name for text in (remedy.augment, remedy.strong, remedy.probe)} & {
+            as_image_shift(remedy.probe).name
+        }
+    assert probe(Bright().eval(), grey(20), [None], seed=0, size=20) == [1.0]
+
+
+def test_candidates_within_the_limit_best_first():
+    found = [
+        Candidate(0.0, 0.9, 0.7),
+        Candidate(1.0, 0.85, 0.8),
+        Candidate(0.5, 0.895, 0.78),
+        Candidate(0.2, 0.9, 0.75),
+    ]
+    assert [each.share for each in ranked(found, 0.01)] == [0.5, 0.2]
+    assert [each.share for each in ranked(found, 0.1)] == [1.0, 0.5, 0.2]
+    assert ranked(found[:1], 0.1) == []
+    old, new = nn.BatchNorm1d(2).state_dict(), nn.BatchNorm1d(2).state_dict()
+    new["weight"] = torch.tensor([3.0, 3.0])
+    new["num_batches_tracked"] = torch.tensor(7)
+    made = between(old, new, 0.5)
+    assert made["weight"].tolist() == [2.0, 2.0]
+    assert made["num_batches_tracked"] == 7
+
+
+def test_mistakes_are_told_before_anything_runs(tmp_path):
+    data = two_classes(60)
+    with pytest.raises(ModelError, match="black box"):
+        harden(BlackBox(lambda images: images.mean((2, 3))), data, out=tmp_path / "a", **QUICK)
+    with pytest.raises(DataError, match="no labels"):
+        harden("demo", torch.rand(60, 3, 32, 32), out=tmp_path / "b", **QUICK)
+    with pytest.raises(DataError, match="too few images"):
+        harden(Bright(), data, out=tmp_path / "c", epochs=1, test=0.02)
+    with pytest.raises(DataError, match="among the training images"):
+        harden(Bright(), data, out=tmp_path / "d", epochs=1, test=data)
+    with pytest.raises(ConfigurationError, match="minutes"):
+        harden(Bright(), data, minutes=0, out=tmp_path / "e")
+    with pytest.raises(ModelError, match="no weights that can change"):
+        harden(nn.Flatten(), data, out=tmp_path / "f", **QUICK)
+    assert not list(Path(tmp_path).iterdir())
