@@ -113,6 +113,7 @@ def make_settings(
     seed: int = 0,
     methods: Sequence[str | Method] | None = None,
     inputs: str = "images",
+    task: str = "classification",
     clean: bool = True,
     minutes: float | None = None,
     precision: float | None = None,
@@ -122,16 +123,17 @@ def make_settings(
     """Check the options of an audit and fill in what the budget leaves open.
 
     `shifts` are corruptions or families of them by name, at every severity, and others as they are; None is the family
-    `common`, or `everyday` where the `inputs` are texts. `clean` says whether there are clean inputs. `scale` is the
-    share of the budget's sizes that is used, `available` how many inputs there are, where that is known.
+    `common`, or `everyday` where the `inputs` are texts. `task` is what labels ask of the model. `clean` says whether
+    there are clean inputs. `scale` is the share of the budget's sizes that is used, `available` how many inputs there
+    are, where that is known.
     """
-    from shiftproof.audits.sections import SECTIONS, applicable
+    from shiftproof.audits.sections import SECTIONS, SECTIONS_BY_TASK, applicable
 
     if budget not in get_args(BudgetName):
         raise unknown("budget", budget, BUDGETS)
     for name in sections or ():
-        if name not in SECTIONS:
-            raise unknown("section", name, SECTIONS)
+        if name not in SECTIONS and name not in SECTIONS_BY_TASK[task]:
+            raise unknown("section", name, SECTIONS_BY_TASK[task])
     if images is not None and images < 1:
         raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", got=str(images))
     for name, value in (("minutes", minutes), ("precision", precision)):
@@ -156,7 +158,7 @@ def make_settings(
             raise ConfigurationError(
                 "Severity 0 is the clean input.", fix="leave it out; the section `clean` measures it"
             )
-    asked = applicable(inputs, sections, clean=clean)
+    asked = applicable(inputs, sections, clean=clean, task=task)
     cells = len(set(chosen)) * len(levels) + len(fixed)
     _, *tried = with_source(methods or BUDGETS[budget].methods)
     return AuditSettings(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from shiftproof.errors import RunError
 from shiftproof.keyed import key_of
 from shiftproof.runs import Json
+from shiftproof.training.dense import labelled
 from shiftproof.training.feed import Feed, Views
 from shiftproof.training.objectives import Moment
 from shiftproof.training.schedules import rate_at
@@ -83,15 +84,17 @@ class Loop:
         )
         for group in self.optimizer.param_groups:
             group["lr"] = settings.lr * share
+        labels, pixels = labelled(batch.labels)
         with self._precision():
             moment = Moment(
                 self.parallel,
                 self._fixed,
                 batch.inputs,
-                batch.labels,
+                labels,
                 self.feed.noise(batch, self.sigma, self.step // per_epoch),
                 self.sigma,
                 self.step / per_epoch,
+                pixels,
             )
             loss = self.recipe.objective.loss(moment).mean()
         self.optimizer.zero_grad(set_to_none=True)

@@ -23,9 +23,10 @@ Copies = Annotated[Count, "How many noises each view gets."]
 class Moment:
     """One step as an objective sees it.
 
-    `images` are views [V, N, C, H, W] in [0, 1], `labels` [N]. `noise` [V, S, N, C, H, W] is zero where a recipe adds
-    none. `network` is called once per step, with gradients; `fixed` is the same network in evaluation mode, for
-    attacks. `epoch` counts from 0, with fractions.
+    `images` are views [V, N, C, H, W] in [0, 1], `labels` [N]; where labels are maps, they are those of the labelled
+    `pixels`, places among all pixels of the images, which then stand for images. `noise` [V, S, N, C, H, W] is zero
+    where a recipe adds none. `network` is called once per step, with gradients; `fixed` is the same network in
+    evaluation mode, for attacks. `epoch` counts from 0, with fractions.
     """
 
     network: Callable[[Tensor], Tensor]
@@ -35,12 +36,17 @@ class Moment:
     noise: Tensor | None
     sigma: float
     epoch: float
+    pixels: Tensor | None = None
 
     def logits(self, images: Tensor | None = None) -> Tensor:
         """Return the logits of all noisy views, [V, S, N, K] float32, by one call of the network."""
         seen = (self.images if images is None else images)[:, None]
         seen = seen if self.noise is None else seen + self.noise
-        return self.network(seen.flatten(0, 2)).float().view(*seen.shape[:3], -1)
+        scores = self.network(seen.flatten(0, 2)).float()
+        if self.pixels is None:
+            return scores.view(*seen.shape[:3], -1)
+        rows = scores.movedim(1, -1).reshape(*seen.shape[:2], -1, scores.shape[1])
+        return rows[:, :, self.pixels]
 
 
 class Objective(Options, ABC):

@@ -9,15 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data import DataLike, ImageSet, load_images, matched
+from shiftproof.data import DataLike, ImageSet, as_images, load_images
 from shiftproof.errors import DataError, ModelError
-from shiftproof.models import ModelLike, choose_device, logits
+from shiftproof.models import ModelLike, choose_device
 from shiftproof.models.class_names import with_class_names
 from shiftproof.models.denoising import DENOISER, save_denoiser
 from shiftproof.models.identity import digest, plugin_codes
+from shiftproof.prediction_tasks import task_of
 from shiftproof.runs import Json
 from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.training.denoiser_training import DenoiserInTraining
+from shiftproof.training.dense import check_dense, check_same_task
 from shiftproof.training.feed import HELD_BYTES, Feed, labels_of
 from shiftproof.training.loop import Loop, evaluating
 from shiftproof.training.recipes import Recipe
@@ -58,9 +60,9 @@ def train(
     on certified robustness.
 
     Args:
-        model: resnet20, resnet110, wrn16_4, convnet (from random weights, or those of a `ModelSpec`), or what
-            `load_model` makes a module of; a module is copied.
-        data: Labelled images: what `load_data` takes or returned.
+        model: resnet20, resnet110, wrn16_4, convnet, for segmentation unet (from random weights, or those of a
+            `ModelSpec`), or what `load_model` makes a module of; a module is copied.
+        data: Images with labels or label maps: what `load_data` takes or returned.
         recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, denoiser, ...
         sigma: Standard deviation of the noise. Default: 0.25, where a recipe has noise.
         options: The recipe's own settings, such as lam=20; in Python also {"lam": 20}.
@@ -85,18 +87,22 @@ def train(
         chosen = chosen.fitting(loaded.side or 0, options or {})
     start = Start(model, loaded, chosen, seed=loop_settings.seed, sigma=noise)
     network = start.network()
+    task = task_of(loaded)
     with evaluating(network):  # two images are tried before any long work
-        loaded = matched(loaded, network)
+        loaded = as_images(task.matched(loaded, network))
         _check_fit(network, loaded, labels_of(loaded))
     held_out = None if validation is None else _loaded(validation, None, 0)
     with_class_names(network, loaded.classes)
     if held_out is not None:
         with evaluating(network):
-            held_out = matched(held_out, network)
+            check_same_task(loaded, held_out)
+            held_out = as_images(task.matched(held_out, network))
     begun = "" if out is None else start.identity(network)
     subject = _subject(begun, loaded, held_out, chosen, noise, loop_settings, where)
     team = join(where)
     feed = Feed(loaded, chosen, loop_settings, device=where, team=team, decoders=decoders)
+    if task.per_pixel:
+        check_dense(chosen, feed.framing, feed.augment)
     search = None
     if chosen.tuples is not None and chosen.tuples.searcher is not None and team.leads:
         search = TupleSearch(chosen.tuples, loaded, seed=loop_settings.seed, device=str(where), batch_size=feed.batch)
@@ -144,7 +150,7 @@ def _loaded(data: DataLike, images: int | None, seed: int) -> ImageSet:
 def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
     """Refuse a network, in evaluation mode, without a score for every class."""
     batch = next(iter(data.subset(range(2)).batches(2)))
-    scores = logits(network, batch.inputs)
+    scores = task_of(data).scores(network, batch.inputs)
     if scores.shape[1] <= int(labels.max()):
         raise ModelError(
             "The model has too few classes for the data.",
