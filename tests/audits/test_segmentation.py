@@ -160,3 +160,58 @@ def test_other_verbs_refuse_label_maps(images):
 def test_present_classes_are_those_of_the_labels(tmp_path):
     data = load_data(write_tree(tmp_path), classes=["ground", "red", "green", "blue", "never"])
     assert present_classes(data).tolist() == [True, True, True, True, False]
+
+
+@pytest.fixture(scope="module")
+def corrupted(images, tmp_path_factory):
+    return audit(
+        ColourNet(),
+        images,
+        sections=["clean", "corruptions"],
+        shifts=["contrast", "elastic_transform", "flip"],
+        severities=[1, 5],
+        out=tmp_path_factory.mktemp("corrupted"),
+        device="cpu",
+    )
+
+
+def test_corrupted_numbers_are_those_of_a_plain_loop(corrupted, images):
+    from shiftproof.shifts import as_image_shift
+    from shiftproof.shifts.moving import move_labels
+
+    model, data = ColourNet(), load_data(images)
+    (batch,) = data.batches(len(data))
+    for name in ("contrast", "elastic_transform", "flip"):
+        found = []
+        for shift in (
+            [as_image_shift(f"{name}@{level}") for level in (1, 5)] if name != "flip" else [as_image_shift(name)]
+        ):
+            labels = move_labels(shift, batch.labels, batch.keys)
+            with torch.no_grad():
+                scores = model(shift(batch.inputs, batch.keys))
+            found.append(Overlap(count_overlap(labels, scores.argmax(1), 4, 255)).value)
+        assert corrupted.numbers[f"miou.{name}"] == pytest.approx(np.mean(found), abs=1e-9)
+    assert corrupted.numbers["miou.flip"] == pytest.approx(corrupted.numbers["miou"], abs=1e-3)
+    means = [corrupted.numbers[f"miou.{name}"] for name in ("contrast", "elastic_transform", "flip")]
+    assert corrupted.numbers["corruption_miou"] == pytest.approx(np.mean(means))
+    assert "Label maps moved with the content under elastic transform, flip" in corrupted.report.read_text()
+
+
+def test_what_images_add_under_corruption_is_the_number(corrupted):
+    from shiftproof.audits.conclusion import AuditRecord
+    from shiftproof.audits.sections import section
+    from shiftproof.runs import Store
+
+    with Store(corrupted.folder) as store:
+        record = AuditRecord.of(store)
+    found = section("corruptions", task="segmentation").per_image(record.results["corruptions"])
+    for name, held in found.items():
+        assert held.values.mean() == pytest.approx(corrupted.numbers[name]), name
+
+
+def test_a_costly_model_has_each_image_under_few_shifts(images, tmp_path, monkeypatch):
+    monkeypatch.setattr("shiftproof.audits.auditing.operations_of", lambda model, inputs: 1e10)
+    options = {"sections": ["corruptions"], "shifts": ["contrast", "brightness", "fog"], "device": "cpu"}
+    found = audit(ColourNet(), images, out=tmp_path, severities=[1, 2, 3, 4, 5], **options)
+    assert 0 < found.numbers["corruption_miou"] < 1
+    assert found.views[0].tiles[0].interval != "interval: too few to say"

@@ -25,6 +25,7 @@ _OWN = {
 
 _OF_MAPS = {
     "clean": "shiftproof.audits.sections.segmentation.map_clean:MapClean",
+    "corruptions": "shiftproof.audits.sections.segmentation.map_corruptions:MapCorruptions",
 }
 
 
