@@ -197,7 +197,7 @@ def check_task(data: Dataset, taken: Sequence[str], what: str) -> None:
             f"Not available for {data.task}: {what}.",
             expected=f"data for {' or '.join(taken)}",
             got=f"{data.name!r}, whose labels are maps" if data.task == LABEL_MAPS.name else repr(data.name),
-            fix="audit, train, adapt and write-corrupted take label maps",
+            fix="audit, train, search and write-corrupted take label maps",
         )
 
 

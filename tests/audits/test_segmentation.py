@@ -215,3 +215,17 @@ def test_a_costly_model_has_each_image_under_few_shifts(images, tmp_path, monkey
     found = audit(ColourNet(), images, out=tmp_path, severities=[1, 2, 3, 4, 5], **options)
     assert 0 < found.numbers["corruption_miou"] < 1
     assert found.views[0].tiles[0].interval != "interval: too few to say"
+
+
+def test_adaptation_and_the_worst_case_are_measured(images, tmp_path):
+    options = {"shifts": ["contrast", "brightness", "fog"], "severities": [3], "images": 24, "device": "cpu"}
+    sections = ["adaptation", "worst_case"]
+    found = audit(ColourNet(), images, sections=sections, out=tmp_path / "a", require=["worst_case > 0"], **options)
+    assert not found.failures
+    assert {"adaptation_gain.bn", "adaptation_gain.tent", "adaptation_gain.eta"} <= found.numbers.keys()
+    assert found.numbers["worst_case_loss"] > 0
+    assert found.passed
+    box = BlackBox(ColourNet(), name="colours")
+    kept = audit(box, images, sections=["adaptation"], out=tmp_path / "b", **options)
+    assert not kept.failures
+    assert any("left out" in note for view in kept.views for note in view.notes)

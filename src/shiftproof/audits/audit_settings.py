@@ -34,6 +34,14 @@ BUDGETS: Mapping[str, Budget] = {
         None, ("bn", "tent", "rpl", "cpl", "slr", "eta", "eata", "rdumb", "sar", "roid", "deyo", "lame"), 10_000
     ),
 }
+METHODS_BY_TASK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "segmentation": {
+        "quick": ("bn", "tent", "eta"),
+        "standard": ("bn", "tent", "eta", "cotta"),
+        "full": ("bn", "tent", "rpl", "eta", "rdumb", "cotta"),
+    }
+}
+"""Methods that are tried by default where labels ask for more than a class for each input, by task and budget."""
 SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
 SPARSE = 0.5
 """The share of a budget below which no image is put under all shifts."""
@@ -160,7 +168,7 @@ def make_settings(
             )
     asked = applicable(inputs, sections, clean=clean, task=task)
     cells = len(set(chosen)) * len(levels) + len(fixed)
-    _, *tried = with_source(methods or BUDGETS[budget].methods)
+    _, *tried = with_source(methods or METHODS_BY_TASK.get(task, {}).get(budget) or BUDGETS[budget].methods)
     return AuditSettings(
         budget=budget,
         sections=asked,

@@ -34,7 +34,7 @@ CORRUPTIONS = "corruptions"
 """The section that reads a suite."""
 HEADLINES = {"clean_accuracy", "corruption_accuracy", "miou", "corruption_miou"}
 """The numbers whose precision can be asked for."""
-BULKY = ("pictures", "texts", "hits", "overlap", "milliseconds")
+BULKY = ("pictures", "texts", "hits", "overlap", "before", "after", "milliseconds")
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
 
 

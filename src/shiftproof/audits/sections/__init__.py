@@ -26,6 +26,8 @@ _OWN = {
 _OF_MAPS = {
     "clean": "shiftproof.audits.sections.segmentation.map_clean:MapClean",
     "corruptions": "shiftproof.audits.sections.segmentation.map_corruptions:MapCorruptions",
+    "adaptation": "shiftproof.audits.sections.segmentation.map_adaptation:MapAdaptation",
+    "worst_case": "shiftproof.audits.sections.segmentation.map_worst_case:MapWorstCase",
 }
 
 
