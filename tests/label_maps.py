@@ -7,6 +7,9 @@ import torch
 from PIL import Image
 from torch import nn
 
+from shiftproof.data import load_data
+from shiftproof.data.images.maskset import MaskSet
+
 CLASSES = ("ground", "red", "green", "blue")
 COLOURS = np.array([[40, 40, 40], [220, 30, 30], [30, 220, 30], [30, 30, 220]], np.uint8)
 
@@ -37,11 +40,19 @@ class ColourNet(nn.Module):
             targets = torch.from_numpy(COLOURS[:classes] / 255.0).float() + 0.06
             self.colours.weight.copy_(40 * targets[:, :, None, None])
             unequal = 0.0137 * torch.arange(classes)  # no two classes have the same score where colours are symmetric
+            assert self.colours.bias is not None
             self.colours.bias.copy_(unequal - 20 * (targets**2).sum(1))
         self.eval()
 
     def forward(self, images):
         return self.norm(self.colours(images))[:, :, :: self.stride, :: self.stride]
+
+
+def load_masks(source, **options) -> MaskSet:
+    """Return what `load_data` does, a set with label maps."""
+    data = load_data(source, **options)
+    assert isinstance(data, MaskSet)
+    return data
 
 
 def write_tree(root, images="images", maps="masks", tail="", parts=("",), count=6, palette=None, names="{:03d}"):

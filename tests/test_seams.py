@@ -33,8 +33,8 @@ CASTS = {
         "audits.forecast", "audits.sections.adaptation", "audits.sections.certified", "audits.sections.chance",
         "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.label_free",
         "audits.sections.label_free_figures", "audits.sections.mixups",
-        "audits.sections.segmentation.map_clean", "audits.sections.segmentation.map_measuring",
-        "audits.sections.segmentation.map_pictures", "audits.sections.shift_statistics",
+        "audits.sections.segmentation.map_clean", "audits.sections.segmentation.map_label_free",
+        "audits.sections.segmentation.map_measuring", "audits.sections.segmentation.map_pictures", "audits.sections.shift_statistics",
         "audits.sections.spectrum_figures", "audits.sections.stability", "audits.sections.worst_case",
         "audits.sections.worst_case_figures", "certificates.certifying", "certificates.spectral_analysis",
         "comparisons.methods", "estimators.resuming", "exports.copies", "exports.writing", "runs.store",
@@ -50,7 +50,7 @@ CASTS = {
 ANY = {
     "__init__": (1, "a module's `__getattr__`"),
     "adapters": (25, "what a method keeps is its own; options and state dicts"),
-    "audits": (20, "what JSON and Plotly hold"),
+    "audits": (21, "what JSON and Plotly hold"),
     "certificates": (
         15,
         "a user's model is any callable; what JSON holds; options of rules and overloads",

@@ -18,8 +18,8 @@ def images():
 
 def network():
     made = ColourNet().double()
-    made.norm.running_mean.copy_(torch.tensor([3.0, 1.0, 2.0, 2.0]))
-    made.norm.running_var.copy_(torch.tensor([9.0, 4.0, 6.0, 5.0]))
+    made.norm.get_buffer("running_mean").copy_(torch.tensor([3.0, 1.0, 2.0, 2.0]))
+    made.norm.get_buffer("running_var").copy_(torch.tensor([9.0, 4.0, 6.0, 5.0]))
     return made
 
 

@@ -1,6 +1,7 @@
 """Audits of segmenters: from a folder to numbers, intervals, requirements and a report."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError, DataError, ModelError, UsageError
 from shiftproof.measures.overlap import Overlap, count_overlap
 from shiftproof.models import BlackBox
+from shiftproof.models.class_names import with_class_names
 from shiftproof.prediction_tasks import present_classes
-from tests.label_maps import ColourNet, painted, write_tree
+from tests.label_maps import ColourNet, load_masks, painted, write_tree
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,9 @@ def test_report_shows_images_maps_and_predictions(clean):
 
 @pytest.mark.parametrize("form", ["dict", "stride", "folder", "black box", "batches", "order"])
 def test_forms_of_models_and_data_give_the_same_numbers(form, clean, images, tmp_path):
-    model, data, options = ColourNet(), images, {}
+    model: Any = ColourNet()
+    data: Any = images
+    options: dict[str, Any] = {}
     if form == "dict":
         model = _Wrapped(model)
     elif form == "black box":
@@ -114,12 +118,15 @@ def test_audits_of_two_segmenters_are_compared(clean, images, tmp_path):
     worse = audit(ColourNet(stride=4), images, sections=["clean"], out=tmp_path / "worse", device="cpu")
     found = {one.name: one for one in compare(clean.folder, worse.folder, out=tmp_path / "c").differences["worse"]}
     assert found["miou"].verdict == "worse"
-    assert found["miou"].low < found["miou"].value < found["miou"].high < 0
+    low, high = found["miou"].low, found["miou"].high
+    assert low is not None
+    assert high is not None
+    assert low < found["miou"].value < high < 0
     assert found["iou.1"].verdict == "no interval"
 
 
 def test_what_does_not_fit_is_refused(images, tmp_path):
-    options = {"sections": ["clean"], "out": tmp_path / "run", "device": "cpu"}
+    options: dict[str, Any] = {"sections": ["clean"], "out": tmp_path / "run", "device": "cpu"}
     with pytest.raises(DataError, match="Labels and model outputs do not fit"):
         audit(ColourNet(classes=3), images, **options)
     data = load_data(images, classes=["a", "b", "c", "d", "e"])
@@ -140,8 +147,7 @@ def _absent():
 
 
 def test_classes_are_matched_by_name(images, tmp_path):
-    model = ColourNet()
-    model.class_names = ("soil", "red", "green", "blue")
+    model = with_class_names(ColourNet(), ("soil", "red", "green", "blue"))
     swapped = np.array([3, 2, 1, 0, *[255] * 252], np.uint8)[images[1]]
     data = load_data((images[0], swapped), classes=["Blue", "green", "red", "soil"])
     found = audit(model, data, sections=["clean"], out=tmp_path, device="cpu")
@@ -152,13 +158,14 @@ def test_classes_are_matched_by_name(images, tmp_path):
 def test_other_verbs_refuse_label_maps(images):
     from shiftproof import certify, find_failures
 
-    for verb in (certify, find_failures):
-        with pytest.raises(DataError, match="Not available for segmentation"):
-            verb(ColourNet(), images, **({"sigma": 0.25} if verb is certify else {}))
+    with pytest.raises(DataError, match="Not available for segmentation"):
+        certify(ColourNet(), images, sigma=0.25)
+    with pytest.raises(DataError, match="Not available for segmentation"):
+        find_failures(ColourNet(), images)
 
 
 def test_present_classes_are_those_of_the_labels(tmp_path):
-    data = load_data(write_tree(tmp_path), classes=["ground", "red", "green", "blue", "never"])
+    data = load_masks(write_tree(tmp_path), classes=["ground", "red", "green", "blue", "never"])
     assert present_classes(data).tolist() == [True, True, True, True, False]
 
 
@@ -179,14 +186,14 @@ def test_corrupted_numbers_are_those_of_a_plain_loop(corrupted, images):
     from shiftproof.shifts import as_image_shift
     from shiftproof.shifts.moving import move_labels
 
-    model, data = ColourNet(), load_data(images)
+    model, data = ColourNet(), load_masks(images)
     (batch,) = data.batches(len(data))
     for name in ("contrast", "elastic_transform", "flip"):
         found = []
         for shift in (
             [as_image_shift(f"{name}@{level}") for level in (1, 5)] if name != "flip" else [as_image_shift(name)]
         ):
-            labels = move_labels(shift, batch.labels, batch.keys)
+            labels = move_labels(shift, data.labels, batch.keys)
             with torch.no_grad():
                 scores = model(shift(batch.inputs, batch.keys))
             found.append(Overlap(count_overlap(labels, scores.argmax(1), 4, 255)).value)
@@ -211,14 +218,23 @@ def test_what_images_add_under_corruption_is_the_number(corrupted):
 
 def test_a_costly_model_has_each_image_under_few_shifts(images, tmp_path, monkeypatch):
     monkeypatch.setattr("shiftproof.audits.auditing.operations_of", lambda model, inputs: 1e10)
-    options = {"sections": ["corruptions"], "shifts": ["contrast", "brightness", "fog"], "device": "cpu"}
+    options: dict[str, Any] = {
+        "sections": ["corruptions"],
+        "shifts": ["contrast", "brightness", "fog"],
+        "device": "cpu",
+    }
     found = audit(ColourNet(), images, out=tmp_path, severities=[1, 2, 3, 4, 5], **options)
     assert 0 < found.numbers["corruption_miou"] < 1
     assert found.views[0].tiles[0].interval != "interval: too few to say"
 
 
 def test_adaptation_and_the_worst_case_are_measured(images, tmp_path):
-    options = {"shifts": ["contrast", "brightness", "fog"], "severities": [3], "images": 24, "device": "cpu"}
+    options: dict[str, Any] = {
+        "shifts": ["contrast", "brightness", "fog"],
+        "severities": [3],
+        "images": 24,
+        "device": "cpu",
+    }
     sections = ["adaptation", "worst_case"]
     found = audit(ColourNet(), images, sections=sections, out=tmp_path / "a", require=["worst_case > 0"], **options)
     assert not found.failures
@@ -229,3 +245,24 @@ def test_adaptation_and_the_worst_case_are_measured(images, tmp_path):
     kept = audit(box, images, sections=["adaptation"], out=tmp_path / "b", **options)
     assert not kept.failures
     assert any("left out" in note for view in kept.views for note in view.notes)
+
+
+def test_estimates_and_certificates_are_measured(images, tmp_path):
+    options: dict[str, Any] = {"shifts": ["contrast", "fog"], "severities": [1, 5], "images": 24, "device": "cpu"}
+    found = audit(ColourNet(), images, sections=["label_free", "certified"], out=tmp_path, **options)
+    assert not found.failures
+    assert 0 <= found.numbers["label_free_error"] < 1
+    assert found.numbers["certified_radius"] == pytest.approx(0.25 * 0.6745, abs=1e-3)
+    assert 0 < found.numbers["certified_pixel_accuracy"] < 1 - found.numbers["abstained"] + 0.1  # frames have no label
+
+
+def test_expected_counts_are_those_of_labels_where_the_model_is_calibrated():
+    from shiftproof.audits.sections.segmentation.map_label_free import expected_counts
+
+    draw = torch.Generator().manual_seed(0)
+    scores = torch.randn(4, 3, 60, 60, generator=draw) * 1.5
+    rows = scores.movedim(1, -1).reshape(-1, 3).softmax(1)
+    labels = torch.multinomial(rows, 1, generator=draw).view(4, 60, 60)
+    soft = expected_counts(scores, torch.ones_like(labels, dtype=torch.bool))
+    hard = count_overlap(labels, scores.argmax(1), 3, 255).sum(0)
+    assert soft == pytest.approx(hard, rel=0.03)

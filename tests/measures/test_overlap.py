@@ -75,7 +75,9 @@ def test_what_images_add_has_the_mean_itself():
     found = Overlap(count_overlap(labels, predicted, 4, IGNORE))
     assert found.influence().mean() == pytest.approx(found.value)
     spread = np.std(found.influence()) / np.sqrt(found.images)
-    low, high = found.interval()
+    interval = found.interval()
+    assert interval is not None
+    low, high = interval
     assert (high - low) / 2 == pytest.approx(1.96 * spread, rel=0.15)
 
 
@@ -104,6 +106,7 @@ def test_intervals_hold_over_images_drawn_again():
     truth = Overlap(counts(np.arange(20_000))).value
     held = 0
     for _ in range(400):
-        low, high = Overlap(counts(rng.integers(0, 20_000, 60))).interval()
-        held += low <= truth <= high
+        interval = Overlap(counts(rng.integers(0, 20_000, 60))).interval()
+        assert interval is not None
+        held += interval.low <= truth <= interval.high
     assert held >= 368, held  # 380 are expected, with a standard deviation of 4.4

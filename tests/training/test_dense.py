@@ -1,5 +1,7 @@
 """Training of segmenters: labels follow the framing, ignored pixels do not count, and recipes that do not apply."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -8,12 +10,12 @@ import torch.nn.functional as F
 from shiftproof import load_model, train
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError
-from shiftproof.models import build_network
+from shiftproof.models import build_network, class_names
 from shiftproof.training.dense import labelled
 from shiftproof.training.feed import Feed
 from shiftproof.training.recipes import recipe
 from shiftproof.training.settings import TrainingSettings
-from tests.label_maps import painted
+from tests.label_maps import load_masks, painted
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def test_labels_move_with_the_framing(data):
     maps = painted(12)[1]
     maps[maps == 255] = 0
     pictures = np.repeat(maps[..., None] * 60 + 20, 3, axis=3).astype(np.uint8)
-    source = load_data((pictures, maps), ignore_label=-1)
+    source = load_masks((pictures, maps), ignore_label=-1)
     settings = TrainingSettings(batch_size=12, epochs=1, framing="pad_crop")
     feed = Feed(source, recipe("erm"), settings, device=torch.device("cpu"))
     (batch,) = feed.batches(0, 1)
@@ -48,11 +50,11 @@ def test_loss_is_the_mean_over_labelled_pixels(data):
 
 
 def test_a_trained_segmenter_is_loaded_with_its_classes(data, tmp_path):
-    options = {"epochs": 2, "batch_size": 6, "optimizer": "adam", "lr": 0.003, "device": "cpu"}
+    options: dict[str, Any] = {"epochs": 2, "batch_size": 6, "optimizer": "adam", "lr": 0.003, "device": "cpu"}
     trained = train("unet", data, validation=data, out=tmp_path, **options)
     assert {"miou", "accuracy"} <= trained.log[-1].keys()
     loaded = load_model(tmp_path)
-    assert loaded.class_names == data.classes
+    assert class_names(loaded) == data.classes
     (batch,) = data.batches(12)
     assert torch.equal(loaded(batch.inputs), trained.model(batch.inputs))
     again = train("unet", data, validation=data, out=tmp_path, **options)

@@ -44,9 +44,6 @@ class PixelLogits(nn.Module):
 
 def pixel_scores(returned: Any, images: int) -> Tensor:
     """Return the scores in what a segmenter returned, [N, C, h, w]; one score a pixel becomes two classes."""
-    classes, masks = (getattr(returned, name, None) for name in ("class_queries_logits", "masks_queries_logits"))
-    if isinstance(classes, Tensor) and isinstance(masks, Tensor):
-        return _of_queries(classes, masks)
     scores = scores_in(returned)
     scores = scores if isinstance(scores, Tensor) else torch.as_tensor(scores) if hasattr(scores, "shape") else scores
     if not isinstance(scores, Tensor) or scores.ndim != 4 or len(scores) != images or not scores.is_floating_point():
@@ -123,9 +120,3 @@ def folded_pixels(model: Model, images: Tensor) -> Model:
         inner = folded(model.model, images, lambda network, some: pixel_logits(network, some).cpu())
         return model if inner is model.model else PixelLogits(inner, model.probabilities).eval()
     return folded(model, images, lambda network, some: pixel_logits(network, some).cpu())
-
-
-def _of_queries(classes: Tensor, masks: Tensor) -> Tensor:
-    """Return the logarithms of the shares of classes, of a segmenter that answers by queries (MaskFormer)."""
-    scores = torch.einsum("nqc,nqhw->nchw", classes.softmax(-1)[..., :-1], masks.sigmoid())
-    return (scores / scores.sum(1, keepdim=True).clamp(min=_TINY)).clamp(min=_TINY).log()

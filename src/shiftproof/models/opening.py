@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from shiftproof.errors import ModelError
@@ -13,18 +14,25 @@ from shiftproof.errors import ModelError
 KEYS = ("logits", "out")
 """Where a model that returns several things by name keeps its scores."""
 
+QUERIES = ("class_queries_logits", "masks_queries_logits")
+"""What a segmenter that answers by queries returns (MaskFormer, Mask2Former)."""
+
 
 def scores_in(returned: Any, output: str | int | None = None) -> Any:
     """Return the scores in what a model returned; `output` is the name or the number of theirs, where it is not usual.
 
     They are the `logits` or `out` of a dictionary or an object, the only entry of a dictionary, or the first of a
-    tuple. What is none of these is returned as it is.
+    tuple; of a segmenter that answers by queries, the logarithms of what its queries say of each pixel together. What
+    is none of these is returned as it is.
 
     >>> scores_in({"features": 1, "head": 2}, "head")
     2
     """
     if output is not None:
         return _at(returned, output)
+    classes, masks = (getattr(returned, name, None) for name in QUERIES)
+    if isinstance(classes, Tensor) and isinstance(masks, Tensor):
+        return _of_queries(classes, masks)
     if isinstance(returned, Mapping):
         key = next((key for key in KEYS if key in returned), next(iter(returned)) if len(returned) == 1 else None)
         if key is None:
@@ -42,6 +50,13 @@ def scores_in(returned: Any, output: str | int | None = None) -> Any:
         opens = isinstance(first, Mapping) or (isinstance(first, Tensor | np.ndarray) and first.ndim > 1)
         return scores_in(first) if opens else returned
     return next((getattr(returned, key) for key in KEYS if hasattr(returned, key)), returned)
+
+
+def _of_queries(classes: Tensor, masks: Tensor) -> Tensor:
+    """Return the logarithms of the shares of classes, [N, C, h, w], by queries: the last of their classes is none."""
+    scores = torch.einsum("nqc,nqhw->nchw", classes.softmax(-1)[..., :-1], masks.sigmoid())
+    tiny = torch.finfo(torch.float32).tiny
+    return (scores / scores.sum(1, keepdim=True).clamp(min=tiny)).clamp(min=tiny).log()
 
 
 def _at(returned: Any, output: str | int) -> Any:

@@ -19,6 +19,7 @@ OBJECTIVES = (CrossEntropy, ThreeWay, Consistency, Hierarchical)
 def labelled(labels: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return the labels of a batch [M] and, of maps [N, H, W], the places of the M pixels that have one.
 
+    >>> import torch
     >>> labelled(torch.tensor([[[1, 255], [0, 255]]], dtype=torch.uint8))
     (tensor([1, 0]), tensor([0, 2]))
     """

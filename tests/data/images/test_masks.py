@@ -1,5 +1,7 @@
 """Folders and objects with label maps: layouts, values, and what is refused."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,9 @@ from shiftproof.data import load_data
 from shiftproof.data.images.mask_values import CAMVID, CITYSCAPES, IGNORE, VOC, read_palette
 from shiftproof.data.images.maskset import MaskSet
 from shiftproof.errors import ConfigurationError, DataError
-from tests.label_maps import COLOURS, painted, write_tree
+from tests.label_maps import COLOURS, load_masks, painted, write_tree
 
-LAYOUTS = {
+LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "parallel": ({}, {}),
     "parts below": ({"images": "images/{part}", "maps": "annotations/{part}", "parts": ("train", "val")}, {}),
     "parts above": ({"images": "{part}/img", "maps": "{part}/mask", "parts": ("train", "val")}, {}),
@@ -31,13 +33,14 @@ def test_layouts_give_the_same_labels(tmp_path, layout):
         with pytest.raises(DataError, match="holds parts"):
             load_data(root)
         given = {"split": parts[0]}
-    data = load_data(root, **given)
+    data = load_masks(root, **given)
     pictures, maps = painted(6)
     assert isinstance(data, MaskSet)
     assert data.task == "segmentation"
     assert (data.labels.numpy() == maps).all()
     (batch,) = data.batches(6)
     assert (batch.inputs.permute(0, 2, 3, 1).mul(255).round().numpy() == pictures).all()
+    assert batch.labels is not None
     assert batch.labels.shape == maps.shape
 
 
@@ -47,7 +50,7 @@ def test_camvid_is_known_by_its_files(tmp_path):
         labels = np.array(Image.open(file))
         labels[labels == 255] = 11
         Image.fromarray(labels).save(file)
-    data = load_data(root, split="test")
+    data = load_masks(root, split="test")
     assert data.classes == CAMVID
     assert set(data.labels.unique().tolist()) <= {0, 1, 2, 3, IGNORE}
 
@@ -59,7 +62,7 @@ def test_cityscapes_has_training_ids(tmp_path):
         values[:5], values[5:10], values[10:15] = 7, 33, 4
         made = Image.fromarray(values if kind == "gtFine" else np.stack([values * 7] * 3, 2))
         made.save(tmp_path / kind / "val" / "ulm" / f"ulm_000000_000019{tail}.png")
-    data = load_data(tmp_path, split="val")
+    data = load_masks(tmp_path, split="val")
     assert data.classes == CITYSCAPES
     assert data.labels[0, :, 0].tolist() == [0] * 5 + [18] * 5 + [IGNORE] * 10
 
@@ -68,7 +71,7 @@ def test_ade_begins_at_one(tmp_path):
     root = write_tree(
         tmp_path / "ADEChallengeData2016", "images/{part}", "annotations/{part}", parts=("training", "validation")
     )
-    data = load_data(root, split="validation")
+    data = load_masks(root, split="validation")
     raw = np.array(Image.open(root / "annotations" / "validation" / "000.png"))
     assert len(data.classes) == 150
     assert ((data.labels[0].numpy() == IGNORE) == (np.isin(raw, (0, 255)))).all()
@@ -81,7 +84,7 @@ def test_voc_maps_are_indices_of_a_palette(tmp_path):
     lists.mkdir(parents=True)
     (lists / "val.txt").write_text("001\n004\n")
     (lists / "train.txt").write_text("000\n")
-    data = load_data(root, split="val")
+    data = load_masks(root, split="val")
     assert data.classes == VOC
     assert len(data) == 2
     assert (data.labels.numpy() == painted(6)[1][[1, 4]]).all()
@@ -100,7 +103,7 @@ def test_colours_need_a_palette_and_are_all_in_it(tmp_path):
     with pytest.raises(DataError, match="colours outside the palette"):
         load_data(root, palette=palette)
     palette.write_text("\n".join([*lines, "255 255 255 void"]))
-    data = load_data(root, palette=palette)
+    data = load_masks(root, palette=palette)
     assert data.classes == tuple("abcd")
     assert (data.labels.numpy() == painted(6)[1]).all()
     csv = tmp_path / "class_dict.csv"
@@ -115,7 +118,7 @@ def test_unpaired_files_are_told_or_left_out(tmp_path):
     (root / "masks" / "002.png").unlink()
     with pytest.raises(DataError, match=r"1 images without a label map \(002.png\)"):
         load_data(root)
-    data = load_data(root, on_bad_file="skip")
+    data = load_masks(root, on_bad_file="skip")
     assert len(data) == 5
     assert data.bad_files[0].file == "002.png"
     (root / "images" / "003.png").unlink()
@@ -136,7 +139,7 @@ def test_values_beyond_the_classes_are_refused(tmp_path):
     with pytest.raises(DataError, match="values that are no class") as error:
         load_data(root, classes=["ground", "red", "green"])
     assert error.value.facts["got"].startswith("3 in ")
-    assert load_data(root, classes=["ground", "red", "green"], ignore_label=3).known_labels.tolist() == [0, 1, 2]
+    assert load_masks(root, classes=["ground", "red", "green"], ignore_label=3).known_labels.tolist() == [0, 1, 2]
 
 
 def test_maps_of_0_and_255_are_asked_about(tmp_path):
@@ -146,7 +149,7 @@ def test_maps_of_0_and_255_are_asked_about(tmp_path):
         Image.fromarray(np.where(labels == 1, 255, 0).astype(np.uint8)).save(file)
     with pytest.raises(DataError, match="255 is a class or no label"):
         load_data(root)
-    assert load_data(root, ignore_label=-1).known_labels.tolist() == [0, 1]
+    assert load_masks(root, ignore_label=-1).known_labels.tolist() == [0, 1]
 
 
 def test_jpeg_maps_are_refused(tmp_path):
@@ -169,14 +172,14 @@ def test_objects_give_the_same_labels(form):
         "torch": torch.utils.data.TensorDataset(torch.from_numpy(pictures).permute(0, 3, 1, 2), torch.from_numpy(maps)),
         "pillow": [(Image.fromarray(picture), Image.fromarray(labels)) for picture, labels in pairs],
     }[form]
-    data = load_data(given)
+    data = load_masks(given)
     assert isinstance(data, MaskSet)
     assert (data.labels.numpy() == maps).all()
-    assert data.take(3, seed=1).fingerprint == load_data(given).take(3, seed=1).fingerprint
+    assert data.take(3, seed=1).fingerprint == load_masks(given).take(3, seed=1).fingerprint
 
 
 def test_size_resizes_maps_with_their_images(tmp_path):
-    data = load_data(write_tree(tmp_path / "set"), size=16)
+    data = load_masks(write_tree(tmp_path / "set"), size=16)
     assert data.shape == (3, 16, 16)
     assert data.labels.shape == (6, 16, 16)
     assert set(data.labels.unique().tolist()) <= {0, 1, 2, 3, IGNORE}

@@ -28,6 +28,8 @@ _OF_MAPS = {
     "corruptions": "shiftproof.audits.sections.segmentation.map_corruptions:MapCorruptions",
     "adaptation": "shiftproof.audits.sections.segmentation.map_adaptation:MapAdaptation",
     "worst_case": "shiftproof.audits.sections.segmentation.map_worst_case:MapWorstCase",
+    "label_free": "shiftproof.audits.sections.segmentation.map_label_free:MapLabelFree",
+    "certified": "shiftproof.audits.sections.segmentation.map_certified:MapCertified",
 }
 
 

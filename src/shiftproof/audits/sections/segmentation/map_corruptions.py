@@ -239,7 +239,8 @@ def drawn_mean(
         )
         for cell, one in cells.items()
     }
-    return np.mean([np.mean([drawn[name, level] for level in some], axis=0) for name, some in grid.items()], axis=0)
+    means = [np.mean([drawn[name, level] for level in some], axis=0) for name, some in grid.items()]
+    return np.asarray(np.mean(means, axis=0))
 
 
 def class_means(

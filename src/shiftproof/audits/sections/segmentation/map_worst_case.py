@@ -73,7 +73,7 @@ class WorstChain(Measurement):
         trials = [*trace.trials, *evolved.trials]
         kept = min(
             (trial for trial in trials if (trial.score.similarity or 0.0) >= SIMILARITY),
-            key=lambda trial: trial.score.fitness,
+            key=lambda trial: trial.score.objective,
             default=None,
         )
         row: dict[str, Json] = {
