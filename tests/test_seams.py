@@ -32,9 +32,9 @@ CASTS = {
     "rows that a store gives back as JSON": {
         "audits.forecast", "audits.sections.adaptation", "audits.sections.certified", "audits.sections.chance",
         "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.label_free",
-        "audits.sections.label_free_figures", "audits.sections.mixups",
+        "audits.sections.label_free_figures", "audits.sections.mixups", "audits.sections.shift_statistics",
         "audits.sections.segmentation.map_clean", "audits.sections.segmentation.map_label_free",
-        "audits.sections.segmentation.map_measuring", "audits.sections.segmentation.map_pictures", "audits.sections.shift_statistics",
+        "audits.sections.segmentation.map_measuring", "audits.sections.segmentation.map_pictures",
         "audits.sections.spectrum_figures", "audits.sections.stability", "audits.sections.worst_case",
         "audits.sections.worst_case_figures", "certificates.certifying", "certificates.spectral_analysis",
         "comparisons.methods", "estimators.resuming", "exports.copies", "exports.writing", "runs.store",

@@ -266,3 +266,16 @@ def test_expected_counts_are_those_of_labels_where_the_model_is_calibrated():
     soft = expected_counts(scores, torch.ones_like(labels, dtype=torch.bool))
     hard = count_overlap(labels, scores.argmax(1), 3, 255).sum(0)
     assert soft == pytest.approx(hard, rel=0.03)
+
+
+def test_a_search_uses_the_label_maps_of_the_data(images):
+    from shiftproof import search
+
+    options: dict[str, Any] = {"space": "camvid", "length": 2, "searcher": "random", "budget": 3, "device": "cpu"}
+    found = search(ColourNet(), images, fitness="mean_iou", **options)
+    assert found.clean == pytest.approx(plain(images, ColourNet()).value)
+    assert found.worst < found.clean
+    with pytest.raises(ConfigurationError, match="operations that move content"):
+        search(ColourNet(), images, fitness="mean_iou", **{**options, "space": "geometric"})
+    with pytest.raises(DataError, match="nothing to compare with"):
+        search(ColourNet(), images, **options)

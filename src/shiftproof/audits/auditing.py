@@ -18,7 +18,7 @@ from shiftproof.audits.forecast import Forecast
 from shiftproof.audits.planning import at_a_time, fitting_scale, noted_scale, scope_of, tell_plan, told_cut
 from shiftproof.audits.requirements import junit as junit_xml
 from shiftproof.audits.requirements import parse_all, parse_known
-from shiftproof.audits.sections import SECTIONS, applicable, planned
+from shiftproof.audits.sections import SECTIONS, SECTIONS_BY_TASK, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.sections.segmentation.trying import check_segmenter
 from shiftproof.audits.staging import measure, steps_of
@@ -264,6 +264,9 @@ def _data_notes(subject: Subject) -> Iterator[str]:
                 "No clean set was given (--clean FOLDER, clean=): clean accuracy and what corruption costs are not "
                 f"known, and sections that need clean images were left out: {', '.join(left_out)}."
             )
+    lacking = [name for name in SECTIONS.own if name not in SECTIONS_BY_TASK[subject.data.task]]
+    if lacking:
+        yield f"Sections that are not available for {subject.data.task}: {', '.join(lacking)}."
     if subject.data.kind == "texts":
         for tell in (truncation, pairing):
             if said := tell(subject.model, as_texts(subject.data).texts):
