@@ -147,7 +147,7 @@ class MapClean(Section):
                 _reliability(bins, error),
             ),
             notes=(
-                f"{RULE.format(found.classes).capitalize()}; classes without labels are left out (by the rule of "
+                f"{RULE.format(found.classes)}; classes without labels are left out (by the rule of "
                 f"published tables, over all classes labelled or predicted, it is {percent(found.anything)}; the mean "
                 f"over images of each image's own mean is {percent(float(found.per_image.mean()))}).",
                 INTERVALS.format(found.images),
