@@ -37,7 +37,8 @@ def load_torchvision(
     `std` are those of the pretrained weights.
     """
     hub = _import("torchvision")
-    segmenters = hub.models.list_models(module=hub.models.segmentation)
+    segmentation = getattr(hub.models, "segmentation", None)
+    segmenters = [] if segmentation is None else hub.models.list_models(module=segmentation)
     known = [*hub.models.list_models(module=hub.models), *segmenters]
     if name not in known:
         raise unknown("torchvision classifier or segmenter", name, known)

@@ -30,10 +30,9 @@ def scores_in(returned: Any, output: str | int | None = None) -> Any:
     """
     if output is not None:
         return _at(returned, output)
-    classes, masks = (getattr(returned, name, None) for name in QUERIES)
-    if isinstance(classes, Tensor) and isinstance(masks, Tensor):
-        return _of_queries(classes, masks)
     if isinstance(returned, Mapping):
+        if all(name in returned for name in QUERIES):
+            return _of_queries(*(returned[name] for name in QUERIES))
         key = next((key for key in KEYS if key in returned), next(iter(returned)) if len(returned) == 1 else None)
         if key is None:
             raise ModelError(

@@ -13,8 +13,7 @@ from shiftproof.adapters import Method, adapt
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, passes, shifting
 from shiftproof.audits.sections.measuring import make_adapter, preset_for, rows
-from shiftproof.audits.sections.segmentation.map_clean import CleanMaps, present_in
-from shiftproof.audits.sections.segmentation.map_measuring import counts_of, predicted_maps
+from shiftproof.audits.sections.segmentation.map_measuring import counts_of, predicted_maps, present_of
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.wording import between, labelled, percent
 from shiftproof.errors import ModelError
@@ -100,10 +99,8 @@ class MapAdaptation(Section):
     )
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
-        """Plan the clean images, and every method under one corruption of each kind at the highest severity."""
+        """Plan every method under one corruption of each kind at the highest severity."""
         settings = scope.settings
-        for start, stop in scope.slices():
-            yield CleanMaps(start, stop)
         images = min(scope.images, scope.scaled(settings.adaptation_images, LEAST))
         for shift in chosen_shifts(scope):
             yield AdaptedMaps(shift, None, 0, images, settings.seed)
@@ -120,10 +117,9 @@ class MapAdaptation(Section):
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell which method helps, by how much, and where it harms."""
-        clean, present, _ = present_in(results)
         measured = rows(results, AdaptedMaps)
         found = {
-            (task.label, labelled(task.shift.label)): Overlap(counts_of(row), present)
+            (task.label, labelled(task.shift.label)): Overlap(counts_of(row), present_of(row))
             for task, row in measured
             if row.get("applies", True)
         }
@@ -131,7 +127,7 @@ class MapAdaptation(Section):
         shifts = list(dict.fromkeys(shift for label, shift in found if label == "source"))
         methods = list(dict.fromkeys(label for label, _ in found if label != "source"))
         left_out = tuple(f"{label} was left out: {reason}" for label, reason in refused.items())
-        if clean is None or not methods:
+        if not methods or not shifts:
             return View(self.name, self.title, self.question, notes=("No method was measured.", *left_out))
         gains = {
             label: float(np.mean([found[label, shift].value - found["source", shift].value for shift in shifts]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -11,8 +12,13 @@ import torch
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import FORWARD, NOISE, READ, Measurement, Scope, Section, Work
 from shiftproof.audits.sections.measuring import rows
-from shiftproof.audits.sections.segmentation.map_clean import CleanMaps, present_in
-from shiftproof.audits.sections.segmentation.map_measuring import counts_of
+from shiftproof.audits.sections.segmentation.map_measuring import (
+    class_list,
+    counts_of,
+    part_of,
+    predicted_maps,
+    present_of,
+)
 from shiftproof.audits.sections.wording import between, percent
 from shiftproof.certificates.certified_maps import ABSTAIN, MapCertificateOptions, SmoothedSegmenter
 from shiftproof.data.images.mask_values import IGNORE
@@ -60,13 +66,15 @@ class CertifiedImages(Measurement):
             "overlap": found_counts.pack(),
             "abstained": abstained,
             "certified": [round(float(each), 6) for each in right],
+            "before": predicted_maps(subject, range(self.start, self.stop), None, self.seed),
+            "names": class_list(subject),
         }
 
     def work(self) -> Work:
         """Count noisy copies."""
         images = self.stop - self.start
         copies = images * (self.options.choosing + self.options.testing)
-        return [(READ, images), (NOISE, copies), (FORWARD, copies)]
+        return [(READ, 2 * images), (NOISE, copies), (FORWARD, copies + images)]
 
 
 class MapCertified(Section):
@@ -83,24 +91,23 @@ class MapCertified(Section):
     )
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
-        """Plan the clean images, and a few images one task each: a kill costs one."""
+        """Plan a few images, a task each: a kill costs one."""
         settings = scope.settings
-        for start, stop in scope.slices():
-            yield CleanMaps(start, stop)
         images = min(scope.images, scope.scaled(IMAGES[settings.budget], LEAST))
         for start in range(images):
             yield CertifiedImages(start, start + 1, MapCertificateOptions(sigma=SIGMA), settings.seed)
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how much is certified, and within which radius."""
-        clean, present, names = present_in(results)
         measured = rows(results, CertifiedImages)
-        if clean is None or present is None or not measured:
+        if not measured:
             return View(self.name, self.title, self.question, notes=("No image was certified.",))
         options = measured[0][0].options
+        clean = [part_of(row, "before") for _, row in measured]
+        present, names = present_of(clean[0]), cast("Sequence[str]", measured[0][1]["names"])
         counted = np.append(present, False)
         found = Overlap(np.concatenate([counts_of(row) for _, row in measured]), counted)
-        plain = Overlap(clean.counts[: found.images], present)
+        plain = Overlap(np.concatenate([counts_of(row) for row in clean]), present)
         abstained = float(np.mean([each for _, row in measured for each in _numbers(row, "abstained")]))
         accuracy = found.pixel_accuracy
         told = _interval(found)
@@ -119,7 +126,7 @@ class MapCertified(Section):
             ),
             tuple(
                 (names[label], _known(found.by_class[label]), _known(plain.by_class[label]))
-                for label in sorted(clean.labels, key=lambda label: -np.nan_to_num(found.by_class[label]))
+                for label in sorted(plain.labels, key=lambda label: -np.nan_to_num(found.by_class[label]))
             ),
         )
         return View(

@@ -15,7 +15,6 @@ from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.segmentation.map_adaptation import chosen_shifts
-from shiftproof.audits.sections.segmentation.map_clean import CleanMaps
 from shiftproof.audits.sections.segmentation.map_measuring import shifted_batch
 from shiftproof.audits.sections.wording import labelled, percent
 from shiftproof.data.images.mask_values import IGNORE
@@ -115,10 +114,8 @@ class MapLabelFree(Section):
     )
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
-        """Plan the clean images, and estimates under one corruption of each kind at three severities."""
+        """Plan estimates under one corruption of each kind at three severities."""
         settings = scope.settings
-        for start, stop in scope.slices():
-            yield CleanMaps(start, stop)
         images = min(scope.images // 2, scope.scaled(settings.adaptation_images, LEAST))
         levels = sorted(
             {settings.severities[0], settings.severities[len(settings.severities) // 2], settings.severities[-1]}

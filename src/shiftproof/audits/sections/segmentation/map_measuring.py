@@ -43,6 +43,7 @@ def predicted_maps(
         "images": found.images,
         "classes": found.counts.shape[2],
         "overlap": found.pack(),
+        "present": [] if subject.data.known_labels is None else subject.data.known_labels.tolist(),
         "confidence": bins.round(3).tolist(),
         "ignored": round(ignored / max(1, found.images), 6),
         "pixel_accuracy": round(found.pixel_accuracy, 6),
@@ -80,6 +81,18 @@ def overlap_of(rows: Sequence[Row], present: Present | None = None) -> Overlap |
 def counts_of(row: Row) -> NDArray[np.int64]:
     """Return the counts of a row, [N, 3, C]."""
     return unpack(str(row["overlap"]), int(str(row["classes"])))
+
+
+def present_of(row: Row) -> Present:
+    """Return which classes the clean label maps of an audit contain, [C]: those that means are over."""
+    present = np.zeros(int(str(row["classes"])), bool)
+    present[cast("list[int]", row["present"])] = True
+    return present
+
+
+def part_of(row: Row, name: str) -> Row:
+    """Return a row of counts that is a part of another."""
+    return cast("Row", row[name])
 
 
 def bins_of(rows: Sequence[Row]) -> NDArray[np.float64]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import FORWARD, TUPLE, Measurement, Scope, Section, Work
 from shiftproof.audits.sections.measuring import rows
-from shiftproof.audits.sections.segmentation.map_clean import CleanMaps, present_in
-from shiftproof.audits.sections.segmentation.map_measuring import counts_of, predicted_maps
+from shiftproof.audits.sections.segmentation.map_measuring import counts_of, part_of, predicted_maps, present_of
 from shiftproof.audits.sections.segmentation.map_pictures import overlays, shown_overlays
 from shiftproof.audits.sections.wording import between, percent
 from shiftproof.audits.sections.worst_case import GOOD, LENGTH, SIZES, WATCH
@@ -116,11 +115,9 @@ class MapWorstCase(Section):
     )
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
-        """Plan the clean images, and one search."""
+        """Plan one search."""
         from shiftproof.searchers import make_space
 
-        for start, stop in scope.slices():
-            yield CleanMaps(start, stop)
         size, seed = SIZES[scope.settings.budget], scope.settings.seed
         images = min(scope.scaled(size.images, LEAST_IMAGES), max(1, scope.images // 2))
         checked = min(scope.scaled(size.images, CHECKED), scope.images - images)
@@ -130,12 +127,12 @@ class MapWorstCase(Section):
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how low the model can be brought, and by what."""
-        _, present, _ = present_in(results)
         measured = [(task, row) for task, row in rows(results, WorstChain) if "worst" in row]
         if not measured:
             return View(self.name, self.title, self.question, notes=("No chain that keeps the content was found.",))
         task, row = measured[0]
-        before, after = (Overlap(counts_of(_part(row, name)), present) for name in ("before", "after"))
+        parts = [part_of(row, name) for name in ("before", "after")]
+        before, after = (Overlap(counts_of(part), present_of(part)) for part in parts)
         lost, interval = before.loss(after)
         level: Level = "plain" if lost < 0 else "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
         tried: list[Found] = found_in(row)
@@ -161,10 +158,3 @@ class MapWorstCase(Section):
             ),
             numbers={"worst_case_miou": after.value, "worst_case_loss": lost},
         )
-
-
-def _part(row: Row, name: str) -> Row:
-    part = row[name]
-    if not isinstance(part, dict):
-        raise TypeError(f"{name} is a row of counts; got {part!r}")
-    return part
