@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-from shiftproof.data import DataLike, Dataset, DataSpec, ImageSet, load_data, load_images, matched
+from shiftproof.data import DataLike, Dataset, DataSpec, ImageSet, load_data, load_images
 from shiftproof.data.images.source import DIFFERENT_SIZES
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import (
@@ -31,9 +31,8 @@ from shiftproof.models import (
     load_model,
 )
 from shiftproof.models.answers import check_behaviour
-from shiftproof.models.folding import folded
 from shiftproof.models.precision import Reduced, reduced
-from shiftproof.models.returned import answering
+from shiftproof.prediction_tasks import CLASSES, PredictionTask, check_task, task_of
 from shiftproof.runs import Row, Store, Task
 from shiftproof.version import __version__
 
@@ -69,6 +68,7 @@ class Subject:
     given_batch: int | None = None
     amp: bool = False
     texts: bool = False
+    tasks: tuple[str, ...] = (CLASSES.name,)
     expected: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -83,17 +83,19 @@ class Subject:
         batch_size: int | None = None,
         amp: bool = False,
         texts: bool = False,
+        tasks: tuple[str, ...] = (CLASSES.name,),
     ) -> Self:
         """Check the choices and the device; nothing is loaded yet.
 
         `model` and `data` are what `load_model` and `load_data` take, or returned. `batch_size` is by default
         what suits the device and the size of images. With `amp` the model computes in bfloat16 where PyTorch deems it
-        safe. `texts` says that a set of texts will do too.
+        safe. `texts` says that a set of texts will do too, `tasks` which tasks of prediction will: data for
+        others is refused.
         """
         if batch_size is not None and batch_size < 1:
             raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))
         where = choose_device(device, model)
-        return cls(model, data, images, seed, where, batch_size, amp, texts)
+        return cls(model, data, images, seed, where, batch_size, amp, texts, tasks)
 
     def __eq__(self, other: object) -> bool:
         """Whether the same loaded things are measured in the same batches."""
@@ -122,7 +124,7 @@ class Subject:
         """The model that gives logits: what it returns for two inputs decides whether they have to be made of it."""
         _ = self.model_fingerprint  # before it is first run: a model may count its calls
         batch = next(iter(self.sized_data.subset(range(min(2, len(self.sized_data)))).batches(2)), None)
-        return self.loaded_model if batch is None else answering(self.loaded_model, batch.inputs)
+        return self.loaded_model if batch is None else self.task.answering(self.loaded_model, batch.inputs)
 
     @cached_property
     def fast_model(self) -> Model:
@@ -130,13 +132,20 @@ class Subject:
         batch = next(iter(self.sized_data.subset(range(min(4, len(self.sized_data)))).batches(4)), None)
         if batch is None or not isinstance(batch.inputs, Tensor):
             return self.model
-        return folded(self.model, batch.inputs.to(self.device))
+        return self.task.fast(self.model, batch.inputs.to(self.device))
+
+    @property
+    def task(self) -> PredictionTask:
+        """What the labels ask of the model."""
+        return task_of(self.loaded_data)
 
     @cached_property
     def loaded_data(self) -> Dataset:
         """All inputs, in the order of the data, with labels as they were found there."""
         try:
-            return self._load_data()
+            loaded = self._load_data()
+            check_task(loaded, self.tasks, "this works on a class for each input")
+            return loaded
         except DataError as error:
             wanted = self._input_size if error.headline == DIFFERENT_SIZES else None
             if wanted is None:
@@ -171,7 +180,7 @@ class Subject:
     @cached_property
     def labelled_data(self) -> Dataset:
         """All inputs, in the order of the data, with labels that are outputs of the model."""
-        return matched(self.sized_data, self.model)
+        return self.task.matched(self.sized_data, self.model)
 
     @cached_property
     def places(self) -> Tensor:

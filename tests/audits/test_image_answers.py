@@ -143,7 +143,7 @@ def test_the_report_shows_mistakes_by_file_and_hostile_names_stay_text(audited):
 def test_a_report_made_again_has_the_same_rows(audited):
     result, _ = audited
     before = (result.folder / "images.csv").read_bytes()
-    again = shiftproof.audits.report(result.folder)
+    again = shiftproof.audits.gate(result.folder)
     assert (result.folder / "images.csv").read_bytes() == before
     assert again.mistakes("contrast") == result.mistakes("contrast")
 

@@ -22,6 +22,7 @@ from shiftproof.adapters.learning import learn
 from shiftproof.adapters.method import Memory, Method
 from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.adapters.norms import NormPolicy, SourceStatistics, replace_batch_norms
+from shiftproof.adapters.pixel_rows import as_maps, as_rows, check_per_pixel
 from shiftproof.adapters.recording import Recorded, recordable
 from shiftproof.adapters.soundness import FiniteGuard, NotFiniteError
 from shiftproof.errors import DataError, ModelError
@@ -71,6 +72,7 @@ class Adapter(Adaptive):
         self.finite_guard = FiniteGuard()
         self.steps = self.resets = 0
         self.shape: tuple[int, ...] | None = None
+        self.map_size: tuple[int, int] | None = None
         self.shift: str | None = None
         self.adapted_to: str | None = None
         if self.parts.start:
@@ -89,7 +91,7 @@ class Adapter(Adaptive):
         return digest([fingerprint(self.source), self.method, self.options.to_dict()])
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits [N, C] of images [N, ...] and adapt to them."""
+        """Return logits [N, C], or [N, C, H, W] of a segmenter, of images [N, ...] and adapt to them."""
         check_images(images, self)
         if self.reset_policy.due(self):
             self.reset()
@@ -110,7 +112,7 @@ class Adapter(Adaptive):
                 self.memory = before
                 raise
             self._finish(joined, logits)
-        return logits[-len(images) :]
+        return self._answer(logits, joined)[-len(images) :]
 
     def predict(self, images: Tensor) -> Tensor:
         """Return the logits the method would answer, without learning from the images; nothing changes."""
@@ -118,9 +120,10 @@ class Adapter(Adaptive):
         self.finite_guard.begin()
         with torch.no_grad():
             try:
-                logits = (self.parts.predict or Adapter.run)(self, self._joined(images))[-len(images) :]
+                joined = self._joined(images)
+                logits = (self.parts.predict or Adapter.run)(self, joined)
                 self.finite_guard.check()
-                return logits
+                return self._answer(logits, joined)[-len(images) :]
             except NotFiniteError:
                 return self.source_logits(images)
 
@@ -128,7 +131,7 @@ class Adapter(Adaptive):
         """Run the adapted copy, in reduced precision where that was chosen, with other tensors in place if given.
 
         `weights` replaces parameters and buffers by name, for teachers and anchors. Whether the logits are finite is
-        asked, and heard by `soundness.check`.
+        asked, and heard by `soundness.check`. Of a segmenter the logits are rows, one for each pixel.
         """
         for norm in self.norms.values():
             norm.pending = None
@@ -139,7 +142,15 @@ class Adapter(Adaptive):
                 logits = functional_call(self.model, dict(weights), (images,)) if weights else self.model(images)
         logits = check_logits(logits, images)
         self.finite_guard.note_logits(logits)
-        return logits
+        if logits.ndim == 2:
+            return logits
+        check_per_pixel(self.method)
+        self.map_size = (logits.shape[2], logits.shape[3])
+        return as_rows(logits)
+
+    def _answer(self, logits: Tensor, images: Tensor) -> Tensor:
+        """Return logits as the model has them: one row for each image, or maps of a segmenter."""
+        return logits if self.map_size is None else as_maps(logits, images, self.map_size)
 
     def anchor(self, images: Tensor) -> Tensor:
         """Return the logits of the start, under the method's norm policy: what no learning would have answered."""

@@ -118,6 +118,7 @@ def _take_statistics(adapter: Adapter, *, o: BnOptions) -> None:
 SOURCE = Method(
     name="source",
     paper="none: the model as it is",
+    per_pixel=True,
     parts=_source,
     needs_gradients=False,
     needs_norm_layers=False,
@@ -126,6 +127,7 @@ SOURCE = Method(
 BN = Method(
     name="bn",
     paper="Schneider et al. 2020; Nado et al. 2020",
+    per_pixel=True,
     parts=_bn,
     defaults=BnOptions(),
     release={"variance": "unbiased"},

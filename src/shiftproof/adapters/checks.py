@@ -86,8 +86,8 @@ def check_images(images: Tensor, adapter: Adapter) -> None:
 
 
 def check_logits(logits: Any, images: Tensor) -> Tensor:
-    """Return logits [N, C] in at least float32; refuse other outputs."""
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < 2:
+    """Return logits [N, C], or [N, C, H, W] of a segmenter, in at least float32; refuse other outputs."""
+    if not isinstance(logits, Tensor) or logits.ndim not in (2, 4) or len(logits) != len(images) or logits.shape[1] < 2:
         got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
         raise ModelError(
             "The model does not return logits.",

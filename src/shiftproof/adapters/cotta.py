@@ -13,6 +13,7 @@ from shiftproof.adapters.method import Method, Parts
 from shiftproof.adapters.method_options import Augmentation, GradientOptions, KeepWeights, Views
 from shiftproof.adapters.norms import PartStatistics
 from shiftproof.adapters.parts import all_parameters, optimizer
+from shiftproof.adapters.pixel_rows import averaged_maps
 from shiftproof.adapters.teacher import follow, predict, teacher
 from shiftproof.options import NotNegative, Share
 
@@ -47,8 +48,10 @@ def _cotta(o: CottaOptions) -> Parts:
     def learn(adapter: Adapter, images: Tensor) -> Tensor:
         known = teacher(adapter)
         with torch.no_grad():
-            sure = adapter.anchor(images).softmax(1).amax(1).mean() >= o.confidence
-            target = adapter.run(images, known) if sure else averaged(adapter, images, known)
+            first = adapter.anchor(images)
+            sure = first.softmax(1).amax(1).mean() >= o.confidence
+            many = averaged if len(first) == len(images) else averaged_maps
+            target = adapter.run(images, known) if sure else many(adapter, images, known)
         adapter.update(losses.cross_entropy(adapter.run(images), target).mean())
         follow(adapter, known, o.keep_weights)
         restore(adapter, o.restore)
@@ -96,6 +99,7 @@ COTTA = Method(
     },
     release={"average": "logits"},
     passes=(34, 1),
+    per_pixel=True,
     departures="the released code averages the views' logits (variant='release'); views have no change of hue and no "
     "blur; Press et al. 2023 restore 1 % on ImageNet (restore=0.01)",
 )

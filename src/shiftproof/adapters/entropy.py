@@ -126,6 +126,7 @@ def _eata(o: EataOptions) -> Parts:
 TENT = Method(
     name="tent",
     paper="Wang et al. 2021",
+    per_pixel=True,
     parts=_tent,
     min_batch=2,
     defaults=TentOptions(),
@@ -135,6 +136,7 @@ TENT = Method(
 RPL = Method(
     name="rpl",
     paper="Rusak et al. 2022",
+    per_pixel=True,
     parts=_rpl,
     min_batch=2,
     defaults=RplOptions(lr=5e-4),
@@ -160,6 +162,7 @@ SLR = Method(
 ETA = Method(
     name="eta",
     paper="Niu et al. 2022",
+    per_pixel=True,
     parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(),
@@ -182,6 +185,7 @@ EATA = Method(
 RDUMB = Method(
     name="rdumb",
     paper="Press et al. 2023",
+    per_pixel=True,
     parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(reset=every(1000)),

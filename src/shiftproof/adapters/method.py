@@ -30,7 +30,7 @@ class Step:
     """One batch on its way through a method: what its parts read, and which images are kept, with what weights.
 
     `entropy` is what `measure` says of every image. `memory` holds what a method remembers between batches, as tensors
-    by name; it is saved, loaded and reset with the adapter.
+    by name; it is saved, loaded and reset with the adapter. Of a segmenter, every pixel is what an image is here.
     """
 
     images: Tensor
@@ -42,7 +42,7 @@ class Step:
     weights: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kept = torch.arange(len(self.images), device=self.images.device)
+        self.kept = torch.arange(len(self.logits), device=self.images.device)
         self.entropy = self.measure(self.logits)
         self.weights = torch.ones_like(self.entropy, requires_grad=False)
 
@@ -50,6 +50,11 @@ class Step:
     def probabilities(self) -> Tensor:
         """Predicted probabilities of all images, without gradients, [N, C]."""
         return self.logits.detach().softmax(1)
+
+    @property
+    def per_pixel(self) -> bool:
+        """Whether there is a row of logits for each pixel."""
+        return len(self.logits) != len(self.images)
 
     @property
     def classes(self) -> int:
@@ -113,7 +118,8 @@ class Method:
     smallest batch that batch statistics are of use with; `own_memory` says that the method keeps earlier images itself
     or needs none, so that a window of them is refused. `passes` counts, for a batch, how often its images go forward
     and backward through the network, at most; `recovers` says that the method goes back to its start by itself,
-    whatever its reset policy. `shell` makes the adapter where it is of a kind of its own.
+    whatever its reset policy. `per_pixel` says that it can learn from single pixels, of a segmenter. `shell` makes the
+    adapter where it is of a kind of its own.
     """
 
     name: str
@@ -130,6 +136,7 @@ class Method:
     own_memory: bool = False
     passes: tuple[float, float] | None = None
     recovers: bool = False
+    per_pixel: bool = False
     shell: Callable[..., Adapter] | None = None
     departures: str = ""
 

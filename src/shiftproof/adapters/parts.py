@@ -82,11 +82,11 @@ def novel(similarity: float | str, momentum: float = 0.9) -> Filter:
     """Keep images whose prediction has |cosine| < similarity with the running mean prediction (Niu et al. 2022).
 
     The mean is that of kept images; the first batch that has any starts it and is kept whole. `auto` is the
-    `largest_cosine` for the model's number of classes.
+    `largest_cosine` for the model's number of classes. Pixels are not narrowed: neighbours are alike by their nature.
     """
 
     def narrow(step: Step, adapter: Adapter) -> None:
-        if not len(step.kept):
+        if not len(step.kept) or step.per_pixel:
             return
         mean = step.memory.get("mean_prediction")
         if mean is not None:

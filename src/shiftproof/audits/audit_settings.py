@@ -34,6 +34,14 @@ BUDGETS: Mapping[str, Budget] = {
         None, ("bn", "tent", "rpl", "cpl", "slr", "eta", "eata", "rdumb", "sar", "roid", "deyo", "lame"), 10_000
     ),
 }
+METHODS_BY_TASK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "segmentation": {
+        "quick": ("bn", "tent", "eta"),
+        "standard": ("bn", "tent", "eta", "cotta"),
+        "full": ("bn", "tent", "rpl", "eta", "rdumb", "cotta"),
+    }
+}
+"""Methods that are tried by default where labels ask for more than a class for each input, by task and budget."""
 SEVERITIES = (1.0, 2.0, 3.0, 4.0, 5.0)
 SPARSE = 0.5
 """The share of a budget below which no image is put under all shifts."""
@@ -113,6 +121,7 @@ def make_settings(
     seed: int = 0,
     methods: Sequence[str | Method] | None = None,
     inputs: str = "images",
+    task: str = "classification",
     clean: bool = True,
     minutes: float | None = None,
     precision: float | None = None,
@@ -122,16 +131,17 @@ def make_settings(
     """Check the options of an audit and fill in what the budget leaves open.
 
     `shifts` are corruptions or families of them by name, at every severity, and others as they are; None is the family
-    `common`, or `everyday` where the `inputs` are texts. `clean` says whether there are clean inputs. `scale` is the
-    share of the budget's sizes that is used, `available` how many inputs there are, where that is known.
+    `common`, or `everyday` where the `inputs` are texts. `task` is what labels ask of the model. `clean` says whether
+    there are clean inputs. `scale` is the share of the budget's sizes that is used, `available` how many inputs there
+    are, where that is known.
     """
-    from shiftproof.audits.sections import SECTIONS, applicable
+    from shiftproof.audits.sections import SECTIONS, SECTIONS_BY_TASK, applicable
 
     if budget not in get_args(BudgetName):
         raise unknown("budget", budget, BUDGETS)
     for name in sections or ():
-        if name not in SECTIONS:
-            raise unknown("section", name, SECTIONS)
+        if name not in SECTIONS and name not in SECTIONS_BY_TASK[task]:
+            raise unknown("section", name, SECTIONS_BY_TASK[task])
     if images is not None and images < 1:
         raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", got=str(images))
     for name, value in (("minutes", minutes), ("precision", precision)):
@@ -156,9 +166,9 @@ def make_settings(
             raise ConfigurationError(
                 "Severity 0 is the clean input.", fix="leave it out; the section `clean` measures it"
             )
-    asked = applicable(inputs, sections, clean=clean)
+    asked = applicable(inputs, sections, clean=clean, task=task)
     cells = len(set(chosen)) * len(levels) + len(fixed)
-    _, *tried = with_source(methods or BUDGETS[budget].methods)
+    _, *tried = with_source(methods or METHODS_BY_TASK.get(task, {}).get(budget) or BUDGETS[budget].methods)
     return AuditSettings(
         budget=budget,
         sections=asked,

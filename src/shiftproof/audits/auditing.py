@@ -21,8 +21,9 @@ from shiftproof.audits.planning import at_a_time, fitting_scale, noted_scale, sc
 from shiftproof.audits.requirements import Requirement, parse_all, parse_known
 from shiftproof.audits.requirements import junit as junit_xml
 from shiftproof.audits.run_reports import RunReport, report_run
-from shiftproof.audits.sections import SECTIONS, applicable, planned
+from shiftproof.audits.sections import SECTIONS, SECTIONS_BY_TASK, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
+from shiftproof.audits.sections.segmentation.trying import check_segmenter
 from shiftproof.audits.staging import measure, steps_of
 from shiftproof.audits.suite_cells import fingerprint_of
 from shiftproof.audits.suite_subjects import SuiteSubject, as_suite, base_data, choose_parts
@@ -31,6 +32,8 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.models import ModelLike
 from shiftproof.models.arithmetic import operations as operations_of
 from shiftproof.models.texts import pairing, truncation
+from shiftproof.prediction_tasks import CLASSES, LABEL_MAPS
+from shiftproof.prediction_tasks import TASKS as TASKS_OF_DATA
 from shiftproof.runs import (
     Executor,
     OnProgress,
@@ -44,6 +47,8 @@ from shiftproof.shifts import Shift
 from shiftproof.subjects import Measurer, Subject
 
 OUT = "shiftproof-audit"
+CHECKS = {CLASSES.name: check_subject, LABEL_MAPS.name: check_segmenter}
+"""What labels ask of a model -> what tries it before any long work."""
 
 
 def audit(
@@ -72,7 +77,9 @@ def audit(
     on_progress: OnProgress | None = None,
     on_plan: Callable[[Forecast], None] | None = None,
 ) -> Audit:
-    """Audit a classifier under distribution shift. Writes report.html, results.json, results.csv and images.csv.
+    """Audit a classifier or segmenter under distribution shift.
+
+    Writes report.html, results.json, results.csv and images.csv.
 
     A downloaded suite (ImageNet-C, CIFAR-10-C) is audited as it is, each corruption and severity from its own files.
 
@@ -114,11 +121,13 @@ def audit(
     if suite is None:
         _refuse_clean(clean)
     given = data if suite is None else base_data(suite, clean)
-    subject = Subject.of(model, given, seed=seed, device=device, batch_size=batch_size, amp=amp, texts=True)
+    subject = Subject.of(
+        model, given, seed=seed, device=device, batch_size=batch_size, amp=amp, texts=True, tasks=tuple(TASKS_OF_DATA)
+    )
     if suite is not None:
         parts, shifts = choose_parts(suite, shifts, severities)
         subject = SuiteSubject.on(subject, suite, parts, clean=clean is not None)
-    inputs = subject.loaded_data.kind
+    inputs, task = subject.loaded_data.kind, subject.loaded_data.task
     asked = partial(
         make_settings,
         budget=budget,
@@ -129,12 +138,13 @@ def audit(
         seed=seed,
         methods=methods,
         inputs=inputs,
+        task=task,
         clean=suite is None or clean is not None,
         minutes=minutes,
         precision=precision,
     )
     usual = asked()  # what is wrong with the options is told before a model is loaded
-    requirements = parse_all(require, usual.sections)
+    requirements = parse_all(require, usual.sections, task)
     where = choose_executor(executor, device=subject.device)
     (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
     operations = operations_of(subject.model, one.inputs)
@@ -146,7 +156,7 @@ def audit(
         known = noted_scale(Path(out), minutes)
         settings = scaled(scale=known or fitting_scale(minutes, scaled, subject, at_a_time(where)))
     subject = subject.taking(settings.images)
-    caveats = check_subject(subject)
+    caveats = CHECKS[task](subject)
     scope = scope_of(settings, len(subject.data), subject)
     fingerprints = subject.fingerprints
     name = subject.data.name if suite is None else suite.name
@@ -281,6 +291,9 @@ def _data_notes(subject: Subject) -> Iterator[str]:
                 "No clean set was given (--clean FOLDER, clean=): clean accuracy and what corruption costs are not "
                 f"known, and sections that need clean images were left out: {', '.join(left_out)}."
             )
+    lacking = [name for name in SECTIONS.own if name not in SECTIONS_BY_TASK[subject.data.task]]
+    if lacking:
+        yield f"Sections that are not available for {subject.data.task}: {', '.join(lacking)}."
     if subject.data.kind == "texts":
         for tell in (truncation, pairing):
             if said := tell(subject.model, as_texts(subject.data).texts):

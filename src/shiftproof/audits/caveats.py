@@ -58,7 +58,12 @@ def try_model(subject: Subject) -> tuple[Caveat, ...]:
         others, strangers = [*rest, *inputs][: len(inputs)], [inputs[0]] * len(inputs)
     found = try_out(subject.model, inputs, others, strangers)
     check_labels(subject.data.labels, found.scores.shape[1])
-    return (*_odd(found, subject.data.noun), *_converted(subject), *_prepared(subject), *_in_several_classes(subject))
+    return (
+        *odd_behaviour(found, subject.data.noun),
+        *_converted(subject),
+        *_prepared(subject),
+        *_in_several_classes(subject),
+    )
 
 
 def _converted(subject: Subject) -> Iterator[Caveat]:
@@ -98,7 +103,8 @@ def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
         yield Caveat("duplicates", text, "watch" if repeated >= MANY * of else "plain")
 
 
-def _odd(found: Behaviour, noun: Noun) -> list[Caveat]:
+def odd_behaviour(found: Behaviour, noun: Noun) -> list[Caveat]:
+    """Return what is odd about how a model behaved when it was tried."""
     said = []
     if found.training:
         text = (

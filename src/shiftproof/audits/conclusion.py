@@ -24,7 +24,7 @@ from shiftproof.audits.sections.packed_answers import CONFIDENCES, PREDICTED
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.data.base import NOUNS
 from shiftproof.errors import RunError
-from shiftproof.measures.intervals import mean_interval
+from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports import notebook
 from shiftproof.reports.notebook import Figures
 from shiftproof.reports.view import Masthead, Sentence, View
@@ -37,10 +37,10 @@ CLEAN = "clean"
 """The section whose cells every audit measures, asked for or not: what the others say means little without them."""
 CORRUPTIONS = "corruptions"
 """The section that reads a suite."""
-HEADLINES = {"clean_accuracy", "corruption_accuracy"}
+HEADLINES = {"clean_accuracy", "corruption_accuracy", "miou", "corruption_miou"}
 """The numbers whose precision can be asked for."""
 BULKY = (
-    *("pictures", "texts", "hits", PREDICTED, CONFIDENCES),
+    *("pictures", "texts", "hits", PREDICTED, CONFIDENCES, "overlap", "before", "after"),
     *("milliseconds", "scores", "mixing", "copies", "profile"),
 )
 """Fields of a row that stay in the store and out of the exported files: large ones, and times."""
@@ -58,6 +58,8 @@ class Audit:
     """Cells that failed, and why."""
     missing: int = 0
     """Planned cells that have no result, in an audit that was stopped or whose store is damaged."""
+    task: str = CLASSES.name
+    """What the labels ask of the model."""
     checks: tuple[Check, ...] = ()
     """What was required of the numbers, and whether it holds."""
     answers: ImageAnswers | None = field(default=None, repr=False, compare=False)
@@ -178,9 +180,10 @@ class AuditRecord:
         """Let every section say what its results mean; no number is given that lacks one of its tasks."""
         return tuple(
             _whole(
-                section(name, self.scope.inputs, self.scope.looks).view(self.results[name]),
+                section(name, self.scope.inputs, self.scope.looks, self.scope.task).view(self.results[name]),
                 self.tasks[name],
                 {result.task for result in self.results[name] if result.row is not None},
+                self.scope.task,
             )
             for name in self.scope.settings.sections
         )
@@ -189,9 +192,9 @@ class AuditRecord:
         """Return how far the clean accuracy and that under corruption may be off, the larger; None: not known."""
         found = []
         for name in self.results:
-            values = section(name).per_image(self.results[name])
+            values = section(name, task=self.scope.task).per_image(self.results[name])
             for number in HEADLINES & values.keys():
-                interval = mean_interval(values[number].values, among=self.scope.looks)
+                interval = values[number].interval(among=self.scope.looks)
                 found.append(1.0 if interval is None else (interval.high - interval.low) / 2)
         return max(found, default=None)
 
@@ -252,7 +255,7 @@ def conclude(
     missing = record.missing
     costs = Costs.of(store, everything)
     masthead = _masthead(about, scope, costs, failed, missing)
-    audit = Audit(store.folder, masthead, views, numbers, failed, missing, answers=answers)
+    audit = Audit(store.folder, masthead, views, numbers, failed, missing, scope.task, answers=answers)
     audit = replace(audit, checks=check(require, audit))
     if write:
         _export(store.folder, about, [caveat.text for caveat in found], numbers, everything, costs)
@@ -272,10 +275,10 @@ def _answers(store: Store, record: AuditRecord) -> ImageAnswers | None:
     return None if images is None else ImageAnswers.of(images, record.everything())
 
 
-def _whole(view: View, planned: Collection[Measurement], measured: Collection[AnyTask]) -> View:
+def _whole(view: View, planned: Collection[Measurement], measured: Collection[AnyTask], task: str) -> View:
     """Return a view without the numbers that lack tasks; where there are some, also without what was said by them."""
     lacking = [task for task in planned if task not in measured]
-    needs = section(view.section).needs
+    needs = section(view.section, task=task).needs
     numbers = {name: value for name, value in view.numbers.items() if not any(needs(name, task) for task in lacking)}
     if len(numbers) == len(view.numbers):
         return view

@@ -20,7 +20,7 @@ from shiftproof.adapters import Method
 from shiftproof.audits.sections.base import Measurement, Unit
 from shiftproof.data import Batch
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models import StatisticsTap, logits
+from shiftproof.models import StatisticsTap
 from shiftproof.registry import unknown
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -75,7 +75,7 @@ class Prices:
             "noise": self._noise,
         }
         self._few = self._images(1)
-        one = self._time(lambda: logits(subject.fast_model, self._few.inputs), 1)
+        one = self._time(lambda: subject.task.scores(subject.fast_model, self._few.inputs), 1)
         self._few = self._images(max(MIN_SAMPLE_IMAGES, min(subject.batch_size, int(SAMPLE_SECONDS / one))))
 
     def __call__(self, unit: Unit) -> float:
@@ -109,7 +109,8 @@ class Prices:
         return self._time(lambda: self._images(count), count)
 
     def _forward(self, _: Unit) -> float:
-        return self._time(lambda: logits(self.subject.fast_model, self._few.inputs), len(self._few), TIMED_REPEATS)
+        ask = self.subject.task.scores
+        return self._time(lambda: ask(self.subject.fast_model, self._few.inputs), len(self._few), TIMED_REPEATS)
 
     def _statistics(self, _: Unit) -> float:
         model, batch = self.subject.model, self._few
@@ -120,7 +121,7 @@ class Prices:
 
         def watched() -> None:
             with tap:
-                logits(model, batch.inputs)
+                self.subject.task.scores(model, batch.inputs)
 
         return self._time(watched, len(batch))
 

@@ -29,7 +29,7 @@ SCALES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.09, 0.06, 0.045, 0.03, 0.02, 
 def scope_of(settings: AuditSettings, images: int, subject: Subject) -> Scope:
     """Return the scope of an audit of so many inputs."""
     data = subject.labelled_data
-    scope = Scope(settings, images, data.side, data.kind)
+    scope = Scope(settings, images, data.side, data.kind, task=data.task)
     if isinstance(subject, SuiteSubject):
         gentlest = None if subject.clean else subject.cell(subject.suite.gentlest)
         return replace(scope, cells=subject.cells, gentlest=gentlest)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as Xml
 
 from shiftproof.audits.numbers import Number, find
-from shiftproof.audits.sections import SECTIONS, section
+from shiftproof.audits.sections import SECTIONS, SECTIONS_BY_TASK, section
 from shiftproof.errors import UsageError
+from shiftproof.prediction_tasks import CLASSES
 from shiftproof.registry import unknown
 
 if TYPE_CHECKING:
@@ -82,14 +83,14 @@ def parse(text: str) -> Requirement:
     return Requirement(name, comparison, float(number) / (100 if percent else 1))
 
 
-def parse_all(texts: Sequence[str], sections: Sequence[str]) -> tuple[Requirement, ...]:
+def parse_all(texts: Sequence[str], sections: Sequence[str], task: str = CLASSES.name) -> tuple[Requirement, ...]:
     """Read requirements before an audit, and refuse a name that no section can give, or none that will run.
 
     Sections of other packages that do not say what their numbers are may give any name.
     """
     requirements = tuple(map(parse, texts))
     for one in requirements:
-        found = _known(one, sections)
+        found = _known(one, sections, [task])
         if found is not None and found[0].name not in sections:
             raise UsageError(
                 f"The requirement {str(one)!r} cannot be met.",
@@ -103,18 +104,24 @@ def parse_known(texts: Sequence[str]) -> tuple[Requirement, ...]:
     """Read requirements on an audit that was made before, and refuse a name that no section can give."""
     requirements = tuple(map(parse, texts))
     for one in requirements:
-        _known(one, list(SECTIONS))
+        _known(one, list(SECTIONS), list(SECTIONS_BY_TASK))
     return requirements
 
 
-def _known(requirement: Requirement, sections: Sequence[str]) -> tuple[Section, Number] | None:
+def _known(requirement: Requirement, sections: Sequence[str], tasks: Sequence[str]) -> tuple[Section, Number] | None:
     """Return the number that a requirement is on; None where a section that does not say its numbers may give it."""
-    known = [section(name) for name in SECTIONS.own]
+    known = [section(name, task=task) for task in tasks for name in SECTIONS_BY_TASK[task].own]
+    others = [
+        section(other, task=task)
+        for task in tasks
+        for other in sections
+        if other in SECTIONS_BY_TASK[task] and other not in SECTIONS_BY_TASK[task].own
+    ]
     name = requirement.name
-    found = find(name, [*known, *(section(other) for other in sections if other not in SECTIONS.own)])
-    if found is None and all(section(other).numbers for other in sections):
+    found = find(name, [*known, *others])
+    if found is None and all(other.numbers for other in others):
         names = [number.name for each in known for number in each.numbers]
-        error = unknown("number", name, [*names, *SECTIONS.own])
+        error = unknown("number", name, [*names, *dict.fromkeys(each.name for each in known)])
         raise UsageError(error.headline, **error.facts)
     if found is not None and found[1].unit == "fraction" and 1 < requirement.limit <= 100:
         raise UsageError(
@@ -128,7 +135,8 @@ def _known(requirement: Requirement, sections: Sequence[str]) -> tuple[Section, 
 
 def check(requirements: Sequence[Requirement], audit: Audit) -> tuple[Check, ...]:
     """Compare the numbers of an audit with what is required of them; a number that is missing fails."""
-    ran = [section(view.section) for view in audit.views if view.section in SECTIONS]  # caveats are none
+    known = SECTIONS_BY_TASK[audit.task]
+    ran = [section(view.section, task=audit.task) for view in audit.views if view.section in known]  # caveats are none
     return tuple(_check(one, audit, ran) for one in requirements)
 
 
@@ -145,7 +153,7 @@ def _check(requirement: Requirement, audit: Audit, ran: Sequence[Section]) -> Ch
 def _reason(name: str, owner: str, audit: Audit) -> str:
     """Say why a number is not there."""
     if not owner:
-        elsewhere = find(name, [section(each) for each in SECTIONS.own])
+        elsewhere = find(name, [section(each, task=audit.task) for each in SECTIONS_BY_TASK[audit.task].own])
         if elsewhere is not None:
             return f"there is no such number: the section {elsewhere[0].name} was not run"
     failed = [failure for failure in audit.failed if re.match(rf"{re.escape(owner)}[. ]", failure)] if owner else []
@@ -153,7 +161,7 @@ def _reason(name: str, owner: str, audit: Audit) -> str:
         return f"there is no such number: cells of {owner} failed ({failed[0].splitlines()[0]})"
     if owner and audit.missing:
         return f"there is no such number: the audit is unfinished, {audit.missing:,} planned cells were not measured"
-    found = find(name, [section(owner)]) if owner in SECTIONS else None
+    found = find(name, [section(owner, task=audit.task)]) if owner in SECTIONS_BY_TASK[audit.task] else None
     if found is not None and found[1].given:
         return f"there is no such number: it is given {found[1].given}"
     near = get_close_matches(name, audit.numbers, n=3)

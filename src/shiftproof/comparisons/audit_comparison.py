@@ -17,7 +17,7 @@ from shiftproof.audits.numbers import find
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import PerImage
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.measures.intervals import CONFIDENCE, Interval, difference_interval
+from shiftproof.measures.intervals import CONFIDENCE, Interval, difference_interval, student_interval
 from shiftproof.runs import AnyTask, Json, Store, write_atomically
 
 OUT = "shiftproof-compare"
@@ -207,7 +207,7 @@ def _numbers(side: Side, shared: Mapping[str, set[AnyTask]]) -> dict[str, tuple[
     return {
         number: (name, value)
         for name, cells in shared.items()
-        for number, value in section(name)
+        for number, value in section(name, task=side.record.scope.task)
         .view([result for result in side.record.results[name] if result.task in cells])
         .numbers.items()
     }
@@ -217,7 +217,8 @@ def _per_image(side: Side, shared: Mapping[str, set[AnyTask]]) -> dict[str, PerI
     """Return what each image adds to numbers of an audit, on the shared cells."""
     found: dict[str, PerImage] = {}
     for name, cells in shared.items():
-        found |= section(name).per_image([result for result in side.record.results[name] if result.task in cells])
+        results = [result for result in side.record.results[name] if result.task in cells]
+        found |= section(name, task=side.record.scope.task).per_image(results)
     return found
 
 
@@ -229,7 +230,7 @@ def _differences(
     side: Side,
 ) -> tuple[Difference, ...]:
     """Return the difference of every number that both have, with its interval where it has one."""
-    sections = [section(name) for name in side.record.results]
+    sections = [section(name, task=side.record.scope.task) for name in side.record.results]
     known = {name: number for name in one if (number := find(name, sections)) is not None}
     family = Counter(known[name][1].name for name in per_image if name in known)
     made = []
@@ -249,6 +250,8 @@ def _differences(
 
 def _interval(one: PerImage, other: PerImage, among: int) -> Interval | None:
     """Return the interval of a paired difference, which is one of so many that are looked at together."""
+    if not one.limited:
+        return student_interval(other.values - one.values, among=among)
     return difference_interval(one.values, other.values, other.low - one.high, other.high - one.low, among=among)
 
 

@@ -114,6 +114,8 @@ class Dataset(ABC, Generic[Inputs]):
 
     kind: ClassVar[str]
     """The kind of its inputs: `images` or `texts`."""
+    task: ClassVar[str] = "classification"
+    """What its labels ask of a model, the name of a `PredictionTask`: a class for each input, or for each pixel."""
 
     def __init__(
         self,
@@ -152,6 +154,11 @@ class Dataset(ABC, Generic[Inputs]):
     def noun(self) -> Noun:
         """What its inputs are called."""
         return NOUNS[self.kind]
+
+    @property
+    def known_labels(self) -> Tensor | None:
+        """The labels that occur, without what stands for none; None where nobody knows them."""
+        return self.labels
 
     @property
     def side(self) -> int | None:

@@ -52,7 +52,7 @@ def number_classes(
     line: their places in it. `places` says where a name stands first, for messages.
     """
     found = sorted(set(names))
-    listed = _listed(classes)
+    listed = listed_names(classes)
     if listed is not None:
         numbers = {name: number for number, name in enumerate(listed)}
         for name in found:
@@ -153,7 +153,7 @@ def name_classes(labels: Tensor | None, classes: str | Path | Sequence[str]) -> 
     if labels is None:
         return ()
     largest = int(labels.max()) if len(labels) else -1
-    listed = _listed(classes)
+    listed = listed_names(classes)
     if listed is None:
         return tuple(map(str, range(largest + 1)))
     if largest >= len(listed):
@@ -247,7 +247,7 @@ def read_table(path: str | Path, image_column: str | None = None, label_column: 
     return table
 
 
-def _listed(classes: str | Path | Sequence[str]) -> list[str] | None:
+def listed_names(classes: str | Path | Sequence[str]) -> list[str] | None:
     """Return the class names of a list or a file of them; None for `auto` and `sorted`."""
     if classes in ("auto", "sorted"):
         return None

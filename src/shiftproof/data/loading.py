@@ -23,6 +23,9 @@ from shiftproof.data.images.image_tables import TABLES, load_image_table
 from shiftproof.data.images.imageset import ImageSet, as_images
 from shiftproof.data.images.joining import JoinedSet, choose_parts, join
 from shiftproof.data.images.lists import from_list, is_pictures
+from shiftproof.data.images.mask_folders import load_mask_folder
+from shiftproof.data.images.mask_layouts import find_masks
+from shiftproof.data.images.mask_values import PaletteLike
 from shiftproof.data.images.published_suites import (
     ReadOptions,
     StoredSuite,
@@ -44,6 +47,7 @@ FORMS: Mapping[str, str] = {
     "demo": "1,000 embedded CIFAR-10 test images, 100 per class",
     "demo-source": "500 other CIFAR-10 test images: the demo's labelled source validation set",
     "folder/": "images in one sub-folder per class, or with a labels.csv (file,label), or without labels",
+    "images/ and masks/": "images with label maps: two trees, a.jpg and a_mask.png, Cityscapes, ADE20K, VOC, CamVid",
     "images.csv": "a CSV or TSV file that names images in its folder, and their labels",
     "images.parquet": "a Parquet file with a column of images, or of their paths, and one of labels",
     "images.npz": "arrays images and labels (or x and y)",
@@ -73,13 +77,15 @@ class DataForm(NamedTuple):
 
 
 _COLUMNS = ("image_column", "label_column", "on_bad_file")
+_MASKS = ("ignore_label", "palette")
+"""What says which values of label maps are classes, where labels are maps."""
 
 
 def _is_array_pair(source: Any) -> bool:
     """Whether a source is an array of images and one of labels."""
     if not isinstance(source, tuple | list) or len(source) != 2 or not isinstance(source[0], np.ndarray | Tensor):
         return False
-    return source[0].ndim > 2 and np.ndim(source[1]) in (1, 2) and len(source[1]) == len(source[0])
+    return source[0].ndim > 2 and np.ndim(source[1]) in (1, 2, 3) and len(source[1]) == len(source[0])
 
 
 def _is_pair(source: Any) -> bool:
@@ -105,13 +111,13 @@ def _load_cifar(path: Path, **options: Any) -> ImageSet:
 
 
 OBJECTS = (
-    DataForm("a Hugging Face data set", is_huggingface, from_huggingface, ("split", *_COLUMNS)),
+    DataForm("a Hugging Face data set", is_huggingface, from_huggingface, ("split", *_COLUMNS, *_MASKS)),
     DataForm("a table", is_frame, from_frame, _COLUMNS),
-    DataForm("a data set of PyTorch", is_torch_set, from_torch, _COLUMNS),
-    DataForm("a pair of images and labels", _is_array_pair, _from_pair),
-    DataForm("a list of images", is_pictures, from_list, ("labels", "on_bad_file")),
-    DataForm("a pair of images and labels", _is_pair, _from_pair),
-    DataForm("an array", lambda source: isinstance(source, np.ndarray | Tensor), _from_array, ("labels",)),
+    DataForm("a data set of PyTorch", is_torch_set, from_torch, (*_COLUMNS, *_MASKS)),
+    DataForm("a pair of images and labels", _is_array_pair, _from_pair, _MASKS),
+    DataForm("a list of images", is_pictures, from_list, ("labels", "on_bad_file", *_MASKS)),
+    DataForm("a pair of images and labels", _is_pair, _from_pair, _MASKS),
+    DataForm("an array", lambda source: isinstance(source, np.ndarray | Tensor), _from_array, ("labels", *_MASKS)),
 )
 """Forms in Python's memory; the first that fits is taken."""
 
@@ -121,12 +127,16 @@ FILES = (
     DataForm("a Parquet file", lambda path: path.suffix.lower() == ".parquet", load_parquet, _COLUMNS),
     DataForm("a tar file", shards_of, load_webdataset, _COLUMNS),
 )
+LABEL_MAPS = DataForm(
+    "a folder of images and label maps", find_masks, load_mask_folder, ("split", "on_bad_file", "label_maps", *_MASKS)
+)
 FOLDERS = (
-    DataForm("a Hugging Face data set", is_saved, load_saved, ("split", *_COLUMNS)),
+    DataForm("a Hugging Face data set", is_saved, load_saved, ("split", *_COLUMNS, *_MASKS)),
     DataForm("CIFAR", find_layout, _load_cifar, ("split",)),
     DataForm("a published suite", find_suite, load_suite, ("split", "on_bad_file")),
     DataForm("CIFAR-10.1", find_pairs, load_pair, ("split",)),
     DataForm("a folder of tar files", shards_of, load_webdataset, _COLUMNS),
+    LABEL_MAPS,
     DataForm("a folder", Path.is_dir, load_folder, ("labels", *_COLUMNS)),
 )
 """Forms on disk; the first that fits is taken, and the split of a folder is a sub-folder."""
@@ -158,6 +168,9 @@ def load_data(
     image_column: str | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
+    label_maps: str | Path | None = None,
+    ignore_label: int | None = None,
+    palette: PaletteLike = None,
 ) -> Dataset:
     """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1]; or of texts.
 
@@ -177,6 +190,10 @@ def load_data(
         image_column: Column of images or of their paths in a table, where its name does not tell.
         text_column: Column of texts in a table, or two with a comma between them for pairs.
         label_column: Column of labels in a table.
+        label_maps: Where the label maps of a folder's images are (segmentation): a folder of files with the same names,
+            or a pattern such as `*_mask.png`. Default: found by their folders.
+        ignore_label: Value of label maps that is no class; -1 where every value is one. Default: 255, or the layout's.
+        palette: File of the colours of label maps, a line 'red green blue name' each; in Python also a mapping.
 
     >>> len(load_data("demo")), load_data("demo").classes[3]
     (1000, 'cat')
@@ -187,14 +204,15 @@ def load_data(
     if is_prefixed(LOADERS, source):
         source = load_prefixed(LOADERS, str(source))
     if is_joined(source):
-        _refuse("several sets as one", labels=labels, text_column=text_column)
+        _refuse("several sets as one", labels=labels, text_column=text_column, label_maps=label_maps)
         reading = read_options(size, color, classes, on_bad_file)
         return _load_joined(str(source), split, reading, {"image_column": image_column, "label_column": label_column})
     columns = {"image_column": image_column, "label_column": label_column}
-    rest: dict[str, Any] = {"labels": labels, "split": split, **columns}
+    maps = {"label_maps": label_maps, "ignore_label": ignore_label, "palette": palette}
+    rest: dict[str, Any] = {"labels": labels, "split": split, **columns, **maps}
     pixels: dict[str, Any] = {"size": size, "classes": classes, "color": color}
     if image_column is None:
-        images = {"size": size, "split": split, "color": color}
+        images = {"size": size, "split": split, "color": color, **maps}
         texts = _load_texts(source, labels, images, classes, on_bad_file, text_column, label_column)
         if texts is not None:
             return texts
@@ -202,7 +220,7 @@ def load_data(
     if isinstance(source, Dataset):
         made = f"{'an' if source.noun.one == 'image' else 'a'} {type(source).__name__}, which is already made"
         chosen = None if classes == "auto" else classes
-        _refuse(made, size=size, labels=labels, classes=chosen, split=split, color=color, **columns)
+        _refuse(made, size=size, labels=labels, classes=chosen, split=split, color=color, **columns, **maps)
         return source
     if isinstance(source, str | Path):
         return _from_path(str(source), rest, pixels, on_bad_file)
@@ -213,7 +231,7 @@ def _load_as(
     forms: Sequence[DataForm], source: Any, rest: Mapping[str, Any], pixels: Mapping[str, Any], on_bad_file: OnBadFile
 ) -> Dataset:
     """Load what a user gave as the first form that it fits; options that this form does not take are refused."""
-    form = next((form for form in forms if form.fits(source)), None)
+    form = forms[0] if len(forms) == 1 else next((form for form in forms if form.fits(source)), None)
     if form is None:
         raise DataError(
             "This is not a set of images.",
@@ -285,8 +303,11 @@ def _from_folder(path: Path, rest: Mapping[str, Any], pixels: Mapping[str, Any],
     if not is_saved(path) and part.is_dir() and is_text_folder(part):
         _refuse("a folder of texts", size=pixels["size"], color=pixels["color"], **{**rest, "split": None})
         return load_text_folder(part, classes=pixels["classes"], on_bad_file=on_bad_file)
+    if rest["label_maps"] is not None:
+        return _load_as([LABEL_MAPS], path, rest, pixels, on_bad_file)
     by_table = rest["labels"] is not None  # says which files belong to the set
-    form = next(form for form in FOLDERS if form.fits(path) and not (by_table and form.load is load_suite))
+    passed = (load_suite, load_mask_folder) if by_table else ()
+    form = next(form for form in FOLDERS if form.load not in passed and form.fits(path))
     if split is not None and "split" not in form.takes:
         if not part.is_dir():
             inside = sorted(entry.name for entry in path.iterdir() if entry.is_dir())

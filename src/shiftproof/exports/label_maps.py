@@ -1,27 +1,22 @@
-"""Label maps (segmentation masks) of a folder of images: found by name, copied as they are, or moved with their images.
-
-Which file is the map of an image is said by a folder, whose files have the images' paths, or by a pattern such as
-`*_mask.png`, where the star stands for an image's path without its suffix.
-"""
+"""Label maps (segmentation masks) in a copy of a folder of images: copied as they are, or moved with their images."""
 
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatch
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from shiftproof.data.images.decoding import Decoder, Size, open_image
-from shiftproof.data.images.folders import images_under
+from shiftproof.data.images.mask_pairs import LabelMap, find_label_maps, path_stem
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.runs.files import expand
 from shiftproof.shifts.origins import OUTSIDE
+
+__all__ = ["NONE", "LabelMap", "check_movable", "find_label_maps", "refuse_unnamed", "remade"]
 
 NONE = "none"
 """What says that there are no label maps, where files look like some."""
@@ -37,72 +32,11 @@ _VOID = (224, 224, 192)
 """The colour of an ignore label that a palette lacks."""
 
 
-class LabelMap(NamedTuple):
-    """The label map of an image: its file, and its path in each tree of the copy."""
-
-    path: Path
-    name: str
-
-
-def find_label_maps(root: Path, images: Sequence[str], masks: str | Path) -> dict[str, LabelMap]:
-    """Return the label map of each image that has one; `images` are paths from the root, maps among them too."""
-    text = Path(masks).as_posix()
-    place = root / expand(masks)  # which is the masks' own path, if that begins at the top
-    top = place if place.is_dir() else expand(masks)
-    inside = "*" in text or top.resolve().is_relative_to(root.resolve())
-    if not inside and not top.is_dir():
-        raise ConfigurationError(
-            f"There are no label maps at {text!r}.",
-            expected=f"a folder of label maps, in {str(root)!r} or elsewhere, or a pattern such as '*_mask.png'",
-        )
-    pattern = text if "*" in text else f"{top.resolve().relative_to(root.resolve()).as_posix()}/*" if inside else "*"
-    top = root if inside else top
-    known = _by_stem(images if inside else images_under(top), pattern)
-    found: dict[str, LabelMap] = {}
-    owners: dict[str, str] = {}
-    for image in images:
-        mask = None if inside and image in known.values() else _mask_of(image, pattern, known, nested=not inside)
-        if mask is None:
-            continue
-        if mask in owners:
-            raise DataError(f"Two images have one label map, {mask!r}.", got=f"{owners[mask]} and {image}")
-        owners[mask] = image
-        found[image] = LabelMap(top / mask, mask if inside else f"{top.resolve().name}/{mask}")
-    orphans = sorted(set(known.values()) - set(owners))
-    if orphans:
-        raise DataError(
-            f"{len(orphans)} of {len(known)} label maps belong to no image.",
-            expected=f"an image for each file of {text!r}, of the same name",
-            got=", ".join(orphans[:3]) + (", ..." if len(orphans) > 3 else ""),
-        )
-    return found
-
-
-def _by_stem(files: Iterable[str], pattern: str) -> dict[str, str]:
-    """Return the files of a pattern by their paths, without a suffix where the pattern ends in its star."""
-    known: dict[str, str] = {}
-    for file in files:
-        if fnmatch(file, pattern):
-            stem = _stem(file) if pattern.endswith("*") else file
-            if stem in known:
-                raise DataError("Two label maps have one name.", got=f"{known[stem]} and {file}")
-            known[stem] = file
-    return known
-
-
-def _mask_of(image: str, pattern: str, known: Mapping[str, str], nested: bool) -> str | None:
-    """Return the label map of an image; images and maps in folders of their own may be in `images/a` and `masks/a`."""
-    parts = _stem(image).split("/")
-    tries = range(len(parts)) if nested or "/" in pattern else range(1)
-    stems = (pattern.replace("*", "/".join(parts[first:])) for first in tries)
-    return next((known[stem] for stem in stems if stem in known), None)
-
-
 def refuse_unnamed(root: Path, images: Sequence[str]) -> None:
     """Refuse files that are label maps by name and content: as images they would be corrupted."""
     suspects = {file: tail for file in images if (tail := _tail(file)) is not None}
-    others = {Path(_stem(file)).name for file in images if file not in suspects}
-    paired = [file for file, tail in suspects.items() if Path(_stem(file)).name.removesuffix(tail) in others]
+    others = {Path(path_stem(file)).name for file in images if file not in suspects}
+    paired = [file for file, tail in suspects.items() if Path(path_stem(file)).name.removesuffix(tail) in others]
     likely = [file for file in paired[:_SAMPLE] if _has_few_colours(root / file)]
     if not likely:
         return
@@ -120,7 +54,7 @@ def refuse_unnamed(root: Path, images: Sequence[str]) -> None:
 
 def _tail(file: str) -> str | None:
     """Return how the name of a possible label map ends, which may be nothing; None where it is none."""
-    path = Path(_stem(file))
+    path = Path(path_stem(file))
     if any(part.lower() in _FOLDERS for part in path.parts[:-1]):
         return next((path.name[-len(tail) :] for tail in _TAILS if path.name.lower().endswith(tail)), "")
     return next((path.name[-len(tail) :] for tail in _TAILS if path.name.lower().endswith(tail)), None)
@@ -198,7 +132,3 @@ def _palette(image: Image.Image, ignore: int) -> list[int]:
     colours = image.getpalette() or []
     missing = ignore + 1 - len(colours) // 3
     return colours + [0] * 3 * (missing - 1) + list(_VOID) if missing > 0 else colours
-
-
-def _stem(file: str) -> str:
-    return os.path.splitext(file)[0]  # noqa: PTH122  (as text: `with_suffix` would refuse odd names)

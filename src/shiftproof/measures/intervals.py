@@ -153,6 +153,22 @@ def difference_interval(
     return mean_interval(after - before, low, high, among=among)
 
 
+def student_interval(values: ArrayLike, *, confidence: float = CONFIDENCE, among: float = 1) -> Interval | None:
+    """Return Student's interval of the mean of values [N] without limits; None where they are too few to say.
+
+    >>> interval = student_interval([1.0, 0.8, 0.9, 1.0] * 20)
+    >>> round(interval.low, 3), round(interval.high, 3)
+    (0.906, 0.944)
+    """
+    from scipy.stats import t
+
+    table = np.asarray(values, float)
+    if len(table) < MIN_IMAGES:
+        return None
+    reach = t.ppf(1 - (1 - confidence) / 2 / among, len(table) - 1) * table.std(ddof=1) / np.sqrt(len(table))
+    return Interval(float(table.mean() - reach), float(table.mean() + reach))
+
+
 def batch_intervals(gains: ArrayLike, batch: float, *, confidence: float = CONFIDENCE, among: float = 1) -> FloatArray:
     """Return Student's intervals of the mean gain in accuracy over batches of so many images, [N, Q] to [Q, 2].
 

@@ -47,15 +47,20 @@ class Behaviour:
 
 
 def try_out(
-    model: Callable[[Any], Any], inputs: Any, others: Any, strangers: Any, dtype: torch.dtype | None = None
+    model: Callable[[Any], Any],
+    inputs: Any,
+    others: Any,
+    strangers: Any,
+    dtype: torch.dtype | None = None,
+    ask: Callable[[Callable[[Any], Any], Any], Tensor] = logits,
 ) -> Behaviour:
     """Ask a model about `inputs` with `others` twice, and with `strangers`; each is as many images, or texts.
 
-    `dtype` is the precision that it computes in, where its weights do not say.
+    `dtype` is the precision that it computes in, where its weights do not say; `ask` is how it is asked for scores.
     """
     before = _state(model)
-    first, again = (logits(model, _together(inputs, others)) for _ in range(2))
-    third = logits(model, _together(inputs, strangers))
+    first, again = (ask(model, _together(inputs, others)) for _ in range(2))
+    third = ask(model, _together(inputs, strangers))
     parts = list(model.modules()) if isinstance(model, nn.Module) else []
     return Behaviour(
         scores=first,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +36,8 @@ class Folded(nn.Module):
         return self.network(images.to(memory_format=self.layout))
 
 
-def folded(model: Model, images: Tensor) -> Model:
-    """Return a model with the same answers that is faster to ask; the model itself where there is none.
+def folded(model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor] = logits) -> Model:
+    """Return a model with the same answers, by `ask`, that is faster to ask; the model itself where there is none.
 
     That is where it is a black box, has no batch normalisation behind a convolution, cannot be traced or is watched by
     hooks, and where its answers to these `images`, [N, C, H, W], together or alone, are not the same up to rounding.
@@ -54,7 +55,7 @@ def folded(model: Model, images: Tensor) -> Model:
     fast = Folded(made, layout).eval()
     for some in (images, images[:1]):
         try:
-            own, other = logits(model, some), logits(fast, some)
+            own, other = ask(model, some), ask(fast, some)
         except Exception:  # whatever a traced network does not bear
             return model
         if float((own - other).abs().max()) > AGREE * max(1e-6, float(own.max() - own.min())):

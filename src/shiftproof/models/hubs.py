@@ -31,15 +31,17 @@ def load_torchvision(
     mean: Constants = None,
     std: Constants = None,
 ) -> nn.Module:
-    """Return a torchvision classifier with pretrained weights, their `DEFAULT` or those named, or with a file's.
+    """Return a torchvision classifier or segmenter with pretrained weights, `DEFAULT` or those named, or with a file's.
 
     With a file nothing is fetched. `num_classes` is what the file's last layer has, where it is not given; `mean` and
     `std` are those of the pretrained weights.
     """
     hub = _import("torchvision")
-    known = hub.models.list_models(module=hub.models)
+    segmentation = getattr(hub.models, "segmentation", None)
+    segmenters = [] if segmentation is None else hub.models.list_models(module=segmentation)
+    known = [*hub.models.list_models(module=hub.models), *segmenters]
     if name not in known:
-        raise unknown("torchvision classifier", name, known)
+        raise unknown("torchvision classifier or segmenter", name, known)
     entries = hub.models.get_model_weights(name)
     if weights is None or str(weights) in entries.__members__:
         _check_pretrained(f"torchvision:{name}", num_classes, mean)
@@ -50,9 +52,11 @@ def load_torchvision(
         raise unknown(f"file or set of weights for torchvision:{name}", str(weights), entries.__members__)
 
     def make(classes: int | None) -> nn.Module:
-        return _untrained(lambda: hub.models.get_model(name, weights=None, **_given(num_classes=classes)))
+        backbone = {"weights_backbone": None, "aux_loss": auxiliary} if name in segmenters else {}
+        return _untrained(lambda: hub.models.get_model(name, weights=None, **backbone, **_given(num_classes=classes)))
 
     stored = read_weights(weights)
+    auxiliary = any(key.startswith("aux_classifier.") for key in stored.tensors)
     network = _filled(make, stored, num_classes)
     preset = entries.DEFAULT.transforms()
     mean, std = _constants(stored, mean, std, preset.mean, preset.std)

@@ -16,6 +16,12 @@ from shiftproof.models.texts import Text
 from shiftproof.runs.files import is_file, read_json
 
 CONFIGURATION = "config.json"
+SEGMENTERS = {
+    "ForSemanticSegmentation": "AutoModelForSemanticSegmentation",
+    "ForUniversalSegmentation": "AutoModelForUniversalSegmentation",
+    "ForInstanceSegmentation": "AutoModelForUniversalSegmentation",
+}
+"""How names of segmenters end -> what loads them."""
 LONGEST = 512
 """Tokens read at most where neither the tokenizer nor the configuration says how many."""
 
@@ -80,14 +86,17 @@ def load_huggingface(folder: Path, normalize: Normalize | None = None) -> nn.Mod
             expected="a folder that save_pretrained wrote",
             got=str(error),
         ) from error
-    if any("ForImageClassification" in str(kind) for kind in kinds):
-        from shiftproof.models.huggingface_images import load_image_classifier
+    if any(name in str(kind) for kind in kinds for name in ("ForImageClassification", *SEGMENTERS)):
+        from shiftproof.models.huggingface_images import load_image_model
 
-        return load_image_classifier(folder, normalize)
+        segments = next((name for name in SEGMENTERS if any(name in str(kind) for kind in kinds)), None)
+        kind = "AutoModelForImageClassification" if segments is None else SEGMENTERS[segments]
+        return load_image_model(folder, normalize, kind)
     if kinds and not any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
         raise ModelError(
             f"The model in {str(folder)!r} classifies neither texts nor images.",
-            expected="a classifier, such as BertForSequenceClassification or ViTForImageClassification",
+            expected="a classifier or segmenter, such as BertForSequenceClassification, ViTForImageClassification or "
+            "SegformerForSemanticSegmentation",
             got=", ".join(map(str, kinds)),
         )
     network = load_network(transformers.AutoModelForSequenceClassification, folder)

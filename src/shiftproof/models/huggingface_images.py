@@ -1,4 +1,4 @@
-"""Image classifiers saved by Hugging Face's `transformers`: what their processor does to images becomes part of them.
+"""Image classifiers and segmenters of Hugging Face's `transformers`: what their processor does becomes part of them.
 
 Its file is read as it is, since the processor itself would need torchvision, and works on single images.
 """
@@ -21,12 +21,13 @@ from shiftproof.runs.files import read_json
 PROCESSOR = "preprocessor_config.json"
 
 
-def load_image_classifier(folder: Path, normalize: Normalize | None = None) -> nn.Module:
-    """Return the image classifier saved in a folder, from images in [0, 1] to logits, with its size and class names.
+def load_image_model(folder: Path, normalize: Normalize | None, kind: str) -> nn.Module:
+    """Return the image classifier or segmenter saved in a folder, from images in [0, 1] to logits, with class names.
 
-    `normalize` is for a folder without a processor; where there is one, it is the processor's.
+    `kind` is the class of `transformers` that loads it. `normalize` is for a folder without a processor; where there is
+    one, it is the processor's. A classifier is told the size of its images; a segmenter takes any.
     """
-    network = load_network(import_transformers().AutoModelForImageClassification, folder)
+    network = load_network(getattr(import_transformers(), kind), folder)
     facts = _processor(folder)
     if facts is None and normalize is None:
         raise ModelError(
@@ -41,7 +42,8 @@ def load_image_classifier(folder: Path, normalize: Normalize | None = None) -> n
             fix="leave out mean and std",
         )
     layer = normalize or _normalization(facts or {})
-    return with_input_size(nn.Sequential(layer, Logits(network)), _size(facts or {}))
+    model = nn.Sequential(layer, Logits(network))
+    return with_input_size(model, _size(facts or {})) if kind == "AutoModelForImageClassification" else model
 
 
 def _processor(folder: Path) -> Mapping[str, Any] | None:

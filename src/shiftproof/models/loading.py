@@ -38,12 +38,12 @@ FORMS: Mapping[str, str] = {
     **dict.fromkeys(NETWORKS, "a reference network, with weights= a safetensors file or a state dict"),
     "file.py:build": "what build() in a Python file returns",
     "package.module:build": "what build() in a Python module returns",
-    "torchvision:NAME": "a torchvision classifier, such as torchvision:resnet50, pretrained or with weights= a file",
+    "torchvision:NAME": "a torchvision classifier or segmenter, such as resnet50, pretrained or with weights= a file",
     "timm:NAME": "a timm classifier, such as timm:resnet50.a1_in1k, pretrained or with weights= a file",
     "model.onnx": "an ONNX file, as a black box",
     "model.pt2": "a torch.export program",
     "model.ts": "a TorchScript program, which may read and write files",
-    "folder/": "what `shiftproof train` or a text network wrote, or a Hugging Face classifier",
+    "folder/": "what `shiftproof train` or a text network wrote, or a Hugging Face classifier or segmenter",
 }
 """What `load_model` takes, for tables and messages."""
 

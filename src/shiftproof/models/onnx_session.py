@@ -18,7 +18,7 @@ _PRECISIONS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tens
 
 
 class OnnxSession:
-    """A function over an ONNX file: images [N, C, H, W] in [0, 1] to its scores [N, K].
+    """A function over an ONNX file: images [N, C, H, W] in [0, 1] to its scores [N, K], or [N, C, h, w].
 
     A file made for batches of one fixed size gets batches of that size; the last is filled up and cut again. The
     session is opened anew where the object is unpickled.
@@ -79,12 +79,14 @@ class OnnxSession:
 
     def _the_output(self) -> str:
         outputs = self._session.get_outputs()
-        scores = [output for output in outputs if output.type in _PRECISIONS and len(output.shape or (0, 0)) == 2]
+        floats = [output for output in outputs if output.type in _PRECISIONS]
+        scores = [output for output in floats if len(output.shape or (0, 0)) == 2]
+        scores = scores or [output for output in floats if len(output.shape) == 4]  # of a segmenter
         if len(scores) == 1:
             return str(scores[0].name)
         raise ModelError(
             f"The ONNX model {self.path.name!r} does not say which output is the logits.",
-            expected="one float output N x K",
+            expected="one float output N x K, or N x C x H x W of a segmenter",
             got=_listed(outputs),
             fix="export it with that output, or call it from your own function in file.py:build",
         )

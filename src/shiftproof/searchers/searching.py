@@ -14,10 +14,12 @@ from torch import Tensor
 
 from shiftproof.data import DataLike, as_images
 from shiftproof.data.images.arrays import read_array
+from shiftproof.data.images.mask_values import IGNORE
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, Model, ModelLike, load_model
 from shiftproof.models.answers import check_behaviour
 from shiftproof.models.sources import SOURCE
+from shiftproof.prediction_tasks import TASKS
 from shiftproof.runs import Executor, OnProgress, Store, choose_executor
 from shiftproof.searchers.applying import MEMORY
 from shiftproof.searchers.catalogue import searcher as find_searcher
@@ -26,7 +28,8 @@ from shiftproof.searchers.evaluator import Evaluation, Evaluator, hold
 from shiftproof.searchers.fitness import Fitness, make_fitness
 from shiftproof.searchers.search_result import Search
 from shiftproof.searchers.service import Service
-from shiftproof.searchers.space import SpaceLike, check_length, make_space
+from shiftproof.searchers.space import Space, SpaceLike, check_length, make_space
+from shiftproof.shifts.moving import moves_content
 from shiftproof.subjects import Subject
 from shiftproof.version import __version__
 
@@ -71,9 +74,10 @@ def search(
         length: Transformations in a chain.
         searcher: random, evolution, racing, optuna, cma, or a package's.
         budget: Chains to try.
-        fitness: accuracy, detection_rate, or with targets pixel_accuracy, mean_iou; in Python also a function from
+        fitness: accuracy, detection_rate, or with label maps pixel_accuracy, mean_iou; in Python also a function from
             images, uint8 [N, H, W, C], and their labels to a number, or one per image, in [0, 1].
-        targets: Label maps for segmentation, whole numbers [N, H, W]: a .npy file; in Python also an array.
+        targets: Label maps for segmentation, whole numbers [N, H, W]: a .npy file; in Python also an array. Default:
+            those of the data, where it has some.
         ignore: The class of pixels that do not count, with targets.
         similarity: Keep the content: least mean structural similarity, such as 0.8.
         agreement: Least share of images the reference agrees on. Default: 0.9.
@@ -95,9 +99,15 @@ def search(
     chosen = make_space(space)
     check_length(length)
     check_budget(budget)
-    subject = Subject.of(_as_model(model), data, images=images, seed=seed, device=device, batch_size=batch_size)
+    subject = Subject.of(
+        _as_model(model), data, images=images, seed=seed, device=device, batch_size=batch_size, tasks=tuple(TASKS)
+    )
     device, tested = subject.device, _served(subject.loaded_model)
-    by_name = targets is None and fitness == "accuracy" and not isinstance(tested, Service)
+    maps = subject.task.per_pixel
+    if maps or targets is not None:
+        _check_still(chosen)
+    ignore = IGNORE if maps and ignore is None else ignore
+    by_name = targets is None and fitness == "accuracy" and not maps and not isinstance(tested, Service)
     tested = subject.model if by_name else tested  # whose answers need not be logits, and may be counted
     whole = as_images(subject.data if by_name else subject.unmatched_data).in_memory()
     truth = whole.labels if targets is None else _targets(targets, subject)
@@ -125,6 +135,17 @@ def search(
         if out is not None:
             found.write(Path(out), evaluator)
     return found
+
+
+def _check_still(space: Space) -> None:
+    """Refuse operations that move content where labels are maps, which stay where they are in a search."""
+    moving = [step.label for step in space.steps if moves_content(step)]
+    if moving:
+        raise ConfigurationError(
+            "Not available for segmentation: a search over operations that move content.",
+            expected="a space whose operations leave content where it is, such as camvid",
+            got=f"{', '.join(moving[:3])}{', ...' if len(moving) > 3 else ''}",
+        )
 
 
 def check_budget(budget: int) -> None:

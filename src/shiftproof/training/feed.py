@@ -16,6 +16,7 @@ from torch import Tensor
 from shiftproof.data import Batch, ImageSet
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed, key_of
+from shiftproof.prediction_tasks import task_of
 from shiftproof.shifts import ImageShift, as_image_shift
 from shiftproof.shifts.image_shift import Shape, check_layout
 from shiftproof.shifts.levels import from_levels, quantize_, to_bytes, to_levels
@@ -103,7 +104,7 @@ class Feed:
             mine = order.view(count, self.team.size, share)[:, self.team.rank]
             for images, labels, keys in self.supply.read(mine, self.block):
                 views = self._transformed(self._views(images, keys, epoch), keys, start, epoch, found)
-                yield Views(views, labels, keys)
+                yield Views(views, self._labels(labels, keys, epoch), keys)
                 start += len(keys) // share
 
     def _views(self, images: Tensor, keys: Tensor, epoch: int) -> Tensor:
@@ -117,6 +118,15 @@ class Feed:
             return shifted(self.augment, images, keys, self._seed(epoch, "view 0"))[None]
         made = [shifted(self.augment, images, keys, self._seed(epoch, f"view {view}")) for view in range(1, count)]
         return torch.stack([images, *made])
+
+    def _labels(self, labels: Tensor, keys: Tensor, epoch: int) -> Tensor:
+        """Return labels as they belong to the views: maps move with what the images of all views went through."""
+        task = task_of(self.data)
+        if self.framing is not None:
+            labels = task.moved(self.framing, labels, keys, self._seed(epoch, "framing"))
+        if self.augment is not None and self.recipe.objective.views == 1:
+            labels = task.moved(self.augment, labels, keys, self._seed(epoch, "view 0"))
+        return labels
 
     def _transformed(
         self, views: Tensor, keys: Tensor, step: int, epoch: int, found: Sequence[tuple[int, ...]]
@@ -191,23 +201,25 @@ def shifted(shift: ImageShift, images: Tensor, keys: Tensor, seed: int) -> Tenso
 
 
 def labels_of(data: ImageSet) -> Tensor:
-    """Return the labels of a set; refuse one that nothing can be learned from."""
+    """Return the labels that occur in a set; refuse one that nothing can be learned from."""
     if data.labels is None:
         raise DataError(
             "The images have no labels.",
             expected="a labelled training set",
             fix="one sub-folder per class, or --labels with a CSV (columns file, label)",
         )
-    if len(data) < 2 or int(data.labels.min()) == int(data.labels.max()):
+    known = data.known_labels
+    assert known is not None
+    if not len(known) or len(data) < 2 or int(known.min()) == int(known.max()):
         raise DataError(
             "There is nothing to tell apart.",
             expected="at least two classes",
             got=f"{len(data)} images of one class",
             fix="give the folder that holds one sub-folder per class",
         )
-    if int(data.labels.min()) < 0:
-        raise DataError("Labels count the classes from 0.", got=f"label {int(data.labels.min())}")
-    return data.labels
+    if int(known.min()) < 0:
+        raise DataError("Labels count the classes from 0.", got=f"label {int(known.min())}")
+    return known
 
 
 class _Held:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from shiftproof.errors import RunError
 from shiftproof.keyed import key_of
 from shiftproof.runs import Json
+from shiftproof.training.dense import labelled
 from shiftproof.training.feed import Feed, Views, labels_of
 from shiftproof.training.learning_layers import evaluating, freeze, hold_frozen, parameter_groups
 from shiftproof.training.mixed_targets import Targets, class_weights, mixed
@@ -126,7 +128,11 @@ class Loop:
         """Return the mean loss of images."""
         with self._autocast():
             epoch = self.step / self.feed.steps_per_epoch
-            moment = Moment(self.parallel, self._fixed, views, targets, noise, self.sigma, epoch, self.start, right)
+            labels, pixels = labelled(targets.labels)
+            targets = replace(targets, labels=labels)
+            moment = Moment(
+                self.parallel, self._fixed, views, targets, noise, self.sigma, epoch, self.start, right, pixels
+            )
             return self.recipe.objective.loss(moment).mean()
 
     def _rate(self) -> float:

@@ -24,10 +24,12 @@ Copies = Annotated[Count, "How many noises each view gets."]
 class Moment:
     """One step as an objective sees it.
 
-    `images` are views [V, N, C, H, W] in [0, 1], `targets` what they are to be called. `noise` [V, S, N, C, H, W] is
-    zero where a recipe adds none. `network` is called once per step, with gradients; `fixed` is the same network in
-    evaluation mode, for attacks. `epoch` counts from 0, with fractions. `right` gets the share of first views that the
-    network gave their label, and `start` is the network that training began with, where an objective asks for it.
+    `images` are views [V, N, C, H, W] in [0, 1], `targets` what they are to be called; where labels are maps, they are
+    those of the labelled `pixels`, places among all pixels of the images, which then stand for images. `noise`
+    [V, S, N, C, H, W] is zero where a recipe adds none. `network` is called once per step, with gradients; `fixed` is
+    the same network in evaluation mode, for attacks. `epoch` counts from 0, with fractions. `right` gets the share of
+    first views that the network gave their label, and `start` is the network that training began with, where an
+    objective asks for it.
     """
 
     network: Callable[[Tensor], Tensor]
@@ -39,6 +41,7 @@ class Moment:
     epoch: float
     start: Callable[[Tensor], Tensor] | None = None
     right: list[Tensor] = field(default_factory=list)
+    pixels: Tensor | None = None
 
     @property
     def labels(self) -> Tensor:
@@ -49,7 +52,11 @@ class Moment:
         """Return the logits of all noisy views, [V, S, N, K] float32, by one call of the network."""
         seen = (self.images if images is None else images)[:, None]
         seen = seen if self.noise is None else seen + self.noise
-        made = self.network(seen.flatten(0, 2)).float().view(*seen.shape[:3], -1)
+        scores = self.network(seen.flatten(0, 2)).float()
+        if self.pixels is None:
+            made = scores.view(*seen.shape[:3], -1)
+        else:
+            made = scores.movedim(1, -1).reshape(*seen.shape[:2], -1, scores.shape[1])[:, :, self.pixels]
         self.right.append((made[0, 0].detach().argmax(-1) == self.labels).float().mean())
         return made
 

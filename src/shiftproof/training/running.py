@@ -10,12 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 from torch import Tensor, nn
 
 from shiftproof.data import ImageSet
+from shiftproof.data.images.maskset import MaskSet
 from shiftproof.errors import RunError
 from shiftproof.keyed import Keyed
+from shiftproof.measures.overlap import Overlap, unpack
 from shiftproof.models import logits
+from shiftproof.prediction_tasks import LABEL_MAPS, present_classes
 from shiftproof.runs import Json, Plan, Row, Store, Task, drive
 from shiftproof.training.goals import GoalScore, best_step, stalled
 from shiftproof.training.loop import Loop
@@ -168,6 +172,9 @@ class Runner:
     def _validated(self, data: ImageSet) -> dict[str, Json]:
         """Return the accuracy, under noise and clean where the recipe has noise: it is noisy images that count then."""
         network, batch, sigma = self._judged(), self.loop.feed.batch, self.loop.sigma
+        if isinstance(data, MaskSet):
+            found = overlap(network, data, batch)
+            return found if self.score is None else {**found, "goal": found["miou"]}
         goal: dict[str, Json] = {} if self.score is None else {"goal": self.score(network)}
         clean = accuracy(network, data, batch)
         if sigma == 0.0:
@@ -220,6 +227,17 @@ def accuracy(network: nn.Module, data: ImageSet, batch_size: int = 256, *, sigma
             images = images + Keyed(seed, batch.keys).fork("train/validation").normal(0.0, sigma, images.shape[1:])
         right += int((logits(network, images).argmax(1) == cast("Tensor", batch.labels)).sum())
     return right / len(data)
+
+
+def overlap(network: nn.Module, data: MaskSet, batch_size: int = 16) -> dict[str, Json]:
+    """Return mIoU and pixel accuracy of a segmenter in evaluation mode."""
+    rows = [
+        LABEL_MAPS.tally(cast("Tensor", batch.labels), LABEL_MAPS.scores(network, batch.inputs))
+        for batch in data.batches(batch_size)
+    ]
+    counts = np.concatenate([unpack(str(row["overlap"]), int(str(row["classes"]))) for row in rows])
+    found = Overlap(counts, present_classes(data))
+    return {"miou": round(found.value, 6), "accuracy": round(found.pixel_accuracy, 6)}
 
 
 def _rows(row: Row) -> Sequence[Row]:

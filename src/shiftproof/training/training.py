@@ -9,15 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftproof.data import DataLike, ImageSet, load_images, matched
+from shiftproof.data import DataLike, ImageSet, as_images, load_images
 from shiftproof.errors import ConfigurationError, DataError, ModelError
-from shiftproof.models import ModelLike, choose_device, logits
+from shiftproof.models import ModelLike, choose_device
 from shiftproof.models.class_names import with_class_names
 from shiftproof.models.denoising import DENOISER, save_denoiser
 from shiftproof.models.identity import digest, plugin_codes
+from shiftproof.prediction_tasks import task_of
 from shiftproof.runs import Json
 from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.training.denoiser_training import DenoiserInTraining
+from shiftproof.training.dense import check_dense, check_same_task
 from shiftproof.training.feed import HELD_BYTES, Feed, labels_of
 from shiftproof.training.goals import best_step
 from shiftproof.training.learning_layers import evaluating
@@ -65,9 +67,9 @@ def train(
     on certified robustness. A finished run goes on with more epochs, its learning rate beginning anew.
 
     Args:
-        model: resnet20, resnet110, wrn16_4, convnet, cct6 (random weights, or those of a `ModelSpec`), or what
-            `load_model` makes a module of; a module is copied.
-        data: Labelled images: what `load_data` takes or returned.
+        model: resnet20, resnet110, wrn16_4, convnet, cct6, for segmentation unet (random weights, or those of a
+            `ModelSpec`), or what `load_model` makes a module of; a module is copied.
+        data: Images with labels or label maps: what `load_data` takes or returned.
         recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, denoiser, ...
         sigma: Standard deviation of the noise. Default: 0.25, where a recipe has noise.
         options: The recipe's own settings, such as lam=20; in Python also {"lam": 20}.
@@ -90,31 +92,28 @@ def train(
     noise = chosen.sigma(sigma)
     loop_settings = make_settings(chosen, settings)
     where = torch.device(device_here(choose_device(device)))
-    loaded = labelled_images(data, images, loop_settings.seed)
-    held_out: ImageSet | None = None
-    share = share_of(validation)
-    if share is not None:
-        loaded, held_out = split_off(loaded, share, seed=loop_settings.seed)
-        labels_of(loaded)
-    elif validation is not None:
-        held_out = labelled_images(other_split(validation, data), None, 0)
+    loaded, held_out = _sets(data, validation, images, loop_settings.seed)
     _check_goal(loop_settings, held_out)
     _check_answers(loop_settings, chosen)
     if isinstance(recipe, str):
         chosen = chosen.fitting(loaded.side or 0, options or {})
     start = Start(model, loaded, chosen, seed=loop_settings.seed, sigma=noise, head=loop_settings.head)
     network = start.network()
+    task = task_of(loaded)
     with evaluating(network):  # two images are tried before any long work
-        loaded = matched(loaded, network)
+        loaded = as_images(task.matched(loaded, network))
         _check_fit(network, loaded, labels_of(loaded))
     with_class_names(network, loaded.classes)
     if held_out is not None:
         with evaluating(network):
-            held_out = matched(held_out, network)
+            check_same_task(loaded, held_out)
+            held_out = as_images(task.matched(held_out, network))
     begun = "" if out is None else start.identity(network)
     subject = _subject(begun, loaded, held_out, chosen, noise, loop_settings, where)
     team = join(where)
     feed = Feed(loaded, chosen, loop_settings, device=where, team=team, decoders=decoders)
+    if task.per_pixel:
+        check_dense(loop_settings, chosen, feed.framing, feed.augment)
     if on_plan is not None and team.leads:
         on_plan(forecast(network, feed, sigma=noise))
     search = None
@@ -161,6 +160,19 @@ def _write(trained: Trained, start: Start, recipe: Recipe, data: str, settings: 
         write_model(trained, facts, texts)
 
 
+def _sets(
+    data: DataLike, validation: DataLike | float | None, images: int | None, seed: int
+) -> tuple[ImageSet, ImageSet | None]:
+    """Return what is trained on, and what is validated on: a share of the data, another split, another set or none."""
+    loaded = labelled_images(data, images, seed)
+    share = share_of(validation)
+    if share is not None:
+        loaded, held_out = split_off(loaded, share, seed=seed)
+        labels_of(loaded)
+        return loaded, held_out
+    return loaded, None if validation is None else labelled_images(other_split(validation, data), None, 0)
+
+
 def _check_goal(settings: TrainingSettings, validation: ImageSet | None) -> None:
     if settings.goal is not None and validation is None:
         raise ConfigurationError(
@@ -196,7 +208,7 @@ def labelled_images(data: DataLike, images: int | None, seed: int) -> ImageSet:
 def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
     """Refuse a network, in evaluation mode, without a score for every class."""
     batch = next(iter(data.subset(range(2)).batches(2)))
-    scores = logits(network, batch.inputs)
+    scores = task_of(data).scores(network, batch.inputs)
     if scores.shape[1] <= int(labels.max()):
         raise ModelError(
             "The model has too few classes for the data.",

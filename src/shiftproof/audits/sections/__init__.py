@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shiftproof.errors import ConfigurationError
@@ -25,6 +25,16 @@ _OWN = {
 }
 
 
+_OF_MAPS = {
+    "clean": "shiftproof.audits.sections.segmentation.map_clean:MapClean",
+    "corruptions": "shiftproof.audits.sections.segmentation.map_corruptions:MapCorruptions",
+    "adaptation": "shiftproof.audits.sections.segmentation.map_adaptation:MapAdaptation",
+    "worst_case": "shiftproof.audits.sections.segmentation.map_worst_case:MapWorstCase",
+    "label_free": "shiftproof.audits.sections.segmentation.map_label_free:MapLabelFree",
+    "certified": "shiftproof.audits.sections.segmentation.map_certified:MapCertified",
+}
+
+
 def _is_section(found: object) -> bool:
     from shiftproof.audits.sections.base import Section
 
@@ -36,19 +46,38 @@ SECTIONS: Registry[type[Section]] = Registry(
 )
 """Name -> class, in the order of the report; others add theirs after ours."""
 
+SECTIONS_BY_TASK: Mapping[str, Registry[type[Section]]] = {
+    "classification": SECTIONS,
+    "segmentation": Registry(
+        "section of segmentation",
+        "shiftproof.segmentation_sections",
+        _OF_MAPS,
+        _is_section,
+        "a class derived from audits.sections.base.Section",
+    ),
+}
+"""What labels ask of a model -> the sections that ask their questions about it, by name."""
 
-def applicable(inputs: str, wanted: Sequence[str] | None = None, *, clean: bool = True) -> tuple[str, ...]:
+
+def applicable(
+    inputs: str, wanted: Sequence[str] | None = None, *, clean: bool = True, task: str = "classification"
+) -> tuple[str, ...]:
     """Return the sections for a kind of inputs, `images` or `texts`: all there are, or those wanted, in their order.
 
-    `clean` says whether there are clean inputs, which a suite alone does not have.
+    `clean` says whether there are clean inputs, which a suite alone does not have; `task` what labels ask of the model.
     """
+    sections = SECTIONS_BY_TASK[task]
     for name in wanted or ():
-        SECTIONS.load(name)  # what is wrong with one that is asked for is an error, not a warning
-    fit = [name for name, made in SECTIONS.load_all() if inputs in made.takes and (clean or not made.needs_clean)]
+        if name not in sections and name in SECTIONS:
+            raise ConfigurationError(
+                f"Not available for {task}: the section {name!r}.", expected=f"sections among {', '.join(sections)}"
+            )
+        sections.load(name)  # what is wrong with one that is asked for is an error, not a warning
+    fit = [name for name, made in sections.load_all() if inputs in made.takes and (clean or not made.needs_clean)]
     for name in wanted or ():
         if name not in fit:
             expected = f"sections among {', '.join(fit)}"
-            if inputs in SECTIONS.load(name).takes:
+            if inputs in sections.load(name).takes:
                 fix = "--clean FOLDER (clean=) names the clean set of the suite"
                 raise ConfigurationError(f"The section {name!r} needs clean {inputs}.", expected=expected, fix=fix)
             raise ConfigurationError(f"The section {name!r} does not apply to {inputs}.", expected=expected)
@@ -57,13 +86,13 @@ def applicable(inputs: str, wanted: Sequence[str] | None = None, *, clean: bool 
 
 def planned(name: str, scope: Scope) -> tuple[Measurement, ...]:
     """Return the tasks of a section."""
-    return tuple(section(name).plan(scope))
+    return tuple(section(name, task=scope.task).plan(scope))
 
 
-def section(name: str, inputs: str = "images", looks: int = 1) -> Section:
+def section(name: str, inputs: str = "images", looks: int = 1, task: str = "classification") -> Section:
     """Return a section by name, which speaks of inputs of a kind, measured until one of so many looks was enough."""
     from shiftproof.data.base import NOUNS
 
-    made = SECTIONS.load(name)()
+    made = SECTIONS_BY_TASK[task].load(name)()
     made.noun, made.looks = NOUNS[inputs], looks
     return made

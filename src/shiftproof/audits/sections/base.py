@@ -18,8 +18,10 @@ from shiftproof.audits.numbers import Number
 from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.data.base import NOUNS, Noun
 from shiftproof.data.images.imageset import SMALL_SIDE
+from shiftproof.measures.intervals import Interval, mean_interval, student_interval
 from shiftproof.models.identity import digest
 from shiftproof.models.sources import is_builtin
+from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports.view import View
 from shiftproof.runs import Json, Result, Task
 from shiftproof.shifts import Shift
@@ -66,7 +68,8 @@ class Scope:
     `cells` are what its corruptions are measured on; where it has no clean set, `gentlest` is what stands for one when
     it is asked whether the model works at all. `per_image` is how many kinds of shift each image is put under, None
     where it is all of them. Clean and corrupted inputs are measured in `stages`, up to so many inputs; `measured` says
-    after how many of them it was stopped, `looks` how many intervals that was decided by.
+    after how many of them it was stopped, `looks` how many intervals that was decided by. `task` is what labels ask of
+    the model.
     """
 
     settings: AuditSettings
@@ -78,10 +81,11 @@ class Scope:
     per_image: int | None = None
     measured: int | None = None
     looks: int = 1
+    task: str = CLASSES.name
 
     def to_row(self) -> dict[str, Json]:
         """Return the scope as JSON values, without the settings."""
-        row: dict[str, Json] = {"images": self.images, "side": self.side, "inputs": self.inputs}
+        row: dict[str, Json] = {"images": self.images, "side": self.side, "inputs": self.inputs, "task": self.task}
         row |= {"per_image": self.per_image, "measured": self.measured, "looks": self.looks}
         if self.cells:
             row |= {"cells": [asdict(cell) for cell in self.cells]}
@@ -94,7 +98,7 @@ class Scope:
         cells = tuple(SuiteCell(**cell) for cell in row.get("cells", ()))
         gentlest = None if row.get("gentlest") is None else SuiteCell(**row["gentlest"])
         stopped = row["per_image"], row["measured"], row["looks"]
-        return cls(settings, row["images"], row["side"], row["inputs"], cells, gentlest, *stopped)
+        return cls(settings, row["images"], row["side"], row["inputs"], cells, gentlest, *stopped, row["task"])
 
     @property
     def small(self) -> bool:
@@ -184,11 +188,22 @@ class Measurement(Task[Subject]):
 
 @dataclass(frozen=True)
 class PerImage:
-    """What each image adds to a number that is a mean over images, [N], and the least and the most one can add."""
+    """What each image adds to a number that is a mean over images, [N], and the least and the most one can add.
+
+    Of a number that is a quotient of sums, such as mIoU, they are what images add to first order (`Overlap.influence`),
+    which has no limits: its interval is Student's.
+    """
 
     values: NDArray[np.float64]
     low: float = 0.0
     high: float = 1.0
+    limited: bool = True
+
+    def interval(self, among: float = 1) -> Interval | None:
+        """Return the interval of the mean; None where there are too few images to say."""
+        if not self.limited:
+            return student_interval(self.values, among=among)
+        return mean_interval(self.values, self.low, self.high, among=among)
 
 
 class Section(ABC):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias, cast
+from types import MappingProxyType
+from typing import Protocol, TypeAlias, cast
 
 from shiftproof.audits.sections.base import Condition
 from shiftproof.audits.sections.shift_names import AS_GIVEN, at_severity, cell_of, facts, named
@@ -19,24 +20,47 @@ Grid: TypeAlias = Mapping[str, Mapping[float, Accuracy]]
 """Corruption -> severity -> accuracy."""
 
 
-def mean_accuracy(cells: Iterable[Accuracy]) -> float:
-    """Return the mean of accuracies."""
+class Valued(Protocol):
+    """What has a value from 0 to 1: an accuracy, or the overlap of label maps."""
+
+    @property
+    def value(self) -> float:
+        """The value."""
+
+
+def mean_accuracy(cells: Iterable[Valued]) -> float:
+    """Return the mean of accuracies, or of other measures."""
     values = [cell.value for cell in cells]
     return float(sum(values) / len(values))
 
 
 def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Condition, Row]]) -> Table:
     """Tabulate accuracy by corruption and severity, with the first image of each cell."""
-    severities = sorted({severity for cells in grid.values() for severity in cells})
-    rows_by_name = {name: grid[name] for name in ranked}
+    severities = _severities(grid)
     pictures = {}
     for shift, row in examples:
         name, level = cell_of(shift)
-        if "pictures" in row and name in rows_by_name and level in severities:
+        if "pictures" in row and name in ranked and level in severities:
             where = ranked.index(name), 3 + severities.index(level)
             pictures[where] = _picture(cast(Sequence[Mapping[str, Json]], row["pictures"])[0])
+    return severity_table(grid, ranked, pictures)
+
+
+def _severities(grid: Mapping[str, Mapping[float, Valued]]) -> list[float]:
+    return sorted({severity for cells in grid.values() for severity in cells})
+
+
+def severity_table(
+    grid: Mapping[str, Mapping[float, Valued]],
+    ranked: Sequence[str],
+    pictures: Mapping[tuple[int, int], Picture] = MappingProxyType({}),
+    measure: str = "accuracy",
+) -> Table:
+    """Tabulate a measure by corruption and severity, with pictures of cells."""
+    severities = _severities(grid)
     return Table(
-        "Accuracy by corruption and severity, most damaging first",
+        f"{measure[0].upper() if measure == 'accuracy' else measure[0]}{measure[1:]} by corruption and severity, most "
+        "damaging first",
         (
             Column("corruption"),
             Column("category"),
@@ -53,9 +77,9 @@ def heat_table(grid: Grid, ranked: Sequence[str], examples: Sequence[tuple[Condi
                 mean_accuracy(cells.values()),
                 *(cells[severity].value if severity in cells else None for severity in severities),
             )
-            for name, cells in rows_by_name.items()
+            for name, cells in ((name, grid[name]) for name in ranked)
         ),
-        caption="Read along a row: how quickly accuracy falls as the change grows."
+        caption=f"Read along a row: how quickly {measure} falls as the change grows."
         + (" A cell that is pointed at, or has the focus, shows its first image." if pictures else ""),
         pictures=pictures,
     )
@@ -82,12 +106,14 @@ def cell_table(grid: Grid) -> Table:
     )
 
 
-def loss_figure(means: Mapping[str, float], ranked: Sequence[str], clean: Accuracy | None) -> Figure:
+def loss_figure(
+    means: Mapping[str, float], ranked: Sequence[str], clean: Valued | None, measure: str = "accuracy"
+) -> Figure:
     """Draw the points each corruption costs; without clean accuracy, its error."""
     names = [title(name) for name in ranked]
     lost = [100 * ((1.0 if clean is None else clean.value) - means[name]) for name in ranked]
     what = "points lost" if clean is not None else "error, percent"
-    axis = "points of accuracy lost" if clean is not None else "error in percent"
+    axis = f"points of {measure} lost" if clean is not None else "error in percent"
     plot = {
         "data": [
             {

@@ -76,7 +76,7 @@ def preset_for(subject: Subject) -> str:
     model = subject.model
     if model not in _CLASSES:
         (one,) = subject.data.subset([0]).batches(1, device=subject.device)
-        _CLASSES[model] = logits(model, one.inputs).shape[1]
+        _CLASSES[model] = subject.task.scores(model, one.inputs).shape[1]
     return choose_preset(model, _CLASSES[model])
 
 

@@ -220,7 +220,7 @@ def progress(tried: Mapping[str, Sequence[Sequence[Found]]]) -> Figure:
     )
 
 
-def worst_table(found: Sequence[Found]) -> Table:
+def worst_table(found: Sequence[Found], measure: str = "accuracy") -> Table:
     """Tabulate the worst chains."""
     distinct = {one.words: one for one in found}
     ranked = sorted(distinct.values(), key=lambda one: one.fitness)[:WORST]
@@ -228,7 +228,7 @@ def worst_table(found: Sequence[Found]) -> Table:
         "The worst chains that were tried",
         (
             Column("changes in turn"),
-            Column("accuracy where searched", "percent", heat=(0.0, 1.0)),
+            Column(f"{measure} where searched", "percent", heat=(0.0, 1.0)),
             Column("similarity", "number"),
             Column("keeps the content"),
         ),

@@ -15,6 +15,8 @@ from torch import Tensor
 from shiftproof.data.contents import digests
 from shiftproof.data.images.decoding import Color, Decoder, Size
 from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.images.mask_values import MaskRules, PaletteLike, map_values, refuse_map_options
+from shiftproof.data.images.maskset import make_mask_set
 from shiftproof.data.images.source import ImageSource, Pixels, describe
 from shiftproof.data.labels import Numbering, check_labels, name_classes
 from shiftproof.errors import ConfigurationError, DataError
@@ -77,6 +79,8 @@ def from_arrays(
     color: Color | None = None,
     numbering: Numbering | None = None,
     notes: Sequence[str] = (),
+    ignore_label: int | None = None,
+    palette: PaletteLike = None,
 ) -> ImageSet:
     """Return a set of the images of an array.
 
@@ -88,9 +92,17 @@ def from_arrays(
     if color == "grey" and channels == 3:
         raise DataError("The images have colours.", expected="one channel, as color='grey' says", got="3 channels")
     decoder = Decoder(color or ("rgb" if channels == 3 else "grey"), size)
+    source = ArraySource(array, channels_last=channels_last, decoder=decoder)
+    if labels is not None and np.ndim(labels) == 3 and len(labels) == len(array):  # type: ignore[arg-type]
+        maps = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+        values = [map_values(one, size, f"image {row}") for row, one in enumerate(maps)]
+        return make_mask_set(
+            source, values, MaskRules().changed(classes, ignore_label, palette), name=name, notes=notes
+        )
+    refuse_map_options(ignore_label, palette)
     numbers = None if labels is None else check_labels(labels, len(array))
     return ImageSet(
-        ArraySource(array, channels_last=channels_last, decoder=decoder),
+        source,
         name=name,
         labels=numbers,
         classes=name_classes(numbers, classes),

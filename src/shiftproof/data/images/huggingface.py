@@ -17,10 +17,13 @@ from shiftproof.data.contents import digests
 from shiftproof.data.images.decoded_files import decode_file
 from shiftproof.data.images.decoding import Color, Decoder, Size
 from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.images.mask_values import PaletteLike, refuse_map_options
 from shiftproof.data.images.pictures import from_samples
 from shiftproof.data.images.source import DecodedSource, describe, unreadable
 from shiftproof.data.labels import number_labels
 from shiftproof.errors import ConfigurationError, DataError
+
+MASK_COLUMNS = {"label", "labels", "mask", "annotation", "segmentation", "semantic_segmentation", "seg", "gt", "target"}
 
 
 def is_huggingface(source: object) -> bool:
@@ -69,10 +72,13 @@ def from_huggingface(
     image_column: str | None = None,
     label_column: str | None = None,
     on_bad_file: OnBadFile = "fail",
+    ignore_label: int | None = None,
+    palette: PaletteLike = None,
 ) -> ImageSet:
     """Return a `datasets.Dataset` with an `Image` column as a set; its labels are in a `ClassLabel` column or `label`.
 
-    Of a mapping of splits, `split` chooses one. A set that is streamed is read once and held in memory.
+    A column of labels that are images makes a set for segmentation. Of a mapping of splits, `split` chooses one. A set
+    that is streamed is read once and held in memory.
     """
     if isinstance(dataset, Mapping):
         dataset, name = _choose(dataset, split), f"{name} {split or next(iter(dataset))}"
@@ -82,6 +88,17 @@ def from_huggingface(
         options: dict[str, Any] = {"classes": classes, "size": size, "color": color, "on_bad_file": on_bad_file}
         return _streamed(dataset, image_column, label_column, name=name, **options)
     find_columns(list(dataset.features), image_column, label_column)  # refuses a column that is not there
+    masks = _mask_column(dataset, label_column)
+    if masks is not None:
+        image = image_column or next(key for key in _columns(dataset, "Image") if key != masks)
+        kind = type(dataset.features[image])
+        rows = dataset.select_columns([image, masks])
+        for key in (image, masks):
+            rows = rows.cast_column(key, kind(decode=False))
+        samples = [(row[image], row[masks]) for row in rows]
+        given: dict[str, Any] = {"size": size, "color": color, "on_bad_file": on_bad_file, "classes": classes}
+        return from_samples(samples, name=name, ignore_label=ignore_label, palette=palette, **given)
+    refuse_map_options(ignore_label, palette)
     column = image_column or _column(dataset, "Image")
     if column is not None and type(dataset.features[column]).__name__ != "Image":
         return _streamed(
@@ -187,4 +204,16 @@ def _choose(splits: Mapping[str, Any], split: str | None) -> Any:
 
 def _column(dataset: Any, feature: str) -> str | None:
     """Return the first column of a feature's kind."""
-    return next((key for key, held in dataset.features.items() if type(held).__name__ == feature), None)
+    return next(iter(_columns(dataset, feature)), None)
+
+
+def _columns(dataset: Any, feature: str) -> list[str]:
+    return [key for key, held in dataset.features.items() if type(held).__name__ == feature]
+
+
+def _mask_column(dataset: Any, named: str | None) -> str | None:
+    """Return the column of label maps: one of images beside another, of the name given or of a usual one."""
+    images = _columns(dataset, "Image")
+    if len(images) < 2:
+        return None
+    return named if named in images else next((key for key in images if key.lower() in MASK_COLUMNS), None)

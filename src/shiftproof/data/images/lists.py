@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from torch import Tensor
 
 from shiftproof.data.images.decoding import is_image_name
@@ -27,6 +28,10 @@ def is_pictures(source: object) -> bool:
 def _is_sample(value: object) -> bool:
     if not isinstance(value, tuple | list) or len(value) != 2 or not is_picture(value[0]):
         return False
+    if isinstance(value[1], Image.Image):
+        return value[1].mode not in ("RGB", "RGBA")  # a label map, and no second image
+    if isinstance(value[1], np.ndarray | Tensor) and value[1].ndim == 2:
+        return True
     return not is_image_name(value[1]) and (np.ndim(value[1]) == 0 or isinstance(value[1], list | tuple | set))
 
 

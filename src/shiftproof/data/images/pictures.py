@@ -20,6 +20,8 @@ from shiftproof.data.images.decoded_files import decode_file
 from shiftproof.data.images.decoding import Color, Decoder, Size, is_image_name
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.levels import unit
+from shiftproof.data.images.mask_values import MaskRules, PaletteLike, is_map, map_values, refuse_map_options
+from shiftproof.data.images.maskset import make_mask_set
 from shiftproof.data.images.source import DecodedSource, describe, sizes_differ, unreadable
 from shiftproof.data.labels import number_labels
 from shiftproof.errors import DataError, ShiftproofError
@@ -139,11 +141,22 @@ def from_samples(
     color: Color | None = None,
     on_bad_file: OnBadFile = "fail",
     notes: Sequence[str] = (),
+    ignore_label: int | None = None,
+    palette: PaletteLike = None,
 ) -> ImageSet:
-    """Return a set of pictures; `names` are class names that belong to labels which are numbers."""
+    """Return a set of pictures; `names` are class names that belong to labels which are numbers.
+
+    Labels that are maps, arrays [H, W] or PIL images, make a set for segmentation.
+    """
     source = PictureSource(samples, color, size)
     if source.bad and on_bad_file == "fail":
         raise unreadable(*source.bad[0])
+    if any(map(is_map, source.labels)):
+        maps = [map_values(label, size, source.name(row)) for row, label in enumerate(source.labels)]
+        rules = MaskRules(classes=tuple(names or ())).changed(classes, ignore_label, palette)
+        given = {"notes": notes, "on_bad_file": on_bad_file, "bad_files": source.bad}
+        return make_mask_set(source, maps, rules, name=name, **given)
+    refuse_map_options(ignore_label, palette)
     labels, naming = number_labels(source.labels, classes, names)
     return ImageSet(
         source,

@@ -1,4 +1,7 @@
-"""Reference networks, by name: from [0, 1] images to logits, with their normalisation inside."""
+"""Reference networks, by name: from [0, 1] images to logits, with their normalisation inside.
+
+`unet` is for segmentation: its logits are [N, classes, H, W]; those of the others are [N, classes].
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ NETWORKS: Mapping[str, str] = {
     "wrn16_4": "shiftproof.models.networks.wide_resnet:wrn16_4",
     "convnet": "shiftproof.models.networks.convnet:convnet",
     "cct6": "shiftproof.models.networks.compact_transformer:cct6",
+    "unet": "shiftproof.models.networks.unet:unet",
 }
 """Name -> lazy target, in the order tables list them."""
 

@@ -20,7 +20,7 @@ from shiftproof.shifts import tables
 from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations.geometric import Fill, Filled
-from shiftproof.shifts.operations.operation import apply_each_, origins_each
+from shiftproof.shifts.operations.operation import GEOMETRIC, apply_each_, origins_each
 from shiftproof.shifts.origins import in_turn, unmoved
 from shiftproof.shifts.parametric import Parametric
 
@@ -47,9 +47,10 @@ class Menu:
     rounded: Tensor
     truncated: Tensor
 
-    def draw(self, rng: Keyed, shape: tuple[int, ...], *, without: str) -> Tensor:
-        """Draw operations, all but one equally likely, as places in `names`, [N, *shape]."""
-        places = torch.tensor([place for place, name in enumerate(self.names) if name != without])
+    def draw(self, rng: Keyed, shape: tuple[int, ...], *, without: str, still: bool = False) -> Tensor:
+        """Draw operations, all but one equally likely, as places in `names`, [N, *shape]; `still` ones move nothing."""
+        left_out = {without, *(GEOMETRIC if still else ())}
+        places = torch.tensor([place for place, name in enumerate(self.names) if name not in left_out])
         return places[rng.integers(0, len(places), shape)]
 
     def level(self, which: Tensor, share: Tensor | float, negative: Tensor) -> Tensor:
@@ -163,20 +164,26 @@ class AugMix(Parametric):
 
     The chains' weights are Dirichlet(1), their share against the image Beta(1, 1). `strength` is what the paper calls
     the severity of an operation, up to 10. The consistency loss that goes with it in training is not part of the shift.
+    Without `geometric` operations no content moves, as labels that are maps need it.
     """
 
-    moves = True
     name: str = field(default="augmix", init=False)
     width: Annotated[int, Ge(1), Le(8), "How many chains are mixed."] = 3
     depth: Annotated[int, Ge(1), Le(8), "The operations of a chain, at most."] = 3
     strength: Annotated[float, Ge(0.1), Lt(AUGMIX_BINS), "How strong the operations are, at most."] = 3.0
     fill: Filled = "black"
+    geometric: Annotated[bool, "Whether operations that move content are among them."] = True
+
+    @property
+    def moves(self) -> bool:
+        """Whether some operations move content."""
+        return self.geometric
 
     def draw(self, rng: Keyed, shape: Shape) -> Mixture:
         """Draw the chains, their lengths and their weights."""
         rng, choice = _on_cpu(rng), menu("augmix")
         chains = (self.width, self.depth)
-        which = choice.draw(rng, chains, without="identity")
+        which = choice.draw(rng, chains, without="identity", still=not self.geometric)
         length = rng.integers(1, self.depth + 1, (self.width, 1))
         which = torch.where(torch.arange(self.depth) < length, which, choice.names.index("identity"))
         share = rng.uniform(0.1, self.strength, chains).double() / AUGMIX_BINS

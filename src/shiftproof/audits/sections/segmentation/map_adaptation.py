@@ -1,0 +1,217 @@
+"""Whether a segmenter can be helped while serving: mIoU of methods of test-time adaptation, pixel by pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from shiftproof.adapters import Method, adapt, make_adapter
+from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.base import READ, Measurement, Scope, Section, Unit, Work, passes, shifting
+from shiftproof.audits.sections.measuring import preset_for, rows
+from shiftproof.audits.sections.segmentation.map_measuring import counts_of, predicted_maps, present_of
+from shiftproof.audits.sections.shift_names import facts, named
+from shiftproof.audits.sections.wording import between, labelled, percent
+from shiftproof.errors import ModelError
+from shiftproof.measures.overlap import Overlap
+from shiftproof.reports.view import Column, Level, Sentence, Table, Tile, View
+from shiftproof.runs import Result, Row
+from shiftproof.shifts import Shift
+from shiftproof.subjects import Subject
+
+BATCH = 8
+"""Images of a batch of the stream: each has the statistics of all its pixels."""
+PRIOR = 16
+"""Images that the source's statistics stand for, in bn with a prior."""
+LEAST = 32
+WITH_PRIOR = "bn, prior 16"
+HELPS = 0.01
+"""Points of mIoU from which on a method is said to help or to harm."""
+
+
+@dataclass(frozen=True)
+class AdaptedMaps(Measurement):
+    """A stream of images under a shift, answered by a method that adapts; None is the model as it is."""
+
+    kind = "adaptation.maps"
+    shift: Shift
+    method: Method | None
+    prior: int
+    images: int
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """What the method is called in tables."""
+        return "source" if self.method is None else WITH_PRIOR if self.prior else self.method.name
+
+    def measure(self, subject: Subject) -> Row:
+        """Return the counts of the stream's answers; a model or a method that does not apply is told."""
+        stream = subject.at_batch_size(BATCH)
+        if self.method is None:
+            return predicted_maps(stream, range(self.images), self.shift, self.seed)
+        try:
+            adapter = self._adapter(subject)
+            return predicted_maps(stream, range(self.images), self.shift, self.seed, model=_Answering(adapter))
+        except ModelError as error:
+            return {"applies": False, "reason": error.headline}
+
+    def _adapter(self, subject: Subject) -> Any:
+        method, preset = self.method or "source", preset_for(subject)
+        if self.prior and isinstance(subject.model, nn.Module):
+            return adapt(subject.model, method, preset=preset, prior=self.prior)
+        return make_adapter(subject.model, method, preset=preset)
+
+    def work(self) -> Work:
+        """Count a pass of the stream, by the method."""
+        if self.method is None:
+            return passes(self.images, self.shift)
+        unit = Unit("adapt", self.method, BATCH)
+        return [(READ, self.images), (unit, self.images), *shifting(self.shift, self.images)]
+
+
+class _Answering:
+    """An adapter as a model that is asked: every answer also adapts it."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.adapter = adapter
+        self.device = next((each.device for each in adapter.parameters()), "cpu")
+
+    def __call__(self, images: Tensor) -> Tensor:
+        answer: Tensor = self.adapter(images)
+        return answer
+
+
+class MapAdaptation(Section):
+    """mIoU of methods of test-time adaptation beside that of the model as it is."""
+
+    name = "adaptation"
+    title = "Test-time adaptation"
+    question = "Can the model be helped while it serves, without labels, and which method helps?"
+    numbers = (
+        Number("adaptation_miou", "mIoU of the best method under corruption at the highest severity"),
+        Number("adaptation_gain", "that less the mIoU of the model as it is", None),
+        Number("adaptation_gain.*", "the same of one method", None),
+    )
+
+    def plan(self, scope: Scope) -> Iterator[Measurement]:
+        """Plan every method under one corruption of each kind at the highest severity."""
+        settings = scope.settings
+        images = min(scope.images, scope.scaled(settings.adaptation_images, LEAST))
+        for shift in chosen_shifts(scope):
+            yield AdaptedMaps(shift, None, 0, images, settings.seed)
+            for method in settings.methods:
+                yield AdaptedMaps(shift, method, 0, images, settings.seed)
+                if method.name == "bn":
+                    yield AdaptedMaps(shift, method, PRIOR, images, settings.seed)
+
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say that a method's own number needs its tasks and the source's."""
+        if not isinstance(task, AdaptedMaps):
+            return True
+        return not number.startswith("adaptation_gain.") or task.label in ("source", number.partition(".")[2])
+
+    def view(self, results: Sequence[Result]) -> View:
+        """Tell which method helps, by how much, and where it harms."""
+        measured = rows(results, AdaptedMaps)
+        found = {
+            (task.label, labelled(task.shift.label)): Overlap(counts_of(row), present_of(row))
+            for task, row in measured
+            if row.get("applies", True)
+        }
+        refused = {task.label: str(row["reason"]) for task, row in measured if not row.get("applies", True)}
+        shifts = list(dict.fromkeys(shift for label, shift in found if label == "source"))
+        methods = list(dict.fromkeys(label for label, _ in found if label != "source"))
+        left_out = tuple(f"{label} was left out: {reason}" for label, reason in refused.items())
+        if not methods or not shifts:
+            return View(self.name, self.title, self.question, notes=("No method was measured.", *left_out))
+        gains = {
+            label: float(np.mean([found[label, shift].value - found["source", shift].value for shift in shifts]))
+            for label in methods
+        }
+        best = max(gains, key=lambda label: gains[label])
+        source = float(np.mean([found["source", shift].value for shift in shifts]))
+        level: Level = "good" if gains[best] > HELPS else "watch" if gains[best] > -HELPS else "bad"
+        said = _said(best, gains, source, shifts)
+        images = next(iter(found.values())).images
+        return View(
+            self.name,
+            self.title,
+            self.question,
+            verdict=(Sentence(said, "plain" if level == "good" else level),),
+            tiles=(
+                Tile(
+                    f"mIoU with {best}",
+                    percent(source + gains[best]),
+                    f"{100 * gains[best]:+.1f} points",
+                    "plain",
+                    "",
+                ),
+            ),
+            blocks=(_table(found, methods, shifts),),
+            notes=(
+                f"{images} images under each shift, in batches of {BATCH}, once through; each method starts anew for "
+                "each shift. Learning rates are those published for classifiers of as many classes: none was tuned on "
+                "these images.",
+                "Entropies, filters and statistics are of pixels. The statistics of a batch are those of its own "
+                "content; a prior of 16 images holds on to the source's.",
+                *left_out,
+            ),
+            numbers={
+                "adaptation_miou": source + gains[best],
+                "adaptation_gain": gains[best],
+                **{f"adaptation_gain.{label}": gain for label, gain in gains.items()},
+            },
+        )
+
+
+def chosen_shifts(scope: Scope) -> list[Shift]:
+    """Return one shift of each category at the highest severity, and those that were given as they are."""
+    first: dict[str, Shift] = {}
+    for shift in scope.settings.shifts:
+        first.setdefault(facts(named(shift))["category"], replace(shift, severity=scope.settings.severities[-1]))
+    return [*first.values(), *scope.settings.fixed]
+
+
+def _said(best: str, gains: Mapping[str, float], source: float, shifts: Sequence[str]) -> str:
+    under = f"under {', '.join(shifts)}"
+    if gains[best] <= HELPS:
+        gain = f"{100 * gains[best]:+.1f}"
+        return (
+            f"No method of adaptation raises mIoU {under} by more than a point: the best, {best}, changes it by {gain}."
+        )
+    harm = [f"{label} ({100 * gain:+.1f})" for label, gain in gains.items() if gain < -HELPS]
+    return (
+        f"Adapting by {best} changes mIoU {under} from {percent(source)} to {percent(source + gains[best])} on average"
+        + (f"; {', '.join(harm)} lower it." if harm else ".")
+    )
+
+
+def _table(found: Mapping[tuple[str, str], Overlap], methods: Sequence[str], shifts: Sequence[str]) -> Table:
+    body = []
+    for shift in shifts:
+        source = found["source", shift]
+        for label in ("source", *methods):
+            one = found[label, shift]
+            lost, interval = source.loss(one)
+            gain = "" if label == "source" else f"{-100 * lost:+.1f}"
+            between_them = None if interval is None else type(interval)(-interval.high, -interval.low)
+            told = "" if label == "source" else between(between_them, " points", "+")
+            body.append((shift, label, one.value, one.pixel_accuracy, gain, told))
+    return Table(
+        "mIoU by shift and method",
+        (
+            Column("shift"),
+            Column("method"),
+            Column("mIoU", "percent", heat=(0.0, 1.0)),
+            Column("pixel accuracy", "percent", heat=(0.0, 1.0)),
+            Column("points over source"),
+            Column("interval"),
+        ),
+        tuple(body),
+        caption="Intervals are of the bootstrap over the same images, each at 95% by itself.",
+    )

@@ -1,0 +1,281 @@
+"""Audits of segmenters: from a folder to numbers, intervals, requirements and a report."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from shiftproof import audit, compare
+from shiftproof.audits.auditing import gate
+from shiftproof.audits.sections import SECTIONS_BY_TASK
+from shiftproof.data import load_data
+from shiftproof.errors import ConfigurationError, DataError, ModelError, UsageError
+from shiftproof.measures.overlap import Overlap, count_overlap
+from shiftproof.models import BlackBox
+from shiftproof.models.class_names import with_class_names
+from shiftproof.prediction_tasks import present_classes
+from tests.label_maps import ColourNet, load_masks, painted, write_tree
+
+
+@pytest.fixture(scope="module")
+def images():
+    return painted(40)
+
+
+@pytest.fixture(scope="module")
+def clean(images, tmp_path_factory):
+    return audit(ColourNet(), images, sections=["clean"], out=tmp_path_factory.mktemp("clean"), device="cpu")
+
+
+def plain(images, model):
+    pictures, maps = images
+    with torch.no_grad():
+        scores = model(torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 255)
+    return Overlap(count_overlap(torch.from_numpy(maps), scores.argmax(1), 4, 255))
+
+
+def test_clean_numbers_are_those_of_a_plain_loop(clean, images):
+    expected = plain(images, ColourNet())
+    assert 0.3 < expected.value < 0.999
+    assert clean.numbers["miou"] == pytest.approx(expected.value)
+    assert clean.numbers["pixel_accuracy"] == pytest.approx(expected.pixel_accuracy)
+    assert [clean.numbers[f"iou.{label}"] for label in range(4)] == pytest.approx(expected.by_class.tolist())
+
+
+def test_report_shows_images_maps_and_predictions(clean):
+    page = clean.report.read_text()
+    for said in ("mIoU on clean images", "label map", "prediction, mIoU of the image", "wrong in red"):
+        assert said in page
+    exported = json.loads((clean.folder / "results.json").read_text())
+    assert exported["numbers"]["miou"] == clean.numbers["miou"]
+    assert all("overlap" not in cell for cell in exported["cells"])
+
+
+@pytest.mark.parametrize("form", ["dict", "stride", "folder", "black box", "batches", "order"])
+def test_forms_of_models_and_data_give_the_same_numbers(form, clean, images, tmp_path):
+    model: Any = ColourNet()
+    data: Any = images
+    options: dict[str, Any] = {}
+    if form == "dict":
+        model = _Wrapped(model)
+    elif form == "black box":
+        network = ColourNet()
+        model = BlackBox(lambda batch: network(batch).detach().numpy(), name="colours")
+    elif form == "batches":
+        options = {"batch_size": 3}
+    elif form == "order":
+        data = (images[0][::-1].copy(), images[1][::-1].copy())
+    elif form == "folder":
+        (tmp_path / "set" / "images").mkdir(parents=True)
+        (tmp_path / "set" / "masks").mkdir()
+        for row, (picture, labels) in enumerate(zip(*images, strict=True)):
+            Image.fromarray(picture).save(tmp_path / "set" / "images" / f"{row}.png")
+            Image.fromarray(labels).save(tmp_path / "set" / "masks" / f"{row}.png")
+        data = tmp_path / "set"
+    elif form == "stride":
+        model = ColourNet(stride=2)
+    found = audit(model, data, sections=["clean"], out=tmp_path / "run", device="cpu", **options)
+    if form == "stride":
+        assert found.numbers["miou"] == pytest.approx(plain(images, _Resized(model)).value)
+    else:
+        assert found.numbers == pytest.approx(dict(clean.numbers))
+
+
+class _Wrapped(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.eval()
+
+    def forward(self, images):
+        return {"aux": images, "out": self.model(images)}
+
+
+class _Resized(_Wrapped):
+    def forward(self, images):
+        scores = self.model(images)
+        return torch.nn.functional.interpolate(scores, images.shape[2:], mode="bilinear", align_corners=False)
+
+
+def test_a_finished_run_is_not_measured_again(clean, images):
+    again = audit(ColourNet(), images, sections=["clean"], out=clean.folder, device="cpu")
+    assert again.numbers == clean.numbers
+    with pytest.raises(Exception, match="another model"):
+        audit(ColourNet(stride=2), images, sections=["clean"], out=clean.folder, device="cpu")
+
+
+def test_requirements_know_miou_and_classes(clean, images):
+    found = gate(clean.folder, require=["miou > 1%", "iou.2 > 1%", "clean > 99.99%"])
+    assert [one.passed for one in found.checks] == [True, True, False]
+    with pytest.raises(UsageError, match="clean_accuracy"):
+        audit(ColourNet(), images, sections=["clean"], require=["clean_accuracy > 50%"], out=clean.folder / "no")
+
+
+def test_audits_of_two_segmenters_are_compared(clean, images, tmp_path):
+    worse = audit(ColourNet(stride=4), images, sections=["clean"], out=tmp_path / "worse", device="cpu")
+    found = {one.name: one for one in compare(clean.folder, worse.folder, out=tmp_path / "c").differences["worse"]}
+    assert found["miou"].verdict == "worse"
+    low, high = found["miou"].low, found["miou"].high
+    assert low is not None
+    assert high is not None
+    assert low < found["miou"].value < high < 0
+    assert found["iou.1"].verdict == "no interval"
+
+
+def test_what_does_not_fit_is_refused(images, tmp_path):
+    options: dict[str, Any] = {"sections": ["clean"], "out": tmp_path / "run", "device": "cpu"}
+    with pytest.raises(DataError, match="Labels and model outputs do not fit"):
+        audit(ColourNet(classes=3), images, **options)
+    data = load_data(images, classes=["a", "b", "c", "d", "e"])
+    with pytest.raises(DataError, match="classes of the label maps are not those of the model"):
+        audit(ColourNet(), data, **options)
+    with pytest.raises(ModelError, match="does not return scores for pixels"):
+        audit(lambda batch: batch.mean((2, 3)), images, **options)
+    with pytest.raises(ModelError, match="does not return scores for pixels") as error:
+        audit(lambda batch: batch.argmax(1), images, **options)
+    assert "before the arg max" in error.value.facts["fix"]
+    with pytest.raises(ConfigurationError, match="Not available for segmentation"):
+        audit(ColourNet(), images, out=tmp_path / "run", sections=[_absent()])
+
+
+def _absent():
+    """Return a section that segmentation does not have."""
+    return next(name for name in SECTIONS_BY_TASK["classification"].own if name not in SECTIONS_BY_TASK["segmentation"])
+
+
+def test_classes_are_matched_by_name(images, tmp_path):
+    model = with_class_names(ColourNet(), ("soil", "red", "green", "blue"))
+    swapped = np.array([3, 2, 1, 0, *[255] * 252], np.uint8)[images[1]]
+    data = load_data((images[0], swapped), classes=["Blue", "green", "red", "soil"])
+    found = audit(model, data, sections=["clean"], out=tmp_path, device="cpu")
+    assert found.numbers["miou"] == pytest.approx(plain(images, ColourNet()).value)
+    assert found.numbers["iou.red"] == pytest.approx(plain(images, ColourNet()).by_class[1])
+
+
+def test_other_verbs_refuse_label_maps(images):
+    from shiftproof import certify, find_failures
+
+    with pytest.raises(DataError, match="Not available for segmentation"):
+        certify(ColourNet(), images, sigma=0.25)
+    with pytest.raises(DataError, match="Not available for segmentation"):
+        find_failures(ColourNet(), images)
+
+
+def test_present_classes_are_those_of_the_labels(tmp_path):
+    data = load_masks(write_tree(tmp_path), classes=["ground", "red", "green", "blue", "never"])
+    assert present_classes(data).tolist() == [True, True, True, True, False]
+
+
+@pytest.fixture(scope="module")
+def corrupted(images, tmp_path_factory):
+    return audit(
+        ColourNet(),
+        images,
+        sections=["clean", "corruptions"],
+        shifts=["contrast", "elastic_transform", "flip"],
+        severities=[1, 5],
+        out=tmp_path_factory.mktemp("corrupted"),
+        device="cpu",
+    )
+
+
+def test_corrupted_numbers_are_those_of_a_plain_loop(corrupted, images):
+    from shiftproof.shifts import as_image_shift
+    from shiftproof.shifts.moving import move_labels
+
+    model, data = ColourNet(), load_masks(images)
+    (batch,) = data.batches(len(data))
+    for name in ("contrast", "elastic_transform", "flip"):
+        found = []
+        for shift in (
+            [as_image_shift(f"{name}@{level}") for level in (1, 5)] if name != "flip" else [as_image_shift(name)]
+        ):
+            labels = move_labels(shift, data.labels, batch.keys)
+            with torch.no_grad():
+                scores = model(shift(batch.inputs, batch.keys))
+            found.append(Overlap(count_overlap(labels, scores.argmax(1), 4, 255)).value)
+        assert corrupted.numbers[f"miou.{name}"] == pytest.approx(np.mean(found), abs=1e-9)
+    assert corrupted.numbers["miou.flip"] == pytest.approx(corrupted.numbers["miou"], abs=1e-3)
+    means = [corrupted.numbers[f"miou.{name}"] for name in ("contrast", "elastic_transform", "flip")]
+    assert corrupted.numbers["corruption_miou"] == pytest.approx(np.mean(means))
+    assert "Label maps moved with the content under elastic transform, flip" in corrupted.report.read_text()
+
+
+def test_what_images_add_under_corruption_is_the_number(corrupted):
+    from shiftproof.audits.conclusion import AuditRecord
+    from shiftproof.audits.sections import section
+    from shiftproof.runs import Store
+
+    with Store(corrupted.folder) as store:
+        record = AuditRecord.of(store)
+    found = section("corruptions", task="segmentation").per_image(record.results["corruptions"])
+    for name, held in found.items():
+        assert held.values.mean() == pytest.approx(corrupted.numbers[name]), name
+
+
+def test_a_costly_model_has_each_image_under_few_shifts(images, tmp_path, monkeypatch):
+    monkeypatch.setattr("shiftproof.audits.auditing.operations_of", lambda model, inputs: 1e10)
+    options: dict[str, Any] = {
+        "sections": ["corruptions"],
+        "shifts": ["contrast", "brightness", "fog"],
+        "device": "cpu",
+    }
+    found = audit(ColourNet(), images, out=tmp_path, severities=[1, 2, 3, 4, 5], **options)
+    assert 0 < found.numbers["corruption_miou"] < 1
+    assert found.views[0].tiles[0].interval != "interval: too few to say"
+
+
+def test_adaptation_and_the_worst_case_are_measured(images, tmp_path):
+    options: dict[str, Any] = {
+        "shifts": ["contrast", "brightness", "fog"],
+        "severities": [3],
+        "images": 24,
+        "device": "cpu",
+    }
+    sections = ["adaptation", "worst_case"]
+    found = audit(ColourNet(), images, sections=sections, out=tmp_path / "a", require=["worst_case > 0"], **options)
+    assert not found.failed
+    assert {"adaptation_gain.bn", "adaptation_gain.tent", "adaptation_gain.eta"} <= found.numbers.keys()
+    assert found.numbers["worst_case_loss"] > 0
+    assert found.passed
+    box = BlackBox(ColourNet(), name="colours")
+    kept = audit(box, images, sections=["adaptation"], out=tmp_path / "b", **options)
+    assert not kept.failed
+    assert any("left out" in note for view in kept.views for note in view.notes)
+
+
+def test_estimates_and_certificates_are_measured(images, tmp_path):
+    options: dict[str, Any] = {"shifts": ["contrast", "fog"], "severities": [1, 5], "images": 24, "device": "cpu"}
+    found = audit(ColourNet(), images, sections=["label_free", "certified"], out=tmp_path, **options)
+    assert not found.failed
+    assert 0 <= found.numbers["label_free_error"] < 1
+    assert found.numbers["certified_radius"] == pytest.approx(0.25 * 0.6745, abs=1e-3)
+    assert 0 < found.numbers["certified_pixel_accuracy"] < 1 - found.numbers["abstained"] + 0.1  # frames have no label
+
+
+def test_expected_counts_are_those_of_labels_where_the_model_is_calibrated():
+    from shiftproof.audits.sections.segmentation.map_label_free import expected_counts
+
+    draw = torch.Generator().manual_seed(0)
+    scores = torch.randn(4, 3, 60, 60, generator=draw) * 1.5
+    rows = scores.movedim(1, -1).reshape(-1, 3).softmax(1)
+    labels = torch.multinomial(rows, 1, generator=draw).view(4, 60, 60)
+    soft = expected_counts(scores, torch.ones_like(labels, dtype=torch.bool))
+    hard = count_overlap(labels, scores.argmax(1), 3, 255).sum(0)
+    assert soft == pytest.approx(hard, rel=0.03)
+
+
+def test_a_search_uses_the_label_maps_of_the_data(images):
+    from shiftproof import search
+
+    options: dict[str, Any] = {"space": "camvid", "length": 2, "searcher": "random", "budget": 3, "device": "cpu"}
+    found = search(ColourNet(), images, fitness="mean_iou", **options)
+    assert found.clean == pytest.approx(plain(images, ColourNet()).value)
+    assert found.worst < found.clean
+    with pytest.raises(ConfigurationError, match="operations that move content"):
+        search(ColourNet(), images, fitness="mean_iou", **{**options, "space": "geometric"})
+    with pytest.raises(DataError, match="nothing to compare with"):
+        search(ColourNet(), images, **options)
