@@ -55,7 +55,7 @@ CASTS = {
 ANY = {
     "__init__": (1, "a module's `__getattr__`"),
     "adapters": (25, "what a method keeps is its own; options and state dicts"),
-    "audits": (21, "what JSON and Plotly hold; inputs are images or texts; a pandas frame"),
+    "audits": (25, "what JSON and Plotly hold; inputs are images or texts; a pandas frame; a segmenter"),
     "certificates": (
         15,
         "a user's model is any callable; what JSON holds; options of rules and overloads",

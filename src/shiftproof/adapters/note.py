@@ -106,10 +106,10 @@ def balanced_reservoir(
 class NoteOptions(GradientOptions):
     """Options of NOTE."""
 
-    deviations: Annotated[NotNegative, "How many standard errors an image's statistics may differ unheeded."] = 4.0
+    unheeded: Annotated[NotNegative, "How many standard errors an image's statistics may differ unheeded."] = 4.0
     capacity: Annotated[Count, "How many images are remembered."] = 64
     update_every: Annotated[Count, "How many new images there are between updates."] = 64
-    ema: Annotated[Share, "The share of the memory in the running statistics, at an update."] = 0.01
+    memory_share: Annotated[Share, "The share of the memory in the running statistics, at an update."] = 0.01
 
 
 def _note(o: NoteOptions) -> Parts:
@@ -121,12 +121,12 @@ def _note(o: NoteOptions) -> Parts:
         memory = adapter.memory
         new = memory.get("note/new", torch.zeros_like(memory["note/seen"][0])) + len(images)
         if new >= o.update_every:
-            with adapter.normalising(InstanceAware(o.deviations, o.ema)):
+            with adapter.normalising(InstanceAware(o.unheeded, o.memory_share)):
                 adapter.update(losses.entropy(adapter.run(memory["note/images"])).mean())
         memory["note/new"] = new % o.update_every
         return logits
 
-    return Parts(norm=InstanceAware(o.deviations), trains=norm_affine, learn=learn, optimizer=optimizer(o))
+    return Parts(norm=InstanceAware(o.unheeded), trains=norm_affine, learn=learn, optimizer=optimizer(o))
 
 
 def remember(adapter: Adapter, images: Tensor, logits: Tensor, capacity: int) -> None:
