@@ -24,7 +24,7 @@ HORIZON = 0.1
 LR, LR_ADAMW = 0.003, 1e-4
 """Learning rates of SGD for networks with batch normalisation, and of AdamW for others, which is not measured.
 
-In a run of a hundred steps 0.01, with a shorter average, lost twelve points of clean accuracy; in 800 steps both did as well.
+In a run of a hundred steps 0.01, with a shorter average, lost twelve points of clean accuracy; in 800 both did well.
 """
 USED = 0.8
 """The share of the minutes that steps may take; the rest is for goals and checkpoints."""
