@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ECOSYSTEM := .ecosystem
 OUT ?= shiftproof-audit
-PYTEST_OPTIONS ?= -n 2
+PYTEST_OPTIONS ?= -n 2 --dist worksteal
 KILLS ?= 200
 FUZZ_SECONDS ?= 120
 

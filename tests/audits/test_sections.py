@@ -108,8 +108,8 @@ def test_every_section_has_something_to_say_of_nothing(name):
 def test_plans_cover_every_image_once_per_question(name):
     scope = Scope(make_settings(shifts=["fog"], severities=[1, 5]), images=1234, side=32)
     cells = [cell for cell in section(name).plan(scope) if "start" in cell.parameters()]
-    for label in {cell.parameters().get("shift") for cell in cells}:
-        chosen = [cell for cell in cells if cell.parameters().get("shift") == label]
+    for label, kind in {(cell.parameters().get("shift"), type(cell)) for cell in cells}:
+        chosen = [cell for cell in cells if cell.parameters().get("shift") == label and type(cell) is kind]
         slices = sorted((int(str(cell.parameters()["start"])), int(str(cell.parameters()["stop"]))) for cell in chosen)
         covered = [place for start, stop in slices for place in range(start, stop)]
         assert covered == list(range(1234))

@@ -22,15 +22,9 @@ OTHERS = [
     *("rotate=17", "translate_x=0.1", "translate_y=-0.2", "shear_x=0.3", "shear_y=-0.2", "scale=1.2", "flip"),
     *("rotate=17[fill=reflect]", "power_law[eps=8,center=4,alpha=1]", "fourier_basis[i=2,j=3]"),
     *("rand_augment", "auto_augment", "augmix", "random_translate", "random_erase", "flip_crop"),
-    *("fouriermix", "fouriermix[branches=1,preset=imagenet]", "pad_crop"),
-    *(
-        "prime",
-        "prime[width=1,depth=3]",
-        "coloured_noise",
-        "random_blur[share=1]",
-        "random_wave[share=1]",
-        "veil[share=1]",
-    ),
+    *("fouriermix", "fouriermix[branches=1,preset=imagenet]", "pad_crop", "occlude[x=0.3,size=0.4]"),
+    *("prime", "prime[width=1,depth=3]", "coloured_noise"),
+    *("random_blur[share=1]", "random_wave[share=1]", "veil[share=1]"),
     *("fog@3 + jpeg_compression@2", "gaussian_noise@2 + gaussian_noise@2", "ripple@2 + contrast=0.7 + augmix"),
 ]
 STRENGTHS = [f"{name}@{severity:g}" for name in CORRUPTIONS for severity in (0.5, 2.5, 5)]

@@ -25,9 +25,9 @@ from shiftproof.registry import unknown
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
 
-PATIENCE, TRIES = 0.25, 5
+PATIENCE, TRIES = 0.1, 5
 """Seconds a unit is tried for, and how often at most, after a first time that does not count."""
-TIMED_REPEATS = 4
+TIMED_REPEATS = 8
 """The forward pass, of which nearly everything is made, is tried so many times as long."""
 SAMPLE_SECONDS = 1.0
 """Seconds a batch may take: models too slow for that are tried on fewer images."""

@@ -68,7 +68,7 @@ def harden(
         on_progress: Called as on_progress(done, all, result) by each audit, and with rows of the log while it trains.
         on_plan: Called with a forecast before it trains.
 
-    >>> found = harden("demo", "demo", images=100, epochs=1, test=0.6, out=folder)
+    >>> found = harden("demo", "demo", images=60, epochs=1, test=0.5, out=folder)
     >>> len(found.weaknesses), found.report.name
     (6, 'report.html')
     """

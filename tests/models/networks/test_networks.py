@@ -18,7 +18,7 @@ SHARED = Path(__file__).resolve().parents[3].parent / "shared"
 PARAMETERS = {"resnet20": 269_722, "resnet56": 853_018, "resnet110": 1_727_962, "wrn16_4": 2_748_890}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "unet"])  # which segments, below
 class TestEveryNetwork:
     def test_maps_images_of_any_size_to_logits(self, name: str) -> None:
         network = build_network(name, classes=7, channels=1).eval()
@@ -102,3 +102,17 @@ def test_published_weights_fit(name: str) -> None:
     unchanged = [key for key, value in network.state_dict().items() if torch.equal(value, before[key])]
     assert all("normalize" in key or "num_batches" in key for key in unchanged)
     assert isinstance(network.normalize, Normalize)
+
+
+def test_the_unet_maps_images_of_any_size_to_maps_of_scores_and_learns() -> None:
+    torch.manual_seed(0)
+    assert build_network("unet", classes=7, channels=1).eval()(torch.rand(2, 1, 33, 19)).shape == (2, 7, 33, 19)
+    network = build_network("unet", classes=4)
+    images, labels = torch.rand(4, 3, 16, 16), torch.randint(0, 4, (4, 16, 16))
+    loss = F.cross_entropy(network(images), labels)
+    loss.backward()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            assert parameter.grad is not None
+            parameter.sub_(1e-2 * parameter.grad)
+    assert F.cross_entropy(network(images), labels) < loss

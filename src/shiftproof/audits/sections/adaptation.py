@@ -202,7 +202,8 @@ class Adaptation(Section):
         gains = {method: _gain(cells, source) for method, cells in grid.items()}
         best = max(gains, key=lambda method: gains[method], default=None)
         if best is None:
-            return View(self.name, self.title, self.question, notes=("No method was measured.",))
+            notes = tuple(sorted(set(refused.values()))) or ("No method was measured.",)
+            return View(self.name, self.title, self.question, notes=notes)
         per_image = {name.removeprefix("gain."): each.values for name, each in self.per_image(results).items()}
         alone, together = correlated_gains(results)
         lasting, long = long_gains(results)
