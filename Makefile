@@ -9,12 +9,13 @@ PYTEST_OPTIONS ?= -n 2 --dist worksteal
 KILLS ?= 200
 FUZZ_SECONDS ?= 120
 
-.PHONY: audit test lint docs readme pytest test-slow survive fuzz ecosystem ecosystem-environment browser bench clean help
+.PHONY: audit test lint docs readme pytest test-thorough test-slow survive fuzz ecosystem ecosystem-environment browser bench clean help
 
 help:
 	@echo "make audit      install, audit the embedded demo, print where the report is"
 	@echo "make test       install, then linters, types, architecture, docs and all tests"
 	@echo "make test-slow  the checks that take minutes"
+	@echo "make test-thorough  all tests, with ten times as many random examples"
 	@echo "make ecosystem  models and data of other packages, in an environment of their own (several GB)"
 	@echo "make survive    kill every verb in every way there is, KILLS=200 times, and compare the results"
 	@echo "make fuzz       damaged files for every parser, FUZZ_SECONDS=120 each"
@@ -46,6 +47,10 @@ browser:
 # Two test processes with one thread each: more threads than cores would wait for each other.
 pytest: $(VENV)/developing
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
+
+# The properties of the fast tests on ten times as many random examples.
+test-thorough: $(VENV)/developing
+	OMP_NUM_THREADS=1 SHIFTPROOF_EXAMPLES=thorough $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
 
 test-slow: $(VENV)/developing
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) --dist loadfile -m slow

@@ -9,5 +9,6 @@ from hypothesis import settings
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="shiftproof-tests-")
 
 # No test asserts a time, and first calls import lazily, so there is no deadline; CI replays the same examples.
-settings.register_profile("shiftproof", deadline=None, derandomize=bool(os.environ.get("CI")))
-settings.load_profile("shiftproof")
+settings.register_profile("shiftproof", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=40)
+settings.register_profile("thorough", settings.get_profile("shiftproof"), max_examples=400)  # make test-thorough
+settings.load_profile(os.environ.get("SHIFTPROOF_EXAMPLES", "shiftproof"))
