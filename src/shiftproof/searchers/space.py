@@ -104,7 +104,7 @@ class Space:
         return ", ".join(
             f"{step.name.replace('_', ' ')} {step.level:.3g}"
             if isinstance(step, Operation) and step.level is not None
-            else step.label.replace("_", " ")
+            else step.label.replace("_", " ").replace("@", " ")
             for step in (self.steps[gene] for gene in genes)
         )
 

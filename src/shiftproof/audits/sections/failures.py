@@ -18,6 +18,7 @@ from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.audits.sections.measuring import naming, rows
 from shiftproof.audits.sections.packed_answers import answers_of
+from shiftproof.audits.sections.wording import title
 from shiftproof.data import as_images
 from shiftproof.data.contents import content_keys
 from shiftproof.reports.view import Column, Sentence, Table, View
@@ -141,7 +142,7 @@ def _answers(
     parts: dict[str, dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
     found: list[tuple[CleanSlice | CorruptedSlice, Row]] = [*rows(results, CleanSlice), *rows(results, CorruptedSlice)]
     for task, row in found:
-        shift = CLEAN if isinstance(task, CleanSlice) else task.shift.label
+        shift = CLEAN if isinstance(task, CleanSlice) else title(task.shift.label).replace("@", " ")
         said = answers_of(row)
         if said is not None and len(said.predicted) == task.stop - task.start:
             parts.setdefault(shift, {})[task.start, task.stop] = said
