@@ -47,7 +47,7 @@ def test_a_space_of_ones_own():
     assert [step.label for step in space.steps] == labels
     assert space.counts == (2, 1, 2, 1)
     assert space.chain((0, 4)) == shifts.parse("contrast=0.8 + fog@2.5")
-    assert space.words((0, 2, 4)) == "contrast 0.8, grayscale, fog@2.5"
+    assert space.words((0, 2, 4)) == "contrast 0.8, grayscale, fog 2.5"
     assert make_space(space) is space
 
 
