@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
+from shiftproof.audits.sections.failures import slice_table
 from shiftproof.audits.sections.measuring import picture
 from shiftproof.audits.sections.wording import percent
 from shiftproof.data import ImageSet
 from shiftproof.diagnoses.finding_failures import Failures
-from shiftproof.reports.view import Column, Gallery, Masthead, Picture, Sentence, Table, Tile, View
-from shiftproof.slices import WeakSlice
+from shiftproof.reports.view import Gallery, Masthead, Picture, Sentence, Tile, View
 from shiftproof.version import __version__
 
 SHOWN_SLICES, SHOWN_FAILURES, TOLD = 30, 8, 3
@@ -56,40 +55,13 @@ def _slices(found: Failures) -> View:
             *(Tile(f"accuracy, {shift}", percent(value)) for shift, value in found.slices.accuracies.items()),
             Tile("weak slices", str(len(slices)), level="bad" if slices else "plain", rule=RULE),
         ),
-        blocks=(_table(slices[:SHOWN_SLICES]),) if slices else (),
+        blocks=(slice_table(slices[:SHOWN_SLICES]),) if slices else (),
         notes=(
             found.slices.power_note,
             "A slice is compared with the rest of what it is part of: a pair of attributes with each of them, so that "
             "a hard class is told once. Intervals hold on average over the named slices.",
         ),
         numbers={"weak_slices": float(len(slices))},
-    )
-
-
-def _table(slices: Sequence[WeakSlice]) -> Table:
-    return Table(
-        "Weak slices, the surest large effect first",
-        (
-            Column("slice"),
-            Column("images", "number"),
-            Column("accuracy", "percent"),
-            Column("interval"),
-            Column("the rest", "percent"),
-            Column("points lost", "number"),
-            Column("at least", "number"),
-        ),
-        tuple(
-            (
-                each.name,
-                each.images,
-                each.accuracy,
-                f"{100 * each.low:.0f} to {100 * each.high:.0f}%",
-                each.rest,
-                round(100 * each.effect, 1),
-                round(100 * max(0.0, each.effect_low), 1),
-            )
-            for each in slices
-        ),
     )
 
 

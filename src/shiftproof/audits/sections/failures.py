@@ -109,8 +109,8 @@ class WeakGroups(Section):
             self.name,
             self.title,
             self.question,
-            verdict=tuple(Sentence(f"{replace(each, also=())}.", "watch") for each in found.slices[:TOLD]),
-            blocks=(_table(found.slices[:SHOWN]),) if found.slices else (),
+            verdict=tuple(Sentence(f"Weak slice: {replace(each, also=())}.", "watch") for each in found.slices[:TOLD]),
+            blocks=(slice_table(found.slices[:SHOWN]),) if found.slices else (),
             notes=(
                 *([] if found.slices else ["No weak slice was found."]),
                 found.power_note,
@@ -187,7 +187,8 @@ def _quality(
     )
 
 
-def _table(slices: Sequence[WeakSlice]) -> Table:
+def slice_table(slices: Sequence[WeakSlice]) -> Table:
+    """Tabulate weak slices: accuracy, that of the rest, and what is lost, for sure and on average."""
     return Table(
         "Weak slices, the surest large loss first",
         (
@@ -197,6 +198,7 @@ def _table(slices: Sequence[WeakSlice]) -> Table:
             Column("interval"),
             Column("the rest", "percent"),
             Column("points lost", "number"),
+            Column("at least", "number"),
         ),
         tuple(
             (
@@ -206,6 +208,7 @@ def _table(slices: Sequence[WeakSlice]) -> Table:
                 f"{100 * each.low:.0f} to {100 * each.high:.0f}%",
                 each.rest,
                 round(100 * each.effect, 1),
+                round(100 * max(0.0, each.effect_low), 1),
             )
             for each in slices
         ),
