@@ -18,9 +18,9 @@ def answers_of(
     calibration: Calibration, found: Evidence, *, level: float = LEVEL, seed: int = 0
 ) -> dict[str, Estimate]:
     """Return the answers by method, `auto` first, with caveats and what is said of the class mix."""
-    values = calibration.values(found)
-    place = calibration.familiar(calibration.profile(found))
     mix = None if calibration.mixing is None else calibration.mixing.find(found)
+    values = calibration.values(found, mix)
+    place = calibration.familiar(calibration.profile(found))
     caveats = calibration.doubts + doubts(common_class(found), calibration.source)
     able = [name for name in calibration.methods() if set(needs(name)) <= set(values)]
     answers = {}

@@ -23,7 +23,7 @@ from shiftproof.estimators.catalogue import METHODS, needs, summary, values_for
 from shiftproof.estimators.evidence import Evidence
 from shiftproof.estimators.family_errors import FamilyErrors
 from shiftproof.estimators.lines import CopyLines, at_source_mix
-from shiftproof.estimators.mixing import EXPLAINED, REMIXED, Mixing
+from shiftproof.estimators.mixing import EXPLAINED, REMIXED, ClassMix, Mixing
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.profiles import Familiarity, Place, Profile, familiarity, left_out_distances
 from shiftproof.estimators.references import Reference
@@ -156,9 +156,9 @@ class Calibration:
         ranked = sorted(known, key=errors.__getitem__)
         return [name for name in ranked if errors[name] <= NEARLY_BEST * errors[ranked[0]]]
 
-    def values(self, found: Evidence) -> dict[str, Array]:
-        """Return the values of every statistic of a set that is known."""
-        mixed = {} if self.mixing is None else self.mixing.values(found)
+    def values(self, found: Evidence, mix: ClassMix | None = None) -> dict[str, Array]:
+        """Return the values of every statistic of a set that is known; `mix` is its class mix, if it was found."""
+        mixed = {} if self.mixing is None else self.mixing.values(found, mix)
         return values_for(found, self.source, self.others) | mixed
 
     def copy_of(self, shift: str, family: str, found: Evidence) -> Copy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -84,8 +84,12 @@ def _sampling(
 
 def _guesses(calibration: Calibration, method: str, names: Sequence[str], drawn: Array) -> Array:
     """Return what a method says of drawn statistics [draws, d]."""
-    if METHODS[method].read is None:
+    read = METHODS[method].read
+    if read is None:
         return np.clip(calibration.lines.read_rows(method, drawn), 0, 1)
+    if method in METHODS.own:  # arithmetic, of numbers and of arrays; those of others may be anything
+        columns: Mapping[str, Any] = dict(zip(names, drawn.T, strict=True))
+        return np.clip(np.asarray(read(calibration.source, columns), float), 0, 1)
     return np.array([calibration.predict(method, dict(zip(names, row, strict=True))) for row in drawn.tolist()])
 
 

@@ -27,6 +27,7 @@ class FamilyErrors:
         self._copies = calibration.copies
         self._groups = groups_of(calibration.copies)
         self._said: dict[str, list[Said | None]] = {}
+        self._within: dict[str, float] = {}
 
     @cached_property
     def families(self) -> tuple[str, ...]:
@@ -61,9 +62,11 @@ class FamilyErrors:
 
     def within(self, method: str) -> float:
         """Return the same for shifts of families it has seen: each copy alone is left out."""
-        if METHODS[method].read:
-            return self._mean(np.abs(self.residuals(method)))
-        return float(np.abs(self._calibration.lines.left_out_alone(method)).mean())
+        if method not in self._within:
+            direct = METHODS[method].read is not None
+            off = np.abs(self.residuals(method) if direct else self._calibration.lines.left_out_alone(method))
+            self._within[method] = self._mean(off) if direct else float(off.mean())
+        return self._within[method]
 
     def half_width(self, method: str, level: float) -> float:
         """Return how far around what a method says the truth lies, in a new family, with a probability of `level`.

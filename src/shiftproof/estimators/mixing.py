@@ -237,11 +237,11 @@ class Mixing:
         p = self.scaling(logits)
         return adjusted(p, self.source_mix, em_mix(p, self.source_mix))
 
-    def values(self, found: Evidence) -> dict[str, Array]:
+    def values(self, found: Evidence, told: ClassMix | None = None) -> dict[str, Array]:
         """Return the values of the statistics of a set, one row per input, or one row where they are of the set."""
         logits = found.logits
         p = self.scaling(logits)
-        told = self.find(found)
+        told = told or self.find(found)
         mix = np.array(told.shares)
         posteriors = adjusted(p, self.source_mix, mix)
         plain = probabilities(logits, self.temperature)
