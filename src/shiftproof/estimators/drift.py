@@ -30,6 +30,8 @@ class Drift:
         self._model = model
         self._source = source_statistics(model)
         self._recent: deque[Statistics] = deque(maxlen=BATCHES)
+        self._distances: dict[str, float] | None = {}
+        """Those of the recent batches, None until they are asked for: most batches are not tapped."""
 
     @classmethod
     def of(cls, model: nn.Module) -> Drift | None:
@@ -45,10 +47,13 @@ class Drift:
         with StatisticsTap(self._model) as tap:
             yield
         self._recent.append(tap.statistics(images=images))
+        self._distances = None
 
     def by_layer(self) -> dict[str, float]:
         """Return the distance from the source by layer; nothing before the first batch."""
-        return layer_distances(self._source, pooled(self._recent)) if self._recent else {}
+        if self._distances is None:
+            self._distances = layer_distances(self._source, pooled(self._recent)) if self._recent else {}
+        return dict(self._distances)
 
     def mean(self) -> float | None:
         """Return the mean distance over layers, None before the first batch."""
@@ -71,6 +76,7 @@ class Drift:
             batches.setdefault(int(number), []).append(LayerStatistics(name, mean, var, int(images[0])))
         self._recent.clear()
         self._recent.extend(batches[number] for number in sorted(batches))
+        self._distances = None
 
 
 def pooled(batches: Sequence[Statistics] | deque[Statistics]) -> Statistics:
