@@ -13,8 +13,8 @@ from shiftproof.runs import Json
 from shiftproof.training.feed import Feed
 from shiftproof.training.loop import Loop
 
-WARM, TIMED = 1, 2
-"""Steps of a rehearsal: not counted, and counted."""
+WARM, TIMED, LONG = 1, 2, 0.5
+"""Steps of a rehearsal: not counted, and counted; where those took fewer seconds than the last, it goes on for that."""
 
 
 class TrainingPlan(NamedTuple):
@@ -44,13 +44,18 @@ def step_seconds(network: nn.Module, feed: Feed, *, sigma: float) -> float:
     warm = min(WARM, steps - 1)
     if warm:
         _run(loop, warm)
+    each = _run(loop, steps) / (steps - warm)
+    searched = feed.recipe.tuples is not None  # a search may be due at a later step
+    more = 0 if searched else min(int(LONG / max(each, 1e-4)), feed.steps - steps)
+    # Views are made for many steps at a time on CUDA, and kernels are looked for in the first: few steps tell too much.
+    return _run(loop, steps + more) / more if more > TIMED else each
+
+
+def _run(loop: Loop, stop: int) -> float:
+    """Go on to a step, and return the seconds that took."""
     begun = time.perf_counter()
-    _run(loop, steps)
-    return (time.perf_counter() - begun) / (steps - warm)
-
-
-def _run(loop: Loop, stop: int) -> None:
     rows: list[dict[str, Json]] = []
     loop.run(stop, rows.append)
     if loop.device.type == "cuda":
         torch.cuda.synchronize(loop.device)
+    return time.perf_counter() - begun
