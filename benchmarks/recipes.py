@@ -1,12 +1,12 @@
 """What every recipe is good for: the figure it exists for, beside erm's at as many passes through the network.
 
-    python -m benchmarks.recipes run --train cifar10/train.npz --test cifar10/test.npz --out recipes --device cuda --workers 6
+    python -m benchmarks.recipes run --train cifar10/train.npz --test cifar10/test.npz --out recipes --device cuda
     python -m benchmarks.recipes table --out recipes
 
-Every recipe gets `--passes` times 50,000 images through ResNet-20 from random weights (an epoch of augmix+jsd takes three
-times as many as one of erm, so it has a third of the epochs); those that mend a trained network, and erm beside them,
-go on from the demo's. Each is tested on the same images: under the fifteen corruptions at severities 1, 3 and 5, under
-C-bar at severity 3, under a hundred random chains of five operations, and, where it is trained under noise, by
+Every recipe gets `--passes` times 50,000 images through ResNet-20 from random weights (an epoch of augmix+jsd takes
+three times as many as one of erm, so it has a third of the epochs); those that mend a trained network, and erm beside
+them, go on from the demo's. Each is tested on the same images: under the fifteen corruptions at severities 1, 3 and 5,
+under C-bar at severity 3, under a hundred random chains of five operations, and, where it is trained under noise, by
 certificates. A run is kept in a file of its own, so that what was cut goes on. Intervals are over images, paired with
 erm's; there is one seed.
 """
@@ -113,7 +113,9 @@ def make_sets(options: argparse.Namespace) -> None:
     for name, shifts in shifts_by_set().items():
         count = len(data) if name != "chains" else min(500, len(data))
         images, keys = batch.inputs[:count], batch.keys[:count]
-        np.save(options.out / f"set-{name}.npy", np.stack([to_bytes(each(images, keys)).cpu().numpy() for each in shifts]))
+        np.save(
+            options.out / f"set-{name}.npy", np.stack([to_bytes(each(images, keys)).cpu().numpy() for each in shifts])
+        )
 
 
 def hits(network: nn.Module, folder: Path) -> dict[str, Array]:

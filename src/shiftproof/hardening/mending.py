@@ -18,7 +18,7 @@ from shiftproof.comparisons.audit_comparison import compare
 from shiftproof.hardening.between import Candidate, between, candidates, ranked
 from shiftproof.hardening.choice import Choice
 from shiftproof.hardening.hardened import Change, Hardened, Outcome, write
-from shiftproof.hardening.remedies import COSTLY, SEVERE, policy, weaknesses
+from shiftproof.hardening.remedies import policy, weaknesses, worth_mending
 from shiftproof.hardening.request import ImagesByUse, Request
 from shiftproof.hardening.spending import TRAINING, Spending
 from shiftproof.hardening.training_time import fit
@@ -123,8 +123,7 @@ class Mender:
         weak = weaknesses(self.network, self.parts.choosing, numbers, seed=request.seed, size=request.batch_size)
         augment = request.augment or policy(weak)
         fitted = fit(self.network, self.parts.training, request, augment, torch.device(choose_device(self.device)))
-        worth = numbers.get("corruption_loss", 1.0) >= COSTLY or max(each.probed for each in weak) >= SEVERE
-        return Choice(tuple(weak), request.recipe, augment, fitted, worth)
+        return Choice(tuple(weak), request.recipe, augment, fitted, worth_mending(weak, numbers))
 
     def _train(self, choice: Choice, on_plan: OnPlan | None) -> Trained:
         augmented = self.request.recipe_on(choice.augment).augment is not None
