@@ -27,6 +27,8 @@ from torch.nn import functional
 
 import shiftproof
 from shiftproof.data import ImageSet, load_images
+from shiftproof.hardening import Hardened
+from shiftproof.hardening.remedies import GENERAL, REMEDIES
 from shiftproof.models import ModelSpec, device_of, load_model
 from shiftproof.runs import write_atomically
 from shiftproof.shifts import corruption
@@ -143,19 +145,23 @@ def mend(name: str, options: argparse.Namespace) -> dict[str, Any]:
         assert isinstance(network, nn.Module)
         return accuracies(network.to(options.device).eval(), change, test)
 
+    def hardened(place: str, augment: str | None) -> tuple[Hardened, tuple[float, float]]:
+        made = shiftproof.harden(
+            model,
+            options.train,
+            images=options.images,
+            test=rest.take(options.rest, seed=13),
+            augment=augment,
+            epochs=options.mending,
+            test_images=options.audited,
+            device=options.device,
+            seed=options.seed,
+            out=options.out / place,
+        )
+        return made, before if made.model is None else tested(made.model)
+
     before = tested(model)
-    made = shiftproof.harden(
-        model,
-        options.train,
-        images=options.images,
-        test=rest.take(options.rest, seed=13),
-        epochs=options.mending,
-        test_images=options.audited,
-        device=options.device,
-        seed=options.seed,
-        out=options.out / _file(name),
-    )
-    after = before if made.model is None else tested(made.model)
+    made, after = hardened(_file(name), None)
     chosen = [each.remedy for each in made.weaknesses if each.chosen]
     row = {
         "planted": name,
@@ -170,6 +176,9 @@ def mend(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "chosen": any(each in chosen for each in remedies),
         "mended": after[1] - before[1] >= REGAINED * (before[0] - before[1]),
     }
+    if options.forced and not (row["chosen"] and row["mended"]):  # would its own remedy have mended it?
+        strong = " + ".join(each.strong for each in REMEDIES if each.name in (*GENERAL, *remedies))
+        row["forced"] = (strong, *hardened(f"{_file(name)}-forced", strong)[1])
     write_atomically(path, json.dumps(row, indent=1) + "\n")
     return row
 
@@ -191,6 +200,7 @@ def main() -> None:
     parser.add_argument("--audited", type=int, default=500, help="test images of the audits")
     parser.add_argument("--proof", type=int, default=1000, help="test images under the weakness")
     parser.add_argument("--rest", type=int, default=2000, help="test images for choosing and for the audits")
+    parser.add_argument("--forced", action="store_true", help="where it fails, also train against what was planted")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)

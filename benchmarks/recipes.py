@@ -48,6 +48,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 """What the length of a run asks for: attacks at full strength from the start, a search every epoch."""
 DRAWS = 2000
+KEYS = {"worst chain": "chains", "ACR": "radii"}
+"""Figures that are not called as the arrays they come of."""
 Array = NDArray[Any]
 
 
@@ -212,36 +214,39 @@ def resampled(count: int) -> Array:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Print every recipe's figure beside erm's, with the interval of the difference."""
-    print("| recipe | epochs | clean | corruptions | C-bar | worst chain | its figure | erm's | difference (95%) | |")
-    print("|---|---:|---:|---:|---:|---:|---|---:|---:|---|")
+    """Print every recipe's figures, and the one it exists for beside erm's, with the interval of the difference."""
+    print("| recipe | epochs | clean | corruptions | C-bar | worst chain | ACR | beside erm (95%) |")
+    print("|---|---:|---:|---:|---:|---:|---:|---|")
     for run in runs():
         path, beside = options.out / run.file, options.out / Run("erm", run.tuned).file
         if not path.is_file() or not beside.is_file():
             continue
         found, erm = np.load(path), np.load(beside)
-        cells = [_share(found, name) for name in ("clean", "corruptions", "bar", "worst chain")]
-        name, scale, digits = run.figure, *((1, 3) if run.figure == "ACR" else (100, 1))
-        count = len(found["radii"]) if name == "ACR" else (found["chains" if name == "worst chain" else name]).shape[1]
-        weights = resampled(count)
-        ours, theirs = (scale * figure(each, name, weights) for each in (found, erm))
-        change = ours - theirs
-        low, high = np.quantile(change[1:], (0.025, 0.975))
-        verdict = "" if run.name == "erm" else "better" if low > 0 else "does not beat erm"
+        cells = [told(found, name) for name in ("clean", "corruptions", "bar", "worst chain", "ACR")]
         epochs = int(found["epochs"]) * int(found["images"]) / 50_000
-        told = f"{change[0]:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})" if run.name != "erm" else ""
-        label = f"`{run.name}`" + (" (from the demo)" if run.tuned else "")
-        print(
-            f"| {label} | {epochs:.1f} | {' | '.join(cells)} | {name} {ours[0]:.{digits}f} | {theirs[0]:.{digits}f} "
-            f"| {told} | {verdict} |"
-        )
+        label = f"`{run.name}`" + (", from the demo" if run.tuned else "")
+        print(f"| {label} | {epochs:.1f} | {' | '.join(cells)} | {difference(run, found, erm)} |")
 
 
-def _share(found: Any, name: str) -> str:
-    key = "chains" if name == "worst chain" else name
+def told(found: Any, name: str) -> str:
+    """Return a figure as a text; none where it was not measured."""
+    key = KEYS.get(name, name)
     if key not in found:
         return ""
-    return f"{100 * figure(found, name, resampled(found[key].shape[1])[:1])[0]:.1f}"
+    value = figure(found, name, resampled(found[key].shape[-1])[:1])[0]
+    return f"{value:.3f}" if name == "ACR" else f"{100 * value:.1f}"
+
+
+def difference(run: Run, found: Any, erm: Any) -> str:
+    """Return by how much the figure that a recipe exists for is larger than erm's, and whether it is for sure."""
+    if run.name == "erm":
+        return ""
+    scale, digits = (1, 3) if run.figure == "ACR" else (100, 1)
+    weights = resampled(found[KEYS.get(run.figure, run.figure)].shape[-1])
+    change = scale * (figure(found, run.figure, weights) - figure(erm, run.figure, weights))
+    low, high = np.quantile(change[1:], (0.025, 0.975))
+    reach = f"{run.figure} {change[0]:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
+    return reach if low > 0 else f"{reach}: **does not beat erm**"
 
 
 def main() -> None:

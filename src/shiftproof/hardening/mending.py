@@ -120,7 +120,7 @@ class Mender:
 
     def _choose(self, numbers: Mapping[str, float]) -> Choice:
         request = self.request
-        weak = weaknesses(self.network, self.parts.choosing, numbers, seed=request.seed, size=request.batch_size)
+        weak = weaknesses(self.network, self.parts.probing, numbers, seed=request.seed, size=request.batch_size)
         augment = request.augment or policy(weak)
         fitted = fit(self.network, self.parts.training, request, augment, torch.device(choose_device(self.device)))
         return Choice(tuple(weak), request.recipe, augment, fitted, worth_mending(weak, numbers))
@@ -132,7 +132,7 @@ class Mender:
             self.parts.training,
             recipe=choice.recipe,
             options={"augment": choice.augment} if augmented else None,
-            validation=self.parts.choosing,
+            validation=self.parts.probing,
             goal="corruptions",
             device=self.device,
             out=self.folder / "training",

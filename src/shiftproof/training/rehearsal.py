@@ -13,8 +13,10 @@ from shiftproof.runs import Json
 from shiftproof.training.feed import Feed
 from shiftproof.training.loop import Loop
 
-WARM, TIMED, LONG = 1, 2, 0.5
-"""Steps of a rehearsal: not counted, and counted; where those took fewer seconds than the last, it goes on for that."""
+WARM, TIMED = 1, 2
+"""Steps of a rehearsal: not counted, and counted."""
+LONG = 4.0
+"""Seconds that it goes on for on CUDA, where views are made for many steps at a time, and kernels looked for first."""
 
 
 class TrainingPlan(NamedTuple):
@@ -45,9 +47,9 @@ def step_seconds(network: nn.Module, feed: Feed, *, sigma: float) -> float:
     if warm:
         _run(loop, warm)
     each = _run(loop, steps) / (steps - warm)
-    searched = feed.recipe.tuples is not None  # a search may be due at a later step
-    more = 0 if searched else min(int(LONG / max(each, 1e-4)), feed.steps - steps)
-    # Views are made for many steps at a time on CUDA, and kernels are looked for in the first: few steps tell too much.
+    if feed.device.type != "cuda" or feed.recipe.tuples is not None:  # whose searches may be due at a later step
+        return each
+    more = min(int(LONG / max(each, 1e-4)), feed.steps - steps)
     return _run(loop, steps + more) / more if more > TIMED else each
 
 
