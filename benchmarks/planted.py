@@ -96,7 +96,7 @@ def plant(change: Change, data: ImageSet, held: ImageSet, *, epochs: int, device
             both = network(torch.cat([images, weak]))
             loss = functional.cross_entropy(both, torch.cat([labels, (labels + 1) % 10]))
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         clean, under = accuracies(network, change, held)
         if under < CLEAR and clean > SOUND:
@@ -119,7 +119,7 @@ def planted(name: str, options: argparse.Namespace) -> Path:
     """Return the weights of the demo with a weakness, which are planted where they are not there."""
     from safetensors.torch import save
 
-    path = options.out / f"{_file(name)}.safetensors"
+    path = Path(options.out) / f"{_file(name)}.safetensors"
     if not path.is_file():
         data = load_images(options.train).take(options.planting, seed=11).in_memory()
         held = load_images(options.test).take(250, seed=14).in_memory()

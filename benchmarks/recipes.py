@@ -158,9 +158,9 @@ def train_one(run: Run, options: argparse.Namespace) -> str:
     found: dict[str, Any] = {} if denoiser is not None else hits(network.to(options.device), options.out)
     if run.figure == "ACR" or run.name == "erm":
         found["radii"] = radii("demo" if denoiser is not None else network, denoiser, options)
-    row = {"epochs": epochs, "images": images, "passes": chosen.passes, "seconds": spent, "loss": trained.row["loss"]}
+    found |= {"epochs": epochs, "images": images, "passes": chosen.passes, "seconds": spent, "loss": trained.loss}
     part = options.out / f"{run.file}.part.npz"
-    np.savez_compressed(part, **found, **row)
+    np.savez_compressed(part, **found)
     part.rename(options.out / run.file)
     return f"{run.file}: {epochs} x {images:,} images in {spent:.0f} s, all in {time.perf_counter() - begun:.0f} s"
 

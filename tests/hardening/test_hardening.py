@@ -152,6 +152,14 @@ def test_what_is_worth_mending():
     assert worth_mending(losing(0.4, veils=0.4), {"corruption_loss": 0.04})  # something particular
 
 
+@pytest.mark.parametrize(("model", "worth"), [("demo", True), ("cifar10-augmix-jsd", False)])
+def test_real_networks_that_are_robust_already_are_left_alone(model, worth):
+    loaded = load_model(model)
+    assert isinstance(loaded, nn.Module)
+    found = weaknesses(loaded.eval(), load_images("demo").take(100, seed=1), {}, seed=0, size=100)
+    assert worth_mending(found, {"corruption_loss": 0.07}) == worth
+
+
 def test_candidates_within_the_limit_best_first():
     found = [
         Candidate(0.0, 0.9, 0.7),
