@@ -78,6 +78,10 @@ def test_what_was_done_is_told_with_its_reasons(hardened):
     row = json.loads((found.folder / "hardened.json").read_text())
     assert row["outcome"] == found.outcome
     assert row["candidates"][0]["share"] == 0.0
+    spent = row["seconds"]
+    assert 0 < spent["share in training or model passes"] <= 1
+    assert spent["all"] == pytest.approx(sum(spent["stages"].values()), abs=0.1)
+    assert {"before", "choosing", "training", "candidates"} <= spent["stages"].keys()
 
 
 def test_changes_are_paired_and_on_images_that_nothing_else_saw(hardened):
