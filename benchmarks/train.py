@@ -12,6 +12,7 @@ views, noise and loss cost nothing beside the network. Rounds of both alternate,
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import statistics
@@ -21,11 +22,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from shiftproof.data import ImageSet, load_images
 from shiftproof.models import build_network
 from shiftproof.searchers import make_space
 from shiftproof.searchers.uniform import draw_tuples
+from shiftproof.training.denoiser_training import DenoiserInTraining
 from shiftproof.training.feed import Feed
 from shiftproof.training.loop import Loop
 from shiftproof.training.recipes import RECIPES, recipe
@@ -34,8 +37,8 @@ from shiftproof.training.settings import TrainingSettings
 SIGMA = 0.25
 
 
-def make_loop(name: str, data: ImageSet, batch: int, options: argparse.Namespace) -> Loop:
-    """Return a recipe's loop over random images."""
+def make_loop(name: str, data: ImageSet, batch: int, options: argparse.Namespace, network: nn.Module) -> Loop:
+    """Return a recipe's loop over random images, with a copy of a network."""
     steps_per_epoch = len(data) // batch
     epochs = 2 + (options.rounds + 2) * options.steps // steps_per_epoch
     settings = TrainingSettings(
@@ -44,12 +47,18 @@ def make_loop(name: str, data: ImageSet, batch: int, options: argparse.Namespace
     chosen = recipe(name)
     if chosen.tuples is not None and chosen.tuples.searcher is not None:
         chosen = chosen.with_options(most=0)  # a search is no part of a step
-    torch.manual_seed(0)
     feed = Feed(data, chosen, settings, device=torch.device(options.device))
-    loop = Loop(build_network(options.network), feed, sigma=SIGMA if chosen.noise != "none" else 0.0)
+    loop = Loop(copy.deepcopy(network), feed, sigma=SIGMA if chosen.noise != "none" else 0.0)
     if chosen.tuples is not None and chosen.tuples.searcher is not None:
         loop.found = draw_tuples(make_space(chosen.tuples.space), chosen.tuples.length, range(20))
     return loop
+
+
+def network_of(name: str, options: argparse.Namespace) -> nn.Module:
+    """Return what a recipe trains: a classifier, or a denoiser before one, of which erm trains the same weights."""
+    torch.manual_seed(0)
+    classifier, denoising = build_network(options.network), recipe(name).denoising
+    return classifier if denoising is None else DenoiserInTraining(classifier, 3, SIGMA, denoising)
 
 
 def seconds(loop: Loop, steps: int, device: str) -> float:
@@ -66,7 +75,9 @@ def seconds(loop: Loop, steps: int, device: str) -> float:
 def compare(name: str, data: ImageSet, options: argparse.Namespace) -> dict[str, float]:
     """Return the rates of a recipe and of erm at as many passes, in images per second."""
     passes = RECIPES[name].passes
-    ours, plain = make_loop(name, data, options.batch, options), make_loop("erm", data, options.batch * passes, options)
+    network = network_of(name, options)
+    ours = make_loop(name, data, options.batch, options, network)
+    plain = make_loop("erm", data, options.batch * passes, options, network)
     found: dict[str, list[float]] = {"ours": [], "erm": []}
     for number in range(options.rounds + 1):
         spent = {"ours": seconds(ours, options.steps, options.device)}
@@ -158,8 +169,14 @@ def main() -> None:
         print(f"{'recipe':18} passes     images/s   erm at as many   ratio")
         for name in options.recipes:
             results[name] = row = compare(name, data, options)
+            write(results, options)
             rates = f"{row['images per second']:12,.0f} {row['erm at as many passes']:16,.0f}"
             print(f"{name:18} {row['passes']:6.0f} {rates} {row['ratio']:7.2f}", flush=True)
+    write(results, options)
+
+
+def write(results: dict[str, dict[str, float]], options: argparse.Namespace) -> None:
+    """Write what there is so far, if wanted."""
     if options.out:
         told = {
             "device": options.device,

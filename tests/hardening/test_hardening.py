@@ -13,7 +13,16 @@ from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.hardening import harden
 from shiftproof.hardening.between import Candidate, between, ranked
-from shiftproof.hardening.remedies import GENERAL, REMEDIES, Weakness, audited_loss, policy, probe, weaknesses
+from shiftproof.hardening.remedies import (
+    GENERAL,
+    REMEDIES,
+    Weakness,
+    audited_loss,
+    policy,
+    probe,
+    weaknesses,
+    worth_mending,
+)
 from shiftproof.models import BlackBox, load_model
 from shiftproof.shifts import as_image_shift, names
 from tests.training.samples import two_classes
@@ -69,6 +78,10 @@ def test_what_was_done_is_told_with_its_reasons(hardened):
     row = json.loads((found.folder / "hardened.json").read_text())
     assert row["outcome"] == found.outcome
     assert row["candidates"][0]["share"] == 0.0
+    spent = row["seconds"]
+    assert 0 < spent["share in training or model passes"] <= 1
+    assert spent["all"] == pytest.approx(sum(spent["stages"].values()), abs=0.1)
+    assert {"before", "choosing", "training", "candidates"} <= spent["stages"].keys()
 
 
 def test_changes_are_paired_and_on_images_that_nothing_else_saw(hardened):
@@ -118,15 +131,37 @@ def test_planted_weaknesses_are_found(weak, remedy):
 def test_optional_remedies_need_evidence():
     weak = [Weakness(each.name, 0.0, None, each.augment if each.name in GENERAL else None) for each in REMEDIES]
     assert policy(weak) == "prime + random_blur + coloured_noise"
-    assert weak[3].reason == "left out: 0.0 points lost under it"
+    assert weak[3].reason == "left out: 0.0 points lost under it, 25 are usual"
     numbers = {"clean_accuracy": 0.9, "accuracy.fog": 0.5, "accuracy.snow": 0.7, "accuracy.gaussian_noise": 0.1}
-    assert audited_loss(numbers, ("weather",)) == pytest.approx(0.3)
+    assert audited_loss(numbers, ("weather",)) == pytest.approx(0.4)  # the worst of them
     assert audited_loss(numbers, ()) is None
     for remedy in REMEDIES:
         assert {as_image_shift(text).name for text in (remedy.augment, remedy.strong, remedy.probe)} & {
             as_image_shift(remedy.probe).name
         }
     assert probe(Bright().eval(), grey(20), [None], seed=0, size=20) == [1.0]
+
+
+def test_what_is_worth_mending():
+    def losing(share: float, **more: float) -> list[Weakness]:
+        lost = {each.name: share * each.usual + more.get(each.name, 0.0) for each in REMEDIES}
+        return [
+            Weakness(each.name, lost[each.name], None, each.augment if each.name in GENERAL else None)
+            for each in REMEDIES
+        ]
+
+    assert worth_mending(losing(1.0), {"corruption_loss": 0.2})
+    assert not worth_mending(losing(1.0), {"corruption_loss": 0.04})  # corruption costs little
+    assert not worth_mending(losing(0.4), {"corruption_loss": 0.2})  # robust already: what is left is not of this kind
+    assert worth_mending(losing(0.4, veils=0.4), {"corruption_loss": 0.04})  # something particular
+
+
+@pytest.mark.parametrize(("model", "worth"), [("demo", True), ("cifar10-augmix-jsd", False)])
+def test_real_networks_that_are_robust_already_are_left_alone(model, worth):
+    loaded = load_model(model)
+    assert isinstance(loaded, nn.Module)
+    found = weaknesses(loaded.eval(), load_images("demo").take(100, seed=1), {}, seed=0, size=100)
+    assert worth_mending(found, {"corruption_loss": 0.07}) == worth
 
 
 def test_candidates_within_the_limit_best_first():

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import shiftproof
 from shiftproof.data import DataSpec, ImageSet
 from shiftproof.errors import ConfigurationError, ModelError, RunError
 from shiftproof.models import class_names, load_model, logits
@@ -81,6 +82,24 @@ def test_interrupted_and_extended_runs_of_ones_own_file_are_bit_identical(settin
     moved = shutil.move(tmp_path / "parts", tmp_path / "elsewhere")
     assert same(module(moved), whole.model)
     assert class_names(load_model(moved)) == class_names(whole.model)
+
+
+def test_certificates_and_audits_of_an_interrupted_run_are_those_of_a_whole_one(net, data, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(net, data, out=whole, **QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        train(net, data, out=parts, on_progress=stop_at(7), **QUICK)
+    train(net, data, out=parts, **QUICK)
+    shutil.rmtree(tmp_path / "mine")
+    moved = shutil.move(parts, tmp_path / "elsewhere")
+    few = data.subset(range(0, 200, 20))
+    radii = [shiftproof.certify(each, few, sigma=0.1, n=100).radii.tolist() for each in (whole, moved)]
+    assert radii[0] == radii[1]
+    found = [
+        shiftproof.audit(each, few, sections=("clean",), out=tmp_path / f"audit-{each.name}").numbers
+        for each in (whole, Path(moved))
+    ]
+    assert found[0] == found[1]
 
 
 def test_an_extended_run_at_a_constant_rate_is_the_longer_run(data, tmp_path):

@@ -15,7 +15,7 @@ from shiftproof.runs import Json, Row
 from shiftproof.training.goals import GoalScore
 from shiftproof.training.running import accuracy
 
-SHARES = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25)
+SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.25)
 """How far on the way from the old weights to the new ones candidates are."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,7 @@ from shiftproof.comparisons.audit_comparison import Difference
 from shiftproof.hardening.between import Candidate
 from shiftproof.hardening.choice import Choice
 from shiftproof.hardening.remedies import Weakness
+from shiftproof.hardening.spending import Spending
 from shiftproof.reports.view import Masthead
 from shiftproof.runs import Json, write_atomically
 
@@ -51,7 +52,7 @@ class Hardened:
 
     `changes` are on images that were kept for proof, `unseen` the same under corruptions that played no part in
     choosing; each has a comparison with a report of its own. `images` are those trained on, chosen by, and kept for
-    proof. `kept` is the candidate that was audited last.
+    proof. `kept` is the candidate that was audited last, `spending` what the time went into.
     """
 
     folder: Path
@@ -64,6 +65,7 @@ class Hardened:
     changes: tuple[Change, ...] = ()
     unseen: tuple[Change, ...] = ()
     seconds: float = 0.0
+    spending: Spending = field(default_factory=Spending)
     comparison: Comparison | None = None
     other: Comparison | None = None
 
@@ -109,6 +111,7 @@ class Hardened:
             "unseen": [one.to_row() for one in self.unseen],
             "max_clean_loss": self.max_clean_loss,
             "seconds_of_training": round(self.seconds, 1),
+            "seconds": self.spending.to_row(),
             "images": dict(zip(("training", "choosing", "proof"), self.images, strict=True)),
         }
 

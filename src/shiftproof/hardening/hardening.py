@@ -49,7 +49,7 @@ def harden(
         model: What `load_model` makes a module of; a module is copied.
         data: Labelled images to train on: what `load_data` takes or returned.
         test: Labelled images that neither the model's own training nor this one saw, or the share of the data to keep
-            for that. Two fifths of them, 1,000 at most, are for choosing, the others for proof.
+            for that. Two fifths of them, 4,000 at most, are for choosing, the others for proof.
         audit: Run directory of an audit of the model, whose findings count in choosing. Default: the audit made here.
         recipe: How to train: mixed+anchor, mixed+jsd, augmix+jsd, gaussian+jsd, ...
         augment: The text form of the augmentation. Default: chosen by what the model is weak to.

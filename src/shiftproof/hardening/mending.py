@@ -13,16 +13,19 @@ import torch
 
 from shiftproof.audits.auditing import audit, gate
 from shiftproof.audits.conclusion import Audit
+from shiftproof.comparisons import Comparison
 from shiftproof.comparisons.audit_comparison import compare
 from shiftproof.hardening.between import Candidate, between, candidates, ranked
 from shiftproof.hardening.choice import Choice
 from shiftproof.hardening.hardened import Change, Hardened, Outcome, write
-from shiftproof.hardening.remedies import COSTLY, SEVERE, policy, weaknesses
+from shiftproof.hardening.remedies import policy, weaknesses, worth_mending
 from shiftproof.hardening.request import ImagesByUse, Request
+from shiftproof.hardening.spending import TRAINING, Spending
 from shiftproof.hardening.training_time import fit
 from shiftproof.models import ModelLike, choose_device, fingerprint
 from shiftproof.models.class_names import with_class_names
 from shiftproof.runs import Json, Result, Row, Store
+from shiftproof.runs.files import read_json
 from shiftproof.training.rehearsal import TrainingPlan
 from shiftproof.training.start import Start
 from shiftproof.training.trained import Trained, architecture, write_model
@@ -64,47 +67,63 @@ class Mender:
         given = None if audited is None else gate(audited).numbers
         about = {"version": __version__, "model": fingerprint(self.network), **self.request.to_texts()}
         with Store(self.folder, {**about, **self.parts.fingerprints()}) as store:
-            before = self._audit(self.model, "before", COMMON)
+            self.spending = Spending.of(store)
+            before = self._audit(store, self.model, "before", COMMON)
             choice = self._choice(store, before.numbers if given is None else given)
             images = (len(self.parts.training), len(self.parts.choosing), len(self.proof))
             found = Hardened(self.folder, "nothing to mend", choice, images, self.request.max_clean_loss)
             if choice.worth or self.request.augment is not None:
-                trained = self._train(choice, on_plan)
-                seconds = sum(float(str(row["seconds"])) for row in trained.log)
-                found = replace(found, candidates=self._candidates(store, trained), seconds=seconds)
-                found = self._prove(found, trained)
+                with self.spending.timed(store, TRAINING) as stage:
+                    trained = self._train(choice, on_plan)
+                    stage.working = sum(float(str(row["seconds"])) for row in trained.log)
+                found = replace(found, candidates=self._candidates(store, trained), seconds=stage.working)
+                found = self._prove(store, found, trained)
+            found = replace(found, spending=self.spending)
         write(found, before.masthead, command)
         return found
 
-    def _audit(self, model: ModelLike, name: str, family: str) -> Audit:
+    def _audit(self, store: Store, model: ModelLike, name: str, family: str) -> Audit:
         """Audit a model on the images for proof, or read the audit that was made before."""
-        return audit(
-            model,
-            self.proof,
-            sections=SECTIONS,
-            shifts=[family],
-            severities=SEVERITIES,
-            images=len(self.proof),
-            seed=self.request.seed,
-            device=self.device,
-            out=self.folder / name,
-            executor=self.executor,
-            on_progress=self.on_progress,
-        )
+        with self.spending.timed(store, name) as stage:
+            made = audit(
+                model,
+                self.proof,
+                sections=SECTIONS,
+                shifts=[family],
+                severities=SEVERITIES,
+                images=len(self.proof),
+                seed=self.request.seed,
+                device=self.device,
+                out=self.folder / name,
+                executor=self.executor,
+                on_progress=self.on_progress,
+            )
+            stage.working = read_json(made.folder / "results.json")["timing"]["seconds"]
+        return made
+
+    def _compare(self, store: Store, first: str, second: str) -> tuple[Comparison, tuple[Change, ...]]:
+        """Compare two audits, image by image."""
+        with self.spending.timed(store, f"compared-{second}") as stage:
+            stage.working = 0.0
+            made = compare(self.folder / first, self.folder / second, out=self.folder / f"compared-{second}")
+        return made, tuple(Change.of(each) for each in made.differences[second])
 
     def _choice(self, store: Store, numbers: Mapping[str, float]) -> Choice:
         """Return what was chosen before in this folder, or choose."""
         noted = store.about().get("choice")
         if noted is not None:
             return Choice.from_row(json.loads(noted))
-        request = self.request
-        weak = weaknesses(self.network, self.parts.choosing, numbers, seed=request.seed, size=request.batch_size)
-        augment = request.augment or policy(weak)
-        fitted = fit(self.network, self.parts.training, request, augment, torch.device(choose_device(self.device)))
-        worth = numbers.get("corruption_loss", 1.0) >= COSTLY or max(each.probed for each in weak) >= SEVERE
-        made = Choice(tuple(weak), request.recipe, augment, fitted, worth)
+        with self.spending.timed(store, "choosing"):
+            made = self._choose(numbers)
         store.note({"choice": json.dumps(made.to_row())})
         return made
+
+    def _choose(self, numbers: Mapping[str, float]) -> Choice:
+        request = self.request
+        weak = weaknesses(self.network, self.parts.probing, numbers, seed=request.seed, size=request.batch_size)
+        augment = request.augment or policy(weak)
+        fitted = fit(self.network, self.parts.training, request, augment, torch.device(choose_device(self.device)))
+        return Choice(tuple(weak), request.recipe, augment, fitted, worth_mending(weak, numbers))
 
     def _train(self, choice: Choice, on_plan: OnPlan | None) -> Trained:
         augmented = self.request.recipe_on(choice.augment).augment is not None
@@ -113,7 +132,7 @@ class Mender:
             self.parts.training,
             recipe=choice.recipe,
             options={"augment": choice.augment} if augmented else None,
-            validation=self.parts.choosing,
+            validation=self.parts.probing,
             goal="corruptions",
             device=self.device,
             out=self.folder / "training",
@@ -129,13 +148,14 @@ class Mender:
         if noted is not None:
             return tuple(Candidate.from_row(row) for row in json.loads(noted))
         where, request = choose_device(self.device), self.request
-        found = candidates(
-            self.network, trained.model.to(where), self.parts.choosing, seed=request.seed, size=request.batch_size
-        )
+        with self.spending.timed(store, "candidates"):
+            found = candidates(
+                self.network, trained.model.to(where), self.parts.choosing, seed=request.seed, size=request.batch_size
+            )
         store.note({"candidates": json.dumps([each.to_row() for each in found])})
         return tuple(found)
 
-    def _prove(self, found: Hardened, trained: Trained) -> Hardened:
+    def _prove(self, store: Store, found: Hardened, trained: Trained) -> Hardened:
         """Audit the best candidate; where it lost too much on the images for proof, the next one is tried."""
         limit = self.request.max_clean_loss / 100
         tried = [each for each in ranked(found.candidates, limit) if each.share > 0.0]
@@ -145,27 +165,24 @@ class Mender:
             name = f"after-{round(100 * kept.share)}"
             made = self._at(kept, trained)
             self._write(made, found)
-            self._audit(self._loadable(made), name, COMMON)
-            compared = compare(self.folder / "before", self.folder / name, out=self.folder / f"compared-{name}")
-            changes = [Change.of(each) for each in compared.differences[name]]
+            self._audit(store, self._loadable(made), name, COMMON)
+            compared, changes = self._compare(store, "before", name)
             clean = next(each for each in changes if each.name == "clean_accuracy")
             gained = next(each for each in changes if each.name == "corruption_accuracy")
-            found = replace(found, kept=kept, changes=tuple(changes), comparison=compared)
+            found = replace(found, kept=kept, changes=changes, comparison=compared)
             if -clean.value <= limit + 1e-9:
-                found = replace(self._unseen(found, made, name), outcome=_outcome(gained))
+                found = replace(self._unseen(store, found, made, name), outcome=_outcome(gained))
                 if found.model is not None:
                     self._write(replace(made, folder=found.model), found)
                 return found
         return replace(found, outcome="too costly")
 
-    def _unseen(self, found: Hardened, made: Trained, name: str) -> Hardened:
+    def _unseen(self, store: Store, found: Hardened, made: Trained, name: str) -> Hardened:
         """Compare under corruptions that played no part in choosing."""
         for model, label in ((self.model, "before-unseen"), (self._loadable(made), f"{name}-unseen")):
-            self._audit(model, label, UNSEEN)
-        runs = (self.folder / "before-unseen", self.folder / f"{name}-unseen")
-        compared = compare(*runs, out=self.folder / f"compared-{name}-unseen")
-        changes = [Change.of(each) for each in compared.differences[f"{name}-unseen"]]
-        return replace(found, unseen=tuple(changes), other=compared)
+            self._audit(store, model, label, UNSEEN)
+        compared, changes = self._compare(store, "before-unseen", f"{name}-unseen")
+        return replace(found, unseen=changes, other=compared)
 
     def _at(self, candidate: Candidate, trained: Trained) -> Trained:
         """Return the network of a candidate, with a folder of its own."""

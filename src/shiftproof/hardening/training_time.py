@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from shiftproof.data import ImageSet
 from shiftproof.hardening.request import Request
+from shiftproof.models.memory import BatchFitter
 from shiftproof.runs import Json, Row
 from shiftproof.training.feed import Feed
 from shiftproof.training.rehearsal import step_seconds
@@ -61,13 +62,20 @@ class Fitted:
 
 
 def fit(network: nn.Module, data: ImageSet, request: Request, augment: str, device: torch.device) -> Fitted:
-    """Time a few steps, and return how many epochs fit; where less than one does, of how many images."""
+    """Time a few steps, and return how many epochs fit; where less than one does, of how many images.
+
+    Where a step takes more memory than there is, batches are smaller.
+    """
     recipe = request.recipe_on(augment)
-    size = min(request.batch_size, len(data))
-    feed = Feed(data, recipe, TrainingSettings(epochs=1, batch_size=size, seed=request.seed), device=device)
-    epochs, images = request.epochs, None
+
+    def timed(size: int) -> tuple[Feed, float]:
+        feed = Feed(data, recipe, TrainingSettings(epochs=1, batch_size=size, seed=request.seed), device=device)
+        return feed, step_seconds(network, feed, sigma=recipe.sigma(None))
+
+    feed, seconds = BatchFitter(min(request.batch_size, len(data)))(timed)
+    size, epochs, images = feed.batch, request.epochs, None
     if epochs is None:
-        steps = int(USED * 60 * request.minutes / step_seconds(network, feed, sigma=recipe.sigma(None)))
+        steps = int(USED * 60 * request.minutes / seconds)
         epochs = min(EPOCHS, steps // feed.steps_per_epoch)
         if epochs == 0:
             epochs, images = 1, max(2 * size, steps * size)

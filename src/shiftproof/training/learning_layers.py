@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from shiftproof.errors import ConfigurationError
+from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.models.opening import scores_in
+from shiftproof.models.outputs import device_of, precision_of
 from shiftproof.registry import unknown
 from shiftproof.training.settings import TrainingSettings
 
@@ -76,6 +79,19 @@ def evaluating(network: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes.items():
             module.training = training
+
+
+def check_gradients(network: nn.Module, images: Tensor) -> None:
+    """Refuse a network, in evaluation mode, whose answers say nothing of how its weights should change."""
+    with torch.enable_grad():
+        scores = scores_in(network(images.to(device_of(network), precision_of(network))))
+    if isinstance(scores, Tensor) and not scores.requires_grad:
+        raise ModelError(
+            "The model gives no gradients.",
+            expected="a PyTorch module whose answers depend on its weights by operations that can be differentiated",
+            got="answers that are cut off from the weights",
+            fix="take torch.no_grad(), .detach() and NumPy out of its forward()",
+        )
 
 
 def _below(full: str, name: str) -> bool:

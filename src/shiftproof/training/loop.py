@@ -5,16 +5,19 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from shiftproof.data import ImageSet
 from shiftproof.errors import RunError
 from shiftproof.keyed import key_of
+from shiftproof.models.memory import out_of_memory
+from shiftproof.models.opening import scores_in
 from shiftproof.runs import Json
 from shiftproof.training.dense import labelled
 from shiftproof.training.feed import Feed, Views, labels_of
@@ -78,7 +81,8 @@ class Loop:
         begun = time.perf_counter()
         # Layers that draw for themselves, such as dropout, are seeded anew from every checkpoint on: so a run that goes
         # on draws as one that was not interrupted.
-        with _fast(self.device), seeded(key_of(f"{self.settings.seed}/{self.step}/{self.team.rank}")):
+        drawn = seeded(key_of(f"{self.settings.seed}/{self.step}/{self.team.rank}"))
+        with _fast(self.device), drawn, self._memory_told():
             for batch in self.feed.batches(self.step, stop, tuple(self.found)):
                 losses.append(self._update(batch, right))
                 self.step += 1
@@ -89,6 +93,21 @@ class Loop:
                     seen = {"train_accuracy": self._mean(right)} if right else {}
                     note({**self._now(), "loss": loss, **seen, "steps": len(losses), "seconds": round(seconds, 4)})
                     losses, right, begun = [], [], time.perf_counter()
+
+    @contextmanager
+    def _memory_told(self) -> Iterator[None]:
+        """Say in words that memory ran out, and what takes less."""
+        try:
+            yield
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise RunError(
+                "Training ran out of memory.",
+                got=f"a batch of {self.feed.batch} images, of each {self.recipe.passes} through the network",
+                fix=f"--batch-size {max(1, self.feed.batch // 2)}, or --accumulate 2, which sends a batch through in "
+                "parts, and another folder with --out; what there is in this one stays",
+            ) from error
 
     def _mean(self, values: list[Tensor]) -> float:
         return float(self.team.mean(torch.stack(values).mean()))
@@ -175,6 +194,14 @@ class Loop:
                 fix="lower --lr, bound the gradient with --clip 1, or add --warmup 1, and choose another folder "
                 "with --out",
             )
+
+    def check_answers(self, network: nn.Module, data: ImageSet) -> None:
+        """Refuse to go on with a network, in evaluation mode, whose weights a last step made too large."""
+        batch = next(iter(data.subset(range(min(2, len(data)))).batches(2, device=self.device)))
+        with torch.no_grad():
+            scores = scores_in(network(batch.inputs))
+        if isinstance(scores, Tensor) and not bool(scores.isfinite().all()):
+            self._check(math.nan)
 
     def weights(self) -> dict[str, Tensor]:
         """Return what is worth keeping: the average of the weights where there is one, else the weights."""

@@ -172,6 +172,7 @@ class Runner:
     def _validated(self, data: ImageSet) -> dict[str, Json]:
         """Return the accuracy, under noise and clean where the recipe has noise: it is noisy images that count then."""
         network, batch, sigma = self._judged(), self.loop.feed.batch, self.loop.sigma
+        self.loop.check_answers(network, data)
         if isinstance(data, MaskSet):
             found = overlap(network, data, batch)
             return found if self.score is None else {**found, "goal": found["miou"]}

@@ -22,7 +22,7 @@ from shiftproof.training.denoiser_training import DenoiserInTraining
 from shiftproof.training.dense import check_dense, check_same_task
 from shiftproof.training.feed import HELD_BYTES, Feed, labels_of
 from shiftproof.training.goals import best_step
-from shiftproof.training.learning_layers import evaluating
+from shiftproof.training.learning_layers import check_gradients, evaluating
 from shiftproof.training.loop import Loop
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
@@ -102,7 +102,7 @@ def train(
     task = task_of(loaded)
     with evaluating(network):  # two images are tried before any long work
         loaded = as_images(task.matched(loaded, network))
-        _check_fit(network, loaded, labels_of(loaded))
+        check_fit(network, loaded, labels_of(loaded))
     with_class_names(network, loaded.classes)
     if held_out is not None:
         with evaluating(network):
@@ -205,8 +205,8 @@ def labelled_images(data: DataLike, images: int | None, seed: int) -> ImageSet:
     return loaded
 
 
-def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
-    """Refuse a network, in evaluation mode, without a score for every class."""
+def check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
+    """Refuse a network, in evaluation mode, without gradients or without a score for every class."""
     batch = next(iter(data.subset(range(2)).batches(2)))
     scores = task_of(data).scores(network, batch.inputs)
     if scores.shape[1] <= int(labels.max()):
@@ -216,6 +216,7 @@ def _check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
             got=f"{scores.shape[1]}",
             fix="--head new puts a new last layer into it, for the classes of the data",
         )
+    check_gradients(network, batch.inputs)
 
 
 def _subject(
