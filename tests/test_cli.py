@@ -47,7 +47,7 @@ def test_list(kind, name):
 
 
 def test_audit_and_report(tmp_path):
-    options = ("--images", 20, "--shifts", "contrast,gaussian_noise", "--severities", "5", "--out", "run dir")
+    options = ("--images", 10, "--shifts", "contrast,gaussian_noise", "--severities", "5", "--out", "run dir")
     sections = ("--sections", "clean,corruptions,worst_case,adaptation")
     result = shiftproof("audit", *options, *sections, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
