@@ -1,6 +1,7 @@
 """The process that others are forked from: it imports, and waits."""
 
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -13,6 +14,8 @@ def serve() -> None:
     """Answer each request, a line of JSON, with the number of a process of its own, and then with its exit status."""
     import shiftproof
     import shiftproof.cli
+
+    importlib.import_module("torch._dynamo")  # for optimisers torch imports it, which takes more than a second
 
     for name in shiftproof.__all__:
         getattr(shiftproof, name)

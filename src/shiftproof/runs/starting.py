@@ -9,6 +9,8 @@ from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
 THREADS = "OMP_NUM_THREADS"
+COMPILER = "torch._dynamo"
+"""What torch imports late, for optimisers among others, and takes more than a second for."""
 
 
 def start_method() -> BaseContext:
@@ -20,7 +22,9 @@ def start_method() -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(sorted(name for name in sys.modules if name.split(".")[0] == "shiftproof"))
+    context.set_forkserver_preload(
+        sorted(name for name in sys.modules if name.startswith("shiftproof.") or name == COMPILER)
+    )
     before = os.environ.get(THREADS)
     os.environ[THREADS] = "1"
     try:
