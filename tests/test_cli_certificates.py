@@ -103,7 +103,7 @@ def test_the_guides_commands_work_one_after_another(tmp_path, command):
     lines = re.findall(r"^\$ shiftproof (certify .*)$", guide.read_text(), re.MULTILINE)
     assert len(lines) >= 3
     for line in lines:
-        asked = line.replace("--images 100", "--images 2").replace("--n 1000", "--n 50").split()
+        asked = re.sub(r"--n \d+", "--n 50", line.replace("--images 100", "--images 2")).split()
         result = command(*asked, "--n0", 10, "--alpha", 0.01)
         assert result.exit_code == 0, (line, result.exception)
 

@@ -96,7 +96,7 @@ def test_a_stream_is_the_same(folders: tuple[Path, Path]) -> None:
 def measured(source: object, out: Path) -> dict[str, float]:
     """Return the numbers of a small audit."""
     options: dict[str, Any] = {"shifts": ["contrast"], "severities": [5], "sections": ["clean", "corruptions"]}
-    return dict(shiftproof.audit("demo", source, out=out, **options).numbers)  # type: ignore[arg-type]
+    return dict(shiftproof.audit("demo", source, out=out, **options).numbers)
 
 
 @pytest.fixture(scope="module")
