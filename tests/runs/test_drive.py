@@ -41,13 +41,6 @@ class Squares:
         return {"square": n * n}
 
 
-class Environment:
-    """Says what is in the environment."""
-
-    def measure(self, cell: Cell) -> Row:
-        return {"value": os.environ["SHIFTPROOF_TEST"]}
-
-
 def plan_of(*numbers: int) -> Plan:
     return Plan(tuple(Cell("square", n=n) for n in numbers), SUBJECT)
 
@@ -106,14 +99,6 @@ def test_a_dying_process_costs_only_the_cell_that_kills_it(tmp_path, marks):
         results = drive(plan_of(1, -1, 2, 3, 4), store, Squares(marks), executor=Processes(1))
     assert [result.row and result.row["square"] for result in results] == [1, None, 4, 9, 16]
     assert "process died" in (results[1].error or "")
-
-
-def test_processes_have_the_environment_of_their_driver_at_the_time(tmp_path, monkeypatch):
-    for value in ("one", "two"):
-        monkeypatch.setenv("SHIFTPROOF_TEST", value)
-        with Processes(1).open(Environment) as pool:
-            (result,) = pool.run(plan_of(1).tasks)
-        assert result.row == {"value": value}, result.error
 
 
 def test_results_arrive_in_the_store_before_the_watcher_hears(tmp_path, marks):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,8 +16,6 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, Source
 from shiftproof.data.images.decoding import Size
 from shiftproof.errors import DataError, ShiftproofError
-from shiftproof.runs.hosting import cores
-from shiftproof.runs.starting import start_method
 
 DIFFERENT_SIZES = "The images have different sizes."
 """The headline of the error for images that need a size to be brought to."""
@@ -121,8 +121,8 @@ def read_all(source: ImageSource, chunks: Sequence[list[int]], workers: int) -> 
     loader = DataLoader(
         _Chunks(source, chunks),
         batch_size=None,
-        num_workers=min(workers, len(chunks), cores()),
-        multiprocessing_context=start_method(),
+        num_workers=min(workers, len(chunks), _cores()),
+        multiprocessing_context=_start_method(),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # one item is one batch: batch_size is None
         generator=torch.Generator(),  # its own, so that the user's stream of random numbers stays untouched
     )
@@ -130,6 +130,23 @@ def read_all(source: ImageSource, chunks: Sequence[list[int]], workers: int) -> 
         if isinstance(pixels, ShiftproofError):
             raise pixels
         yield pixels
+
+
+def _start_method() -> multiprocessing.context.BaseContext:
+    """Return how workers start: from a clean server that has already imported this package, where there can be one.
+
+    Forking a process that runs threads can hang, and spawning imports torch anew for every worker.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Chunks(torch.utils.data.Dataset[Pixels | ShiftproofError]):
