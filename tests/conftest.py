@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import gc
 import os
 import tempfile
 
@@ -12,3 +13,9 @@ os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="shiftproof-tests-")
 settings.register_profile("shiftproof", deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=40)
 settings.register_profile("thorough", settings.get_profile("shiftproof"), max_examples=400)  # make test-thorough
 settings.load_profile(os.environ.get("SHIFTPROOF_EXAMPLES", "shiftproof"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector leave alone what was imported: it stays, and to go through it takes long."""
+    gc.collect()
+    gc.freeze()

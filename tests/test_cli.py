@@ -4,11 +4,10 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from tests.processes import shiftproof
+from tests.processes import Stop, measured, shiftproof
 
 
 def test_help_does_not_import_torch():
@@ -48,7 +47,7 @@ def test_list(kind, name):
 
 
 def test_audit_and_report(tmp_path):
-    options = ("--images", 20, "--shifts", "contrast,gaussian_noise", "--severities", "5", "--out", "run dir")
+    options = ("--images", 10, "--shifts", "contrast,gaussian_noise", "--severities", "5", "--out", "run dir")
     sections = ("--sections", "clean,corruptions,worst_case,adaptation")
     result = shiftproof("audit", *options, *sections, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -90,32 +89,13 @@ def test_debug_shows_the_traceback(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_an_interrupt_keeps_what_was_measured(tmp_path, number):
-    command = [sys.executable, "-m", "shiftproof", "audit", "--out", str(tmp_path), "--images", "100"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-        while _cells(tmp_path) < 3 and process.poll() is None:
-            time.sleep(0.05)
-        process.send_signal(number)
-        assert process.stderr is not None
-        said = process.stderr.read()
-        assert process.wait() == 130
-    assert "the same command resumes it" in said
-    assert "Traceback" not in said
-    assert _cells(tmp_path) >= 3
+    stop = Stop(number, lambda: measured(tmp_path) >= 3)
+    stopped = shiftproof("audit", "--out", tmp_path, "--images", 100, "--shifts", "contrast,fog", stop=stop)
+    assert stopped.returncode == 130
+    assert "the same command resumes it" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    assert measured(tmp_path) >= 3
     report = shiftproof("report", tmp_path)
     assert report.returncode == 1
     assert "Unfinished" in report.stdout
     assert (tmp_path / "report.html").is_file()
-
-
-def _cells(folder) -> int:
-    import sqlite3
-
-    if not (folder / "run.sqlite").exists():
-        return 0
-    database = sqlite3.connect(folder / "run.sqlite")
-    try:
-        return int(database.execute("SELECT count(*) FROM cells").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
-    finally:
-        database.close()

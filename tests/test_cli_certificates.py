@@ -59,7 +59,8 @@ def test_the_table_has_the_same_distances_for_every_model(tmp_path, command):
 
 
 def test_a_family_gives_macr_by_frequency_and_resumes(tmp_path, command):
-    options = ("certify", "--sigma", 0.03, *FEW, "--shift", "common", "--severities", "1,5")
+    few = ("--images", 2, "--n0", 10, "--n", 50, "--alpha", 0.01)
+    options = ("certify", "--sigma", 0.03, *few, "--shift", "common", "--severities", "1,5")
     result = command(*options)
     assert result.exit_code == 0, result.exception
     content = json.loads((tmp_path / "shiftproof-certificate" / "suite.json").read_text())
@@ -102,8 +103,8 @@ def test_the_guides_commands_work_one_after_another(tmp_path, command):
     lines = re.findall(r"^\$ shiftproof (certify .*)$", guide.read_text(), re.MULTILINE)
     assert len(lines) >= 3
     for line in lines:
-        asked = line.replace("--images 100", "--images 2").replace("--n 1000", "--n 200").split()
-        result = command(*asked, "--n0", 20, "--alpha", 0.01)
+        asked = re.sub(r"--n \d+", "--n 50", line.replace("--images 100", "--images 2")).split()
+        result = command(*asked, "--n0", 10, "--alpha", 0.01)
         assert result.exit_code == 0, (line, result.exception)
 
 

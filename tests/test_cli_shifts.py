@@ -3,23 +3,15 @@
 import json
 import shutil
 import signal
-import sqlite3
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from shiftproof.exports.writing import write_corrupted
-from tests.processes import shiftproof
+from tests.processes import Stop, measured, shiftproof
 
 SHIFTS = [f"{name}@{severity}" for name in ("gaussian_noise", "snow", "elastic_transform") for severity in range(1, 6)]
-
-
-def command(*arguments):
-    return [sys.executable, "-W", "error", "-m", "shiftproof", *map(str, arguments)]
 
 
 @pytest.fixture
@@ -44,29 +36,14 @@ def content(folder):
     return {name: path.read_bytes() for name, path in found.items() if not name.startswith("run.")}
 
 
-def cells(folder):
-    if not (folder / "run.sqlite").exists():
-        return 0
-    database = sqlite3.connect(folder / "run.sqlite")
-    try:
-        return int(database.execute("SELECT count(*) FROM cells").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
-    finally:
-        database.close()
-
-
 def kill_in_the_middle(folder, *arguments):
     """Start a command and end it without warning once it has written some cells; anew where it ended before that."""
     for _ in range(20):
         shutil.rmtree(folder, ignore_errors=True)
-        with subprocess.Popen(command(*arguments), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-            while cells(folder) < 2 and process.poll() is None:
-                time.sleep(0.005)
-            process.kill()
-            if process.wait() == -signal.SIGKILL and not (folder / "manifest.json").exists():
-                assert cells(folder) >= 2
-                return
+        ended = shiftproof(*arguments, stop=Stop(signal.SIGKILL, lambda: measured(folder) >= 2))
+        if ended.returncode == -signal.SIGKILL and not (folder / "manifest.json").exists():
+            assert measured(folder) >= 2
+            return
     pytest.fail("it always ended before it could be killed")
 
 

@@ -1,5 +1,7 @@
 """The process that others are forked from: it imports, and waits."""
 
+import gc
+import importlib
 import json
 import os
 import runpy
@@ -9,17 +11,22 @@ from typing import Any
 
 
 def serve() -> None:
-    """Answer each request, a line of JSON, with the exit status of a process of its own."""
+    """Answer each request, a line of JSON, with the number of a process of its own, and then with its exit status."""
     import shiftproof
     import shiftproof.cli
 
+    importlib.import_module("torch._dynamo")  # for optimisers torch imports it, which takes more than a second
+
     for name in shiftproof.__all__:
         getattr(shiftproof, name)
+    gc.collect()
+    gc.freeze()  # or each fork would go through all that is imported as it ends, and copy it
     answers = os.fdopen(os.dup(1), "w")  # what a fork writes to its output goes elsewhere
     while line := sys.stdin.readline():
         pid = os.fork()
         if pid == 0:
             _become(json.loads(line))
+        print(pid, file=answers, flush=True)
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
 

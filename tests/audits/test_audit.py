@@ -18,9 +18,10 @@ from torch import nn
 import shiftproof
 from shiftproof import shifts
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
+from tests.processes import Stop, measured, python
 
 SMALL: dict[str, Any] = {
-    "images": 24,
+    "images": 12,
     "shifts": ["contrast", "gaussian_noise"],
     "severities": [2.5, 5],
     "sections": ["clean", "corruptions", "spectrum", "adaptation"],  # all of them: tests/runs/test_survival.py
@@ -40,8 +41,8 @@ def reference(tmp_path_factory):
 
 
 def test_numbers_are_what_a_plain_loop_gives(reference):
-    model, data = shiftproof.load_model("demo"), shiftproof.load_data("demo").take(24, seed=0)
-    (batch,) = data.batches(24)
+    model, data = shiftproof.load_model("demo"), shiftproof.load_data("demo").take(SMALL["images"], seed=0)
+    (batch,) = data.batches(SMALL["images"])
     assert batch.labels is not None
     with torch.inference_mode():
         clean = model(batch.inputs).argmax(1).eq(batch.labels)
@@ -78,13 +79,11 @@ def test_batch_size_and_executor_do_not_change_the_results(reference, tmp_path, 
 
 def test_kill_9_and_resume_gives_the_same_results(reference, tmp_path):
     script = f"import shiftproof; shiftproof.audit('demo', 'demo', out={str(tmp_path)!r}, **{SMALL!r})"
-    chance, kills = random.Random(0), 0
-    for _ in range(4):
-        process = subprocess.Popen([sys.executable, "-c", script])
-        time.sleep(chance.uniform(1.0, 4.0))
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
-    assert kills > 0
+    kills = 0
+    for least in (1, 6, 40, 120):  # of some two hundred
+        stop = Stop(signal.SIGKILL, lambda least=least: measured(tmp_path) >= least)  # type: ignore[misc]
+        kills += python(script, tmp_path, stop).returncode == -signal.SIGKILL
+    assert kills > 1
     result = shiftproof.audit("demo", "demo", out=tmp_path, **SMALL)
     assert without_times(result.folder) == without_times(reference.folder)
 

@@ -94,7 +94,7 @@ def test_a_sound_model_has_no_caveats_and_is_called_good(tmp_path):
 
 
 def test_chance_is_known_where_only_another_section_was_asked_for(tmp_path):
-    made = shiftproof.audit(Odd("shuffled"), "demo", out=tmp_path, sections=["spectrum"], **OPTIONS)
+    made = shiftproof.audit(Odd("shuffled"), "demo", out=tmp_path, sections=["spectrum"], **{**OPTIONS, "images": 16})
     assert [view.section for view in made.views] == ["caveats", "spectrum", "mistakes"]
     assert "clean_accuracy" not in made.numbers
 

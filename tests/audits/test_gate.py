@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import sys
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, ClassVar
 from xml.etree import ElementTree as Xml
 
@@ -151,8 +152,6 @@ def test_junit_has_a_case_for_every_requirement(audited, tmp_path):
 
 
 def test_junit_survives_what_xml_cannot_hold(audited):
-    from dataclasses import replace
-
     bad = Check(Requirement("x\x00<&>", "<", 1.0), "clean", None, "\x1b[31m ]]> \ud800")
     suite = Xml.fromstring(junit(replace(audited, checks=(bad,))).partition("\n")[2])
     assert "]]>" in (suite.findtext(".//failure") or "")
@@ -175,11 +174,16 @@ class TestUnfinished:
         "sections": ["clean", "corruptions"],
     }
 
-    @pytest.fixture
-    def run(self, tmp_path):
-        whole = shiftproof.audit("demo", "demo", out=tmp_path / "run", **self.OPTIONS)
+    @pytest.fixture(scope="class")
+    @classmethod
+    def whole(cls, tmp_path_factory):
+        whole = shiftproof.audit("demo", "demo", out=tmp_path_factory.mktemp("whole"), **cls.OPTIONS)
         assert whole.missing == 0
         return whole
+
+    @pytest.fixture
+    def run(self, whole, tmp_path):
+        return replace(whole, folder=shutil.copytree(whole.folder, tmp_path / "run"))
 
     @pytest.fixture
     def cut(self, run):

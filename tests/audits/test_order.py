@@ -93,37 +93,41 @@ def test_a_stream_is_the_same(folders: tuple[Path, Path]) -> None:
         assert one.inputs.equal(other.inputs)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.permutations(range(60)), st.randoms(use_true_random=False))
-def test_any_order_and_any_names_of_files_give_the_same_numbers(
-    tmp_path_factory: pytest.TempPathFactory, order: list[int], random: Any
-) -> None:
-    """As a list in any order, and as files under any names in the folders of their classes."""
+def measured(source: object, out: Path) -> dict[str, float]:
+    """Return the numbers of a small audit."""
+    options: dict[str, Any] = {"shifts": ["contrast"], "severities": [5], "sections": ["clean", "corruptions"]}
+    return dict(shiftproof.audit("demo", source, out=out, **options).numbers)
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[Image.Image, str]], dict[str, float]]:
+    """Return 60 pictures with their classes, and the numbers of an audit of this list."""
     data = load_data("demo").subset(range(60))
     (batch,) = data.batches(60)
     assert batch.labels is not None
     pictures = [Image.fromarray((image * 255).round().byte().permute(1, 2, 0).numpy()) for image in batch.inputs]
-    names = [data.classes[label] for label in batch.labels.tolist()]
+    rows = list(zip(pictures, [data.classes[label] for label in batch.labels.tolist()], strict=True))
+    return rows, measured(rows, tmp_path_factory.mktemp("listed"))
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.permutations(range(60)), st.randoms(use_true_random=False))
+def test_any_order_and_any_names_of_files_give_the_same_numbers(
+    listed: tuple[list[tuple[Image.Image, str]], dict[str, float]],
+    tmp_path_factory: pytest.TempPathFactory,
+    order: list[int],
+    random: Any,
+) -> None:
+    """As a list in any order, and as files under any names in the folders of their classes."""
+    rows, numbers = listed
     root = tmp_path_factory.mktemp("named")
-    for row, (picture, name) in enumerate(zip(pictures, names, strict=True)):
+    for row, (picture, name) in enumerate(rows):
         (root / "photos" / name).mkdir(parents=True, exist_ok=True)
         picture.save(root / "photos" / name / f"{random.randrange(10**9)} {row}.png")
-    forms = {
-        "list": list(zip(pictures, names, strict=True)),
-        "permuted": [(pictures[row], names[row]) for row in order],
-        "files": root / "photos",
-    }
-    found = {
-        form: dict(
-            shiftproof.audit(
-                "demo", source, out=root / form, shifts=["contrast"], severities=[5], sections=["clean", "corruptions"]
-            ).numbers
-        )
-        for form, source in forms.items()
-    }
-    assert found["permuted"] == found["list"]
-    for number, value in found["list"].items():  # of other bytes the order is another, and sums end in other bits
-        assert found["files"][number] == pytest.approx(value, abs=1e-6), number
+    assert measured([rows[row] for row in order], root / "permuted") == numbers
+    files = measured(root / "photos", root / "files")
+    for number, value in numbers.items():  # of other bytes the order is another, and sums end in other bits
+        assert files[number] == pytest.approx(value, abs=1e-6), number
 
 
 def test_any_batch_size_gives_the_same_predictions() -> None:

@@ -3,8 +3,6 @@
 import csv
 import json
 import random
-import subprocess
-import sys
 from dataclasses import asdict
 
 import pytest
@@ -15,6 +13,7 @@ from shiftproof.audits.sections import SECTIONS
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import logits
 from shiftproof.training.text import train_text_cnn
+from tests.processes import shiftproof
 from tests.shifts.text import language_models
 
 
@@ -155,13 +154,9 @@ def test_estimates_of_texts_come_near_the_truth(place):
     assert "invariance" in {result.method, *(one.method for one in result.others)}
 
 
-def run(*arguments, cwd):
-    command = [sys.executable, "-m", "shiftproof", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-
-
 def test_copies_from_the_command_line_read_back(place):
-    done = run("write-corrupted", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2", "--format", "csv", cwd=place)
+    options = ("write-corrupted", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2")
+    done = shiftproof(*options, "--format", "csv", cwd=place)
     assert done.returncode == 0, done.stderr
     assert "inputs    160, under 2 shifts" in done.stdout
     shifted, source = load_data(place / "copy/typos@3.csv"), load_data(place / "target.csv")
@@ -170,16 +165,16 @@ def test_copies_from_the_command_line_read_back(place):
     manifest = json.loads((place / "copy/manifest.json").read_text())
     assert [one["shift"] for one in manifest["shifts"]] == ["typos@3", "eda@2"]
     before = (place / "copy/typos@3.csv").stat().st_mtime_ns
-    assert run("write-corrupted", "target.csv", "copy", "-s", "typos@3", "-s", "eda@2", cwd=place).returncode == 0
+    assert shiftproof(*options, cwd=place).returncode == 0
     assert (place / "copy/typos@3.csv").stat().st_mtime_ns == before
-    wrong = run("write-corrupted", "target.csv", "other", "-s", "fog@3", cwd=place)
+    wrong = shiftproof("write-corrupted", "target.csv", "other", "-s", "fog@3", cwd=place)
     assert wrong.returncode == 1
     assert "text shifts" in wrong.stderr
 
 
 def test_a_hugging_face_classifier_is_audited_from_the_command_line(place):
     language_models.bert(place / "bert", "BertForSequenceClassification")
-    done = run(
+    done = shiftproof(
         *("audit", "--model", "bert", "--data", "target.csv", "--images", 110, "--severities", "5"),
         *("--text-column", "review", "--label-column", "sentiment", "--shifts", "typos,spacing", "--out", "bert-audit"),
         cwd=place,
@@ -201,7 +196,7 @@ def test_a_hugging_face_classifier_is_audited_from_the_command_line(place):
 )
 def test_bad_tables_end_with_one_paragraph(place, content, options, said):
     (place / "bad.csv").write_bytes(content)
-    done = run("audit", "--model", "net", "--data", "bad.csv", "--out", "bad", *options, cwd=place)
+    done = shiftproof("audit", "--model", "net", "--data", "bad.csv", "--out", "bad", *options, cwd=place)
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr

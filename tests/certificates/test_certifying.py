@@ -2,9 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +16,7 @@ from shiftproof.certificates import Certification, Smoothed, certify, load_certi
 from shiftproof.certificates.certifying import CELL_SAMPLES
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.measures import Accuracy, average_radius, certified_curve, mean_average_radius
+from tests.processes import Stop, measured, python
 
 SMALL: dict[str, Any] = {"sigma": 0.04, "n0": 20, "n": 120, "alpha": 0.01, "images": 9}
 
@@ -139,14 +137,7 @@ def test_kill_and_resume_gives_the_same_certificates(reference, tmp_path):
         f"certify('demo', 'demo', out={str(tmp_path)!r}, **{SMALL!r})"
     )
     heard: list[tuple[int, int]] = []
-    process = subprocess.Popen([sys.executable, "-c", script])
-    for _ in range(600):  # until it has begun to measure
-        time.sleep(0.05)
-        if (tmp_path / "run.sqlite").exists() or process.poll() is not None:
-            break
-    time.sleep(0.5)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert python(script, tmp_path, Stop(signal.SIGKILL, lambda: measured(tmp_path) >= 1)).returncode == -signal.SIGKILL
     resumed = certify(
         "demo", "demo", out=tmp_path, on_progress=lambda done, total, _: heard.append((done, total)), **SMALL
     )

@@ -73,7 +73,7 @@ def test_training_lowers_the_loss_and_leaves_the_classifier_alone(tmp_path, targ
     demo = shiftproof.load_model("demo")
     before = fingerprint(demo)
     options: dict[str, Any] = {
-        "recipe": "denoiser", "sigma": 0.1, "options": {"target": target, "low": 0.4}, "images": 24, "batch_size": 24,
+        "recipe": "denoiser", "sigma": 0.1, "options": {"target": target, "low": 0.4}, "images": 12, "batch_size": 12,
         "epochs": 20, "log_every": 5, "framing": "", "ema": 0, "out": tmp_path, "device": "cpu",
     }  # fmt: skip
     made = shiftproof.train(demo, "demo", **options)

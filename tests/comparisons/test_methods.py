@@ -96,7 +96,7 @@ def test_an_unlabelled_folder_is_adapted_to_with_its_answers_written(photos, tmp
 
 
 def test_accuracy_is_estimated_before_and_after(photos, tmp_path):
-    source = load_data("demo-source").take(24)
+    source = load_data("demo-source").take(12)
     given: dict[str, Any] = {"methods": ["bn"], "source": source, "batch_size": 20, "out": tmp_path}
     found = compare_methods("demo", photos[0], **given)
     before, after = (found.estimates[name, "as they are"] for name in ("source", "bn"))

@@ -11,7 +11,7 @@ def test_a_haar_cascade_loses_faces_under_the_worst_tuple(tmp_path):
     pytest.importorskip("cv2", reason="opencv-python-headless ships the detector")
     pytest.importorskip("skimage", reason="scikit-image ships the faces")
     faces = example("search_faces")
-    found = faces.run(budget=40, images=40, out=str(tmp_path))
+    found = faces.run(budget=20, images=40, out=str(tmp_path))
     assert found.clean > 0.8
     assert found.worst < found.clean
     # What the search says of the worst tuple, the detector says of the images themselves.

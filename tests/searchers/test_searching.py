@@ -1,14 +1,9 @@
 """`search` as a whole: what it finds, what it keeps, and what it says when it cannot go on."""
 
 import json
-import os
 import shutil
 import signal
-import sqlite3
-import subprocess
-import sys
 import textwrap
-import time
 from typing import Any
 
 import numpy as np
@@ -23,6 +18,7 @@ from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.models import load_model
 from shiftproof.searchers import Constraint, Service, make_space, read, search
+from tests.processes import Stop, measured, python
 from tests.searchers.models import Greenness, label_green, pictures
 from tests.searchers.test_applying import with_pillow
 
@@ -326,8 +322,8 @@ def test_a_function_that_a_file_builds_can_be_a_service(tmp_path):
 
 
 def test_a_killed_search_is_finished_by_the_same_call_with_the_same_trace(tmp_path):
-    script = textwrap.dedent("""
-        import sys, time
+    script = textwrap.dedent(f"""
+        import time
         from shiftproof.searchers import Service, search
         from tests.searchers.models import label_green, pictures
 
@@ -336,29 +332,17 @@ def test_a_killed_search_is_finished_by_the_same_call_with_the_same_trace(tmp_pa
             return label_green(images)
 
         search(Service(slow, fingerprint="slow"), pictures(), length=3, budget=100, space="camvid", seed=3,
-               out=sys.argv[1])
+               out={str(tmp_path / "killed")!r})
     """)
-    command = [sys.executable, "-W", "error", "-c", script]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def cells(folder):
-        try:
-            with sqlite3.connect(folder / "run.sqlite") as database:
-                return int(database.execute("SELECT count(*) FROM cells").fetchone()[0])
-        except sqlite3.OperationalError:
-            return 0
-
     for _ in range(20):  # anew where it ended before it could be killed, on a busy machine
         shutil.rmtree(tmp_path / "killed", ignore_errors=True)
-        with subprocess.Popen([*command, str(tmp_path / "killed")], env=environment) as process:
-            while cells(tmp_path / "killed") < 25 and process.poll() is None:
-                time.sleep(0.01)
-            process.kill()
-            if process.wait() == -signal.SIGKILL and cells(tmp_path / "killed") < 101:
-                break
-    assert 25 <= cells(tmp_path / "killed") < 101
+        ended = python(script, tmp_path, Stop(signal.SIGKILL, lambda: measured(tmp_path / "killed") >= 25))
+        if ended.returncode == -signal.SIGKILL and measured(tmp_path / "killed") < 101:
+            break
+    assert 25 <= measured(tmp_path / "killed") < 101
     assert not (tmp_path / "killed" / "search.json").exists()
-    subprocess.run([*command, str(tmp_path / "killed")], env=environment, check=True)
+    again = python(script, tmp_path)
+    assert again.returncode == 0, again.stderr
     whole = search(Service(label_green), pictures(), length=3, budget=100, space="camvid", seed=3)
     assert read(tmp_path / "killed")["trace"].to_json() == whole.trace.to_json()
 

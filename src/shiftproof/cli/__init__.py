@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from typing import NoReturn
@@ -29,6 +30,8 @@ def main() -> None:
     except Interrupted:
         typer.echo("shiftproof: interrupted. What was measured is saved; the same command resumes it.", err=True)
         sys.exit(INTERRUPTED)
+    finally:
+        gc.freeze()  # the process ends: going through all that torch imported once more would take half a second
 
 
 def _interrupt(*_: object) -> NoReturn:

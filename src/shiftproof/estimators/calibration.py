@@ -102,7 +102,7 @@ class Calibration:
         """Return the accuracy a method gives for a set's statistics, in [0, 1]."""
         read = METHODS[method].read
         said = self.lines.read(method, statistics) if read is None else read(self.source, statistics)
-        return float(np.clip(said, 0, 1))
+        return min(max(float(said), 0.0), 1.0)  # numpy's own takes longer than all the rest
 
     def say(self, method: str, statistics: Mapping[str, float]) -> Said:
         """Return what a method says of a set, as it is and brought to the source's class mix.

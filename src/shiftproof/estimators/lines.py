@@ -26,17 +26,25 @@ MAX_LEVERAGE_RATIO = 1.2
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """Least squares through copies: its coefficients, and what tells how far from the copies a set lies."""
+    """Least squares through copies: their rows, its coefficients, and what tells how far from the copies a set lies."""
 
+    rows: Array
     coefficients: Array
-    inverse: Array
-    leverage: float
 
     @classmethod
     def through(cls, rows: Array, accuracies: Array) -> Line:
         """Draw the line through statistics [S, d], the last of them 1, and accuracies [S]."""
-        inverse = np.asarray(np.linalg.pinv(rows.T @ rows), np.float64)
-        return cls(_fit(rows, accuracies), inverse, float(np.einsum("si,ij,sj->s", rows, inverse, rows).max()))
+        return cls(rows, _fit(rows, accuracies))
+
+    @cached_property
+    def inverse(self) -> Array:
+        """That of the moments of the statistics, [d, d]."""
+        return np.asarray(np.linalg.pinv(self.rows.T @ self.rows), np.float64)
+
+    @cached_property
+    def leverage(self) -> float:
+        """The largest of a copy."""
+        return float(np.einsum("si,ij,sj->s", self.rows, self.inverse, self.rows).max())
 
 
 class CopyLines:
@@ -115,7 +123,8 @@ class CopyLines:
                 expected=f"shifted copies of {MIN_KINDS} kinds or more, each with {', '.join(needs(method))}",
                 got=f"{len(self._copies)} copies that have {', '.join(self.methods) or 'no statistics'}",
             )
-        rows = np.array([_row(method, copy.statistics) for copy in self._through])
+        names = needs(method)
+        rows = np.array([[*map(copy.statistics.__getitem__, names), 1.0] for copy in self._through])
         return rows, np.array([copy.accuracy for copy in self._through])
 
 

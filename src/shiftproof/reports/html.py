@@ -10,6 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -86,6 +87,7 @@ def _policy(scripts: Sequence[str]) -> str:
     )
 
 
+@cache
 def environment() -> Environment:
     """Return what renders templates: text is escaped, and hidden characters are left out."""
     made = Environment(

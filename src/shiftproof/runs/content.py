@@ -18,6 +18,10 @@ class HasContent(Protocol):
         """Return a digest of all that decides what this does, code of other packages included."""
 
 
+_PLAIN = {type(None), bool, int, float, str, bytes}
+"""Most values are of these: they are not asked whether they have a content, which takes longer than a digest."""
+
+
 def digest(value: object) -> str:
     """Return 32 hexadecimal digits of BLAKE2 of a value: plain data, a dataclass of it, or what has a content.
 
@@ -35,6 +39,8 @@ def digest(value: object) -> str:
 
 def _parts(value: object) -> Iterator[str]:  # noqa: PLR0912  (a case per kind of value)
     match value:
+        case _ if type(value) in _PLAIN:
+            yield from (type(value).__name__, repr(value))
         case HasContent() if not isinstance(value, type):
             yield from ("content", _name(type(value)), value.content_digest())
         case Enum():
