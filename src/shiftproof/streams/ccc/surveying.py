@@ -43,6 +43,16 @@ class Route:
         """Return how far the mean of so many places in a row is from the target at most."""
         return straying(self.accuracy, target, together)
 
+    def deciding(self, target: float, together: int, limit: float) -> set[Place]:
+        """Return the places whose accuracy decides whether it stays within a limit of the target.
+
+        Where it does not, by what is known, that is the stretches beyond the limit alone.
+        """
+        firsts = range(len(self.path) - together + 1)
+        means = [sum(self.accuracy[first : first + together]) / together for first in firsts]
+        beyond = [first for first, mean in zip(firsts, means, strict=True) if abs(mean - target) > limit]
+        return {place for first in beyond for place in self.path[first : first + together]} or set(self.path)
+
 
 @dataclass
 class Survey:
@@ -145,7 +155,8 @@ def find_routes(
     """Return the route of each pair, looked at closely wherever its accuracy is not known to within `precision`.
 
     All pairs go through a stage together, so that executors have much to do. A pair that strays beyond the limit by
-    more than its accuracy may be off is not worth a closer look.
+    more than its accuracy may be off is not worth a closer look, and one that may stray beyond it is worth one only
+    where it does: most pairs end there.
     """
     survey.see(want for pair in pairs for want in survey.look(pair, _axes()))
     survey.see(want for pair in pairs for want in survey.look(pair, _coarse_places(survey, pair, target)))
@@ -157,7 +168,9 @@ def find_routes(
             pair: [
                 place
                 for place, error in zip(found[pair].path, found[pair].error, strict=True)
-                if error > precision and survey.looks[pair].get(place, 0) < len(survey.edges)
+                if error > precision
+                and survey.looks[pair].get(place, 0) < len(survey.edges)
+                and place in found[pair].deciding(target, together, limit)
             ]
             for pair in open_pairs
             if found[pair].straying(target, together) - max(found[pair].error) <= limit
