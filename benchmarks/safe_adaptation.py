@@ -62,7 +62,8 @@ def loaded(model: str, device: str) -> nn.Module:
     found = shiftproof.load_model(model)
     if not isinstance(found, nn.Module):
         raise SystemExit("a black box cannot learn")
-    return found.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    made: nn.Module = found.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return made
 
 
 def answers(
