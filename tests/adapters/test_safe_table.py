@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from benchmarks.safe_adaptation import paired
 
 
 def test_differences_are_of_the_streams_that_both_went_along() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"accuracy": {"source": 0.5, "rdumb": 0.6}, "choices": {}},
         {"accuracy": {"source": 0.1, "rdumb": 0.9, "petta": 0.3}, "choices": {"safe 1/50": [{"accuracy": 0.7}]}},
         {"accuracy": {"source": 0.2, "petta": 0.4}, "choices": {}},
