@@ -6,9 +6,10 @@ r"""Safe adaptation along many streams: who stays above the source model, and ho
 
 `record` finds the paths of CCC for the first model, makes every stream once, sends all methods along each at the usual
 and at ten times the learning rates, and writes what each answered; it stops when its time is up, and a second call
-resumes. `table` chooses among the answers as `safe` does, for several shares of labels and seeds of its coins, and
-prints the tables: since configurations learn side by side, whoever serves, the choice can be made afterwards. Streams
-of two models, or at two rates, count as two.
+resumes. `table` chooses among the answers as `safe` does, for several shares of labels and seeds of its coins: since
+configurations learn side by side, whoever serves, the choice can be made afterwards. It prints means over the streams
+that a method went along, and differences paired by stream, which alone compare methods that went along different ones.
+Streams of two models, or at two rates, count as two.
 
 `--holdout` makes all streams of the hold-out corruptions; settings are chosen on those.
 """
@@ -61,18 +62,26 @@ def loaded(model: str, device: str) -> nn.Module:
     found = shiftproof.load_model(model)
     if not isinstance(found, nn.Module):
         raise SystemExit("a black box cannot learn")
-    return found.to(device)
+    made: nn.Module = found.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return made
 
 
 def answers(
-    model: nn.Module, name: str, rate: float, images: Tensor, batch: int, source: Tensor | None, graph: bool
+    model: nn.Module,
+    name: str,
+    rate: float,
+    images: Tensor,
+    batch: int,
+    source: Tensor | None,
+    amp: str | None,
+    graph: bool,
 ) -> Classes:
     """Return what a method answers along the images, at the preset of the model and so many times its rate."""
     classes = logits(model, images[:2].float() / 255).shape[1]
     preset = choose_preset(model, classes)
     given: dict[str, Any] = {"source": source} if name == "petta" and source is not None else {}
     lr = method(name).options(preset, "paper", {}).to_dict().get("lr")
-    given |= {} if lr is None else {"lr": lr * rate}
+    given |= {"amp": amp} | ({} if lr is None else {"lr": lr * rate})
     given |= {"graph": True} if graph and batch >= WINDOW else {}
     given |= {"window": WINDOW} if batch < WINDOW and not method(name).own_memory else {}
     adapter = adapt(model, name, preset=preset, **given)
@@ -139,7 +148,7 @@ def record_one(unit: Unit, chosen: argparse.Namespace) -> str:
     if chosen.source and name == "petta":
         (first,) = shiftproof.load_data(str(chosen.source)).take(FROM_SOURCE).batches(FROM_SOURCE)
         source = first.inputs.to(chosen.device)
-    run = partial(answers, loaded(model, chosen.device), name, rate, images, shape.batch, source)
+    run = partial(answers, loaded(model, chosen.device), name, rate, images, shape.batch, source, chosen.amp)
     try:
         try:
             found = run(name in chosen.graph)
@@ -273,6 +282,24 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"| {name} | {means} | {near:.0%} | {told} |"
 
 
+def paired(rows: Sequence[Mapping[str, Any]], to: Sequence[str] = ("source", "rdumb", "safe 1/50")) -> Iterator[str]:
+    """Yield what each method and choice is above some of them, in points, over the streams that both went along.
+
+    Means over different streams cannot be compared: these differences are of the same streams.
+    """
+    flat = [row["accuracy"] | means_of(row) for row in rows]
+    yield "| method | streams | " + " | ".join(f"above {name}, points" for name in to) + " |"
+    yield "|---|---:|" + "---:|" * len(to)
+    for name in dict.fromkeys(name for each in flat for name in each):
+        own = [each for each in flat if name in each]
+        cells = []
+        for other in to:
+            above = [each[name] - each[other] for each in own if other in each]
+            fewer = f", of {len(above)}" if len(above) < len(own) else ""
+            cells.append(interval(above) + fewer if above and name != other else "")
+        yield f"| {name} | {len(own)} | {' | '.join(cells)} |"
+
+
 def by_kind(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the mean over the streams of a kind, in percent: a row per model, kind and rate."""
     parts: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
@@ -325,7 +352,7 @@ def print_table(chosen: argparse.Namespace) -> None:
     rows = [row for row in found if row is not None]
     write_atomically(chosen.out / "rows.json", json.dumps(rows))
     print(f"{len(rows)} of {len(tasks)} streams\n")
-    for line in (*summary(rows), "", *by_kind(rows), "", *detail(rows)) if rows else ():
+    for line in (*summary(rows), "", *paired(rows), "", *by_kind(rows), "", *detail(rows)) if rows else ():
         print(line)
 
 
@@ -343,6 +370,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="begin nothing after so many")
     parser.add_argument("--images", type=int, help="length of the streams, at most")
     parser.add_argument("--methods", type=_names, default=METHODS)
+    parser.add_argument("--amp", help="reduced precision: bfloat16")
     parser.add_argument("--graph", type=_names, default=(), help="methods whose passes are recorded, on CUDA")
     parser.add_argument("--streams", default="", help="only those whose name begins so; several with commas")
     parser.add_argument("--holdout", action="store_true", help="hold-out corruptions instead of the common ones")

@@ -85,6 +85,15 @@ def test_a_pair_that_strays_far_is_not_looked_at_closely(survey):
     assert set(survey.looks[PAIR].values()) == {1}
 
 
+def test_a_pair_that_may_stray_is_looked_at_closely_where_it_does(survey):
+    route = find_routes(survey, [PAIR], 0.4, **{**OPTIONS, "limit": np.inf})[PAIR]
+    everywhere = sum(survey.looks[PAIR].values())
+    survey.looks.clear()
+    found = find_routes(survey, [PAIR], 0.4, **{**OPTIONS, "limit": 0.6 * route.straying(0.4, 2)})[PAIR]
+    assert found.straying(0.4, 2) > 0.6 * route.straying(0.4, 2)
+    assert sum(survey.looks[PAIR].values()) < 0.9 * everywhere
+
+
 def test_the_mean_is_exact_with_the_exact_search(survey):
     routes = {
         variant: find_routes(survey, [PAIR], 0.4, **{**OPTIONS, "variant": variant})[PAIR]

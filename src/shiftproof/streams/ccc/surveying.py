@@ -43,6 +43,20 @@ class Route:
         """Return how far the mean of so many places in a row is from the target at most."""
         return straying(self.accuracy, target, together)
 
+    def beyond(self, target: float, together: int, limit: float) -> tuple[set[Place], bool]:
+        """Return the places of the stretches that stray beyond a limit, and whether by more than their standard error.
+
+        None where it stays within the limit.
+        """
+        places, surely = set[Place](), False
+        for first in range(len(self.path) - together + 1):
+            here = slice(first, first + together)
+            miss = abs(sum(self.accuracy[here]) / together - target) - limit
+            if miss > 0:
+                places.update(self.path[here])
+                surely |= miss > max(self.error[here])
+        return places, surely
+
 
 @dataclass
 class Survey:
@@ -144,8 +158,9 @@ def find_routes(
 ) -> dict[Pair, Route]:
     """Return the route of each pair, looked at closely wherever its accuracy is not known to within `precision`.
 
-    All pairs go through a stage together, so that executors have much to do. A pair that strays beyond the limit by
-    more than its accuracy may be off is not worth a closer look.
+    All pairs go through a stage together, so that executors have much to do. A pair with a stretch beyond the limit by
+    more than its accuracy may be off is not worth a closer look, and one that may be beyond it is worth one only there:
+    most pairs end so.
     """
     survey.see(want for pair in pairs for want in survey.look(pair, _axes()))
     survey.see(want for pair in pairs for want in survey.look(pair, _coarse_places(survey, pair, target)))
@@ -153,15 +168,17 @@ def find_routes(
     open_pairs = list(pairs)
     while open_pairs:
         found |= {pair: survey.route(pair, target, variant, together) for pair in open_pairs}
-        unsure = {
-            pair: [
+        unsure = {}
+        for pair in open_pairs:
+            strays, surely = found[pair].beyond(target, together, limit)
+            unsure[pair] = [
                 place
                 for place, error in zip(found[pair].path, found[pair].error, strict=True)
-                if error > precision and survey.looks[pair].get(place, 0) < len(survey.edges)
+                if error > precision
+                and not surely
+                and place in (strays or found[pair].path)
+                and survey.looks[pair].get(place, 0) < len(survey.edges)
             ]
-            for pair in open_pairs
-            if found[pair].straying(target, together) - max(found[pair].error) <= limit
-        }
         open_pairs = [pair for pair, places in unsure.items() if places]
         survey.see(want for pair in open_pairs for want in survey.look(pair, unsure[pair]))
     return found
