@@ -1,4 +1,4 @@
-"""What a release stands on: one version everywhere, the oldest versions that are promised, and no registry's address."""
+"""What a release stands on: one version everywhere, the oldest versions promised, and no registry's address."""
 
 import re
 import subprocess

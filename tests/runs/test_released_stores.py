@@ -1,4 +1,4 @@
-"""Stores as versions wrote them: every later version opens them, with the same numbers (docs/design/compatibility.md)."""
+"""Stores as versions wrote them: every later version opens them, with the same numbers."""
 
 import json
 import shutil
