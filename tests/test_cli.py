@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from shiftproof.cli.commands import COMMANDS
 from tests.processes import shiftproof
 
 
@@ -119,3 +120,8 @@ def _cells(folder) -> int:
         return 0
     finally:
         database.close()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_does_in_the_list(name):
+    assert COMMANDS[name].summary.endswith("."), name
