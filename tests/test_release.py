@@ -25,7 +25,7 @@ def test_the_oldest_versions_are_those_that_are_promised():
     promised = dict(re.findall(r"^([\w-]+)>=([\d.]+)$", "\n".join(PROJECT["dependencies"]), re.M))
     assert len(promised) == len(PROJECT["dependencies"])
     pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "tests" / "oldest.txt").read_text(), re.M))
-    assert promised.keys() == pinned.keys()
+    assert pinned.keys() - promised.keys() == {"click"}
     for name, version in promised.items():
         assert f"{pinned[name]}.".startswith(f"{version}."), name  # 2.5 is any 2.5.x
 

@@ -4,8 +4,9 @@ import shiftproof
 
 
 def test_a_report_says_what_it_does_not_tell(tmp_path):
-    small = {"images": 20, "shifts": ["fog"], "severities": [5]}
-    result = shiftproof.audit("demo", "demo", out=tmp_path, sections=["clean", "corruptions"], **small)
+    result = shiftproof.audit(
+        "demo", "demo", out=tmp_path, sections=["clean", "corruptions"], images=20, shifts=["fog"], severities=[5]
+    )
     said = result.masthead.limits
     assert "images like these 20." in said[0]
     assert not any("smoothed" in sentence for sentence in said)
