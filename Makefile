@@ -13,13 +13,18 @@ FUZZ_SECONDS ?= 120
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: audit test checks lint docs readme pytest test-thorough test-slow survive fuzz ecosystem ecosystem-environment browser bench clean help
+PYTEST ?= $(BIN)/pytest
+
+.PHONY: audit test checks lint docs pytest coverage test-thorough test-slow test-oldest survive fuzz ecosystem ecosystem-environment browser wheel sbom clean help
 
 help:
 	@echo "make audit      install, audit the embedded demo, print where the report is"
 	@echo "make test       install, then linters, types, architecture, docs and all tests"
 	@echo "make test-slow  the checks that take minutes"
 	@echo "make test-thorough  all tests, with ten times as many random examples"
+	@echo "make coverage   all tests, with the share of lines and branches that they run, and coverage.xml"
+	@echo "make wheel      build sdist and wheel into dist/, and try the wheel in an environment of its own"
+	@echo "make sbom       list what the wheel brings with it, as CycloneDX JSON, beside it"
 	@echo "make ecosystem  models and data of other packages, in an environment of their own (several GB)"
 	@echo "make survive    kill every verb in every way there is, KILLS=200 times, and compare the results"
 	@echo "make fuzz       damaged files for every parser, FUZZ_SECONDS=120 each"
@@ -59,6 +64,16 @@ MEMORY := MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=2147483648 MA
 pytest: $(VENV)/developing
 	$(MEMORY) OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
 
+# Lines of worker processes are counted where they are started by Python's own means; those of Ray are not.
+coverage: $(VENV)/developing browser
+	$(MEMORY) OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow" \
+		--cov=shiftproof --cov-branch --cov-report=xml --cov-report=term:skip-covered
+
+# The oldest versions that are supported: PYTEST is that of an environment made with tests/oldest.txt, which has neither
+# browsers nor other packages' models. Tests of optional packages skip themselves.
+test-oldest:
+	$(PYTEST) -m "not slow" --ignore=tests/browser --ignore=tests/ecosystem --ignore=tests/fuzz --ignore=tests/parity
+
 # The properties of the fast tests on ten times as many random examples.
 test-thorough: $(VENV)/developing
 	OMP_NUM_THREADS=1 SHIFTPROOF_EXAMPLES=thorough $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
@@ -85,8 +100,25 @@ $(ECOSYSTEM)/installed: pyproject.toml tests/ecosystem/requirements.txt
 	$(ECOSYSTEM)/bin/python -m pip install --quiet --requirement tests/ecosystem/requirements.txt --editable .
 	@touch $@
 
+# The sdist, the wheel built from it, and that one compared with the wheel built from the checkout; then the wheel alone, in
+# an environment of its own and away from the checkout, audits the demo.
+wheel: $(VENV)/developing
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --wheel --outdir build/checkout
+	$(BIN)/python .ci/same_wheel.py dist/*.whl build/checkout/*.whl
+	$(PYTHON) -m venv build/fresh
+	build/fresh/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd build && fresh/bin/shiftproof audit --model demo --data demo --out audit --images 100 --sections clean,corruptions
+
+# What a user gets who installs the wheel: every package with its version and licence.
+sbom: wheel
+	$(PYTHON) -m venv build/sbom
+	build/sbom/bin/python -m pip install --quiet 'cyclonedx-bom==7.*'
+	build/sbom/bin/cyclonedx-py environment --output-reproducible --of JSON -o dist/shiftproof.cdx.json build/fresh/bin/python
+
 clean:
-	rm -rf $(VENV) $(ECOSYSTEM) docs/_build build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(ECOSYSTEM) docs/_build build dist coverage.xml .coverage* src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from shiftproof.cli.commands import COMMANDS
 from tests.processes import Stop, measured, shiftproof
 
 
@@ -99,3 +100,8 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path, number):
     assert report.returncode == 1
     assert "Unfinished" in report.stdout
     assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_does_in_the_list(name):
+    assert COMMANDS[name].summary.endswith("."), name

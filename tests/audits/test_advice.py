@@ -74,7 +74,7 @@ def test_the_report_advises_bn_where_tent_is_hardly_better():
     )
     (said,) = view.verdict
     assert said.text.startswith("Adapting while serving (bn) improves accuracy by 19.5 points")
-    assert "tent wins 0.4 points more, but never resets" in said.text
+    assert "tent gains 0.4 points more, but never resets" in said.text
     (action,) = view.actions
     assert "(bn)" in action.title
     assert action.code.startswith('adapted = shiftproof.adapt(model, "bn")\n')

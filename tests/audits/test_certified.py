@@ -119,9 +119,9 @@ def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
     cell = certified("clean", 0.03, [0.05, 0.0, 0.0, 0.0])
     row: Any = cell.row
     row.update(voted_right=2, plain_right=3)
-    said = section("certified").view([cell]).verdict[0].text
-    assert "With noise 0.03 and a vote it is right on 50.0% of these, the model itself on 75.0%" in said
-    assert "the model itself has no such guarantee" in said
+    said = section("certified").view([cell]).verdict[1].text
+    assert "With noise 0.03 and a vote accuracy is 50.0% on these images, 75.0% for the model itself" in said
+    assert "which has no such guarantee" in said
 
 
 def test_the_advice_names_a_denoiser_where_it_certifies_more():
@@ -245,7 +245,7 @@ def test_spectrum_tells_the_weakest_band():
     found.append(Result(about, {"shares": shares}, None, 1.0))
     view = section("spectrum").view(found)
     assert (
-        "Most sensitive to high frequencies: under a wave there 10.0% are right, 90.0% at low" in view.verdict[0].text
+        "Most sensitive to high frequencies: accuracy under a wave there is 10.0%, 90.0% at low" in view.verdict[0].text
     )
     assert view.numbers["spectrum.high"] == pytest.approx(0.1)
     assert view.numbers["worst_wave_accuracy"] == 0

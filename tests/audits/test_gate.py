@@ -107,7 +107,7 @@ def test_requirements_hold_or_do_not(audited):
 
 def test_a_section_s_name_stands_for_its_headline(audited):
     assert [view.section for view in audited.views if view.section not in SECTIONS] == ["caveats", "mistakes"]
-    told = [view.section for view in audited.views[1:-1]]
+    told = [view.section for view in audited.views if view.section in SECTIONS]
     checks = gated(audited, *(f"{name} < 1e9" for name in told)).checks
     for name, one in zip(told, checks, strict=True):
         assert one.value == audited.numbers[section(name).numbers[0].name]

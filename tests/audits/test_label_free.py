@@ -117,7 +117,7 @@ def test_the_alarm_is_tried_on_the_sets_that_were_tested():
             row: Any = one.row
             row["sureness"] = sure.get(str(one.task.parameters()["shift"]), 0.95)
     (action,) = section("label_free").view(found).actions
-    assert action.title == "Watch it while it serves"
+    assert action.title == "Monitor it while it serves"
     assert "would rise for 2 of 3 whose accuracy fell by more, and for 0 of the 1 others" in action.why
 
 

@@ -61,7 +61,7 @@ def audited(place):
 
 
 def test_an_audit_of_texts_runs_the_sections_that_apply(audited):
-    assert [view.section for view in audited.views] == ["clean", "corruptions", "confidence", "label_free", "mistakes"]
+    assert [view.section for view in audited.views] == ["clean", "corruptions", "mistakes", "confidence", "label_free"]
     assert not audited.failed
     assert audited.numbers["clean_accuracy"] > 0.95
     assert audited.numbers["accuracy.typos"] < audited.numbers["clean_accuracy"]

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
 from shiftproof.reports import html
-from shiftproof.reports.view import Figure
+from shiftproof.reports.view import Column, Figure, Table, View
 from tests.browser.conftest import Opener, Visit
 from tests.reports.sample_views import CORRUPTIONS, masthead, views
 
@@ -101,6 +101,44 @@ def test_tables_sort_by_any_column_with_mouse_or_keys(desk: Page) -> None:
     table.get_by_role("button", name="Corruption").click()
     assert _first_column(table) == sorted(name.replace("_", " ") for name in CORRUPTIONS)
     expect(table.locator("[aria-sort]")).to_have_count(1)
+
+
+def test_verdict_and_next_steps_are_on_the_first_screen(desk: Page) -> None:
+    desk.evaluate("scrollTo(0, 0)")
+    for step in desk.locator("aside li").all():
+        expect(step).to_be_in_viewport(ratio=1)
+    desk.get_by_role("complementary").get_by_role("link", name="Train with AugMix").click()
+    expect(desk.get_by_role("heading", name="Train with AugMix")).to_be_in_viewport()
+    desk.mouse.move(1, 1)
+
+
+def test_no_tile_breaks_its_number(desk: Page) -> None:
+    for value in desk.locator(".value").all():
+        assert value.evaluate("shown => shown.getClientRects().length === 1 && shown.offsetHeight < 60")
+
+
+def test_a_button_copies_a_command(visit: Opener, sample: Path) -> None:
+    page = visit(sample).page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.locator("#measured .copy")
+    button.click()
+    expect(button).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == masthead().command
+
+
+def test_a_table_is_downloaded_with_its_digits_and_without_formulas(visit: Opener, tmp_path: Path) -> None:
+    table = Table(
+        "Mean, by kind",
+        (Column("Kind"), Column("Share", "percent")),
+        (("=1+1", 0.123456), ('say "no"', None), ("fog, dense", -0.5)),
+    )
+    html.write(tmp_path / "report.html", masthead(), [View("clean", "Clean", blocks=(table,))])
+    page = visit(tmp_path / "report.html").page
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV: Mean, by kind").click()
+    assert download.value.suggested_filename == "mean-by-kind.csv"
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines == ['"Kind","Share"', '"\'=1+1",0.123456', '"say ""no""",""', '"fog, dense",-0.5']
 
 
 def test_an_example_shows_while_its_cell_is_pointed_at_or_has_the_focus(desk: Page) -> None:

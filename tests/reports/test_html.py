@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plotly.colors import sample_colorscale
 
 from shiftproof.errors import DataError
-from shiftproof.reports import charts, formatting, heat
+from shiftproof.reports import charts, formatting, glossary, heat
 from shiftproof.reports import html as page_html
 from shiftproof.reports.view import Action, Column, Figure, Gallery, Masthead, Picture, Sentence, Table, Tile, View
 from tests.reports.sample_views import masthead, png, scene, views
@@ -110,6 +110,7 @@ class TestPage:
             for picture in block.pictures.values()
         ]
         said += [*masthead().facts.values(), *masthead().method.values(), masthead().command, *masthead().failures]
+        said += masthead().limits
         assert [text for text in said if text not in page.text] == []
 
     def test_stays_under_eight_megabytes(self, html: str) -> None:
@@ -138,10 +139,37 @@ def test_code_in_a_note_is_set_as_code(html: str) -> None:
     assert "<code>shiftproof list shifts</code> names all corruptions" in html
 
 
+class TestMeasures:
+    def test_a_measure_carries_its_definition_wherever_it_is_named(self, html: str) -> None:
+        assert '<abbr title="Mean corruption error (ImageNet-C)' in html
+        assert re.search(r'<h3>Clean <abbr title="The share of inputs[^>]*>accuracy</abbr></h3>', html)
+
+    def test_those_of_the_page_are_listed_once(self, html: str) -> None:
+        listed = re.findall(r"<dt>([^<]+)</dt>", html.partition('<dl class="measures">')[2])
+        assert listed == sorted(set(listed), key=str.lower)
+        assert {"accuracy", "mCE", "worst case"} <= set(listed)
+        assert "mIoU" not in listed
+
+    def test_parts_of_words_and_markup_are_left_alone(self) -> None:
+        assert (
+            str(glossary.defined("inaccuracy, prelECEde, slices & <b>"))
+            == "inaccuracy, prelECEde, slices &amp; &lt;b&gt;"
+        )
+        assert glossary.used("accuracy, mCE") == {}
+
+
+def test_a_unit_is_set_apart_from_its_number_and_words_are_not() -> None:
+    assert (
+        str(formatting.unit_apart("\N{MINUS SIGN}2.4 points")) == '\N{MINUS SIGN}2.4 <span class="unit">points</span>'
+    )
+    assert str(formatting.unit_apart("91.5%")) == "91.5%"
+    assert str(formatting.unit_apart("too few <to> say")) == "too few &lt;to&gt; say"
+
+
 class TestNext:
     def test_actions_come_by_what_they_win_with_their_evidence(self, page: Elements) -> None:
         titles = re.findall(r"(Normalise with batch statistics|Train with AugMix|Watch it)\n", page.text)
-        assert titles == ["Normalise with batch statistics", "Train with AugMix", "Watch it"]
+        assert titles == 2 * ["Normalise with batch statistics", "Train with AugMix", "Watch it"]  # in short, in full
         assert "measured: +18.0 points on average\n" in page.text
         assert "at most 9.5 points on average under corruption\n" in page.text
         assert page.values("href").count("#stability") >= 4
@@ -180,12 +208,13 @@ class TestHostileText:
             actions=(Action(HOSTILE, HOSTILE, HOSTILE, 1.0, HOSTILE),),
         )
         head = Masthead(
-            HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, HOSTILE, {HOSTILE: HOSTILE}, (HOSTILE,), {HOSTILE: (1.0, 2.0)}
+            *(HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, HOSTILE, {HOSTILE: HOSTILE}, (HOSTILE,), {HOSTILE: (1.0, 2.0)}),
+            limits=(HOSTILE,),
         )
         html = page_html.render(head, [everywhere])
         page = Elements(html)
         assert HOSTILE not in html
-        assert page.text.count(HOSTILE) >= 28
+        assert page.text.count(HOSTILE) >= 30
         assert page.count("script") == 4  # the figure, the charts' template, the page's script and Plotly
         assert not any(script.startswith("alert") for script in page.scripts)
 

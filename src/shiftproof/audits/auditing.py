@@ -209,7 +209,7 @@ def report(run: str | Path) -> Audit | RunReport:
 
 
 def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:
-    """Check what is required of an audit that was made before.
+    """Check the requirements that a finished audit has to meet.
 
     Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing. In a folder that cannot be written,
     such as somebody else's, the files stay as they are.

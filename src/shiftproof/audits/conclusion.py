@@ -17,6 +17,7 @@ from shiftproof.audits.audited_images import AuditedImages
 from shiftproof.audits.caveats import caveats, with_caveats
 from shiftproof.audits.costs import Costs, duration
 from shiftproof.audits.image_answers import ImageAnswers, frame
+from shiftproof.audits.limits import limits
 from shiftproof.audits.requirements import Check, Requirement, check
 from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.base import Measurement, Scope
@@ -37,6 +38,8 @@ CLEAN = "clean"
 """The section whose cells every audit measures, asked for or not: what the others say means little without them."""
 CORRUPTIONS = "corruptions"
 """The section that reads a suite."""
+WHERE_WRONG = (CLEAN, CORRUPTIONS, "failures")
+"""Sections on what goes wrong."""
 HEADLINES = {"clean_accuracy", "corruption_accuracy", "miou", "corruption_miou"}
 """The numbers whose precision can be asked for."""
 BULKY = (
@@ -248,8 +251,10 @@ def conclude(
     noun = NOUNS[scope.inputs]
     found = caveats(about.get("caveats", ()), record.results[CLEAN], noun)
     answers = _answers(store, record)
-    shown = () if answers is None else (mistakes.view(answers, store.about(), noun),)
-    views = with_caveats((*record.views(), *shown), found, noun)
+    views = record.views()
+    if answers is not None:
+        views = _placed(mistakes.view(answers, store.about(), noun), views)
+    views = with_caveats(views, found, noun)
     failed = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}
     missing = record.missing
@@ -273,6 +278,12 @@ def answers_in(store: Store, scope: Scope | None = None) -> ImageAnswers | None:
 def _answers(store: Store, record: AuditRecord) -> ImageAnswers | None:
     images = AuditedImages.from_note(store.about())
     return None if images is None else ImageAnswers.of(images, record.everything())
+
+
+def _placed(shown: View, views: tuple[View, ...]) -> tuple[View, ...]:
+    """Put the view of single mistakes after those on what goes wrong, and before those on what can be done."""
+    place = max((number for number, view in enumerate(views, 1) if view.section in WHERE_WRONG), default=len(views))
+    return *views[:place], shown, *views[place:]
 
 
 def _whole(view: View, planned: Collection[Measurement], measured: Collection[AnyTask], task: str) -> View:
@@ -334,7 +345,8 @@ def _masthead(
         method["data"] = " ".join(about["data_notes"])
     if missing:
         method["not measured"] = f"{missing} cells; run the same command again to measure them"
-    return Masthead(about["model"], about["data"], facts, about["command"], method, failures, costs.times)
+    said = limits(scope)
+    return Masthead(about["model"], about["data"], facts, about["command"], method, failures, costs.times, said)
 
 
 def _export(

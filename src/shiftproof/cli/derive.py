@@ -58,8 +58,8 @@ class Command:
         module, _, name = self.verb.partition(":")
         path = Path(shiftproof.__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
         tree = ast.parse(path.read_text("utf-8"))
-        found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
-        return (ast.get_docstring(found) or "").partition("\n")[0]
+        found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+        return (ast.get_docstring(found[-1]) or "").partition("\n")[0]  # those before it are overloads
 
 
 class Option(NamedTuple):

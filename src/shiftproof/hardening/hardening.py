@@ -38,7 +38,7 @@ def harden(
     on_progress: OnStep | None = None,
     on_plan: Callable[[TrainingPlan], None] | None = None,
 ) -> Hardened:
-    """Mend what a classifier is weak to by a short fine-tuning, and measure what that gained and cost.
+    """Fine-tune a classifier against what it is weak to, and measure what that gained and cost.
 
     It is audited on images that are kept for proof, probed for what costs it accuracy, trained on augmentations against
     that, and audited again on the same images. What is handed over, in the folder model/, is the point on the way from

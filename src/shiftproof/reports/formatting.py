@@ -47,6 +47,18 @@ def coded(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(clean(text)))))
 
 
+def unit_apart(value: str) -> Markup:
+    """Return a number with its unit as markup in which the unit is apart, to be set smaller.
+
+    >>> print(unit_apart("+22.4 points"))
+    +22.4 <span class="unit">points</span>
+    """
+    figure, space, unit = clean(value).partition(" ")
+    if not space or not re.match(r"[-+\N{MINUS SIGN}]?\d", figure):
+        return escape(clean(value))
+    return Markup('{} <span class="unit">{}</span>').format(figure, unit)
+
+
 def rows(table: Table) -> list[list[TableCell]]:
     """Return a table's cells, row by row."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)

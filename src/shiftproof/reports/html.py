@@ -16,15 +16,15 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from shiftproof.reports import charts, headlines, heat, pictures
-from shiftproof.reports.formatting import clean, coded, rows, scale, time_table
+from shiftproof.reports import charts, glossary, headlines, heat, pictures
+from shiftproof.reports.formatting import clean, coded, rows, scale, time_table, unit_apart
 from shiftproof.reports.view import Figure, Gallery, Masthead, View
 from shiftproof.runs.files import write_atomically
 
 __all__ = ["environment", "render", "write"]
 
 _FOLDER = Path(__file__).parent
-_TAKEN = ("main", "top", "verdict", "next", "measured", "theme", "chart-template")
+_TAKEN = ("main", "top", "verdict", "next", "limits", "measured", "theme", "chart-template")
 """Anchors of the page itself, which no section may have."""
 
 
@@ -100,12 +100,15 @@ def environment() -> Environment:
     )
     made.filters |= {
         "coded": coded,
+        "defined": glossary.defined,
         "figure_json": charts.figure_json,
         "height": charts.height,
+        "measures": glossary.used,
         "rows": rows,
         "scale": scale,
         "size": pictures.size,
         "time_table": time_table,
+        "unit_apart": unit_apart,
     }
     made.tests |= {
         "figure": lambda block: isinstance(block, Figure),

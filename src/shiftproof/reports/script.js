@@ -1,4 +1,4 @@
-// What the report gains where JavaScript runs: charts, sorting, and a switch between light and dark.
+// What the report gains where JavaScript runs: charts, sorting, copies, tables as CSV, and a switch of light and dark.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -160,7 +160,51 @@
     table.addEventListener("focusin", beside);
     addEventListener("scroll", beside, { passive: true });
   }
+  const small = (name, text, act) => {
+    const made = Object.assign(document.createElement("button"), { type: "button", className: `small ${name}`, textContent: text });
+    made.addEventListener("click", () => act(made));
+    return made;
+  };
+
+  // Commands: a button copies them; where the browser forbids that, it selects them.
+  const copy = async (made, code) => {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      made.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      made.textContent = "Selected";
+    }
+    setTimeout(() => (made.textContent = "Copy"), 2000);
+  };
+  for (const code of document.querySelectorAll(".code code")) {
+    const made = small("copy", "Copy", (button) => copy(button, code));
+    made.setAttribute("aria-label", `Copy: ${code.parentElement.getAttribute("aria-label")}`);
+    code.closest(".code").append(made);
+  }
+
+  // Tables as CSV: numbers as they were measured, not as they are rounded. A text that a spreadsheet would take for a
+  // formula gets an apostrophe before it.
+  const written = (cell) => {
+    if ("value" in cell.dataset) return cell.dataset.value;
+    const shown = cell.cloneNode(true);
+    shown.querySelectorAll(".peek").forEach((peek) => peek.remove());
+    const text = shown.textContent.trim();
+    return `"${(/^[=+@\-\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
+  };
+  const download = (table) => {
+    const lines = [...table.rows].map((row) => [...row.cells].map(written).join(","));
+    const title = table.getAttribute("aria-label");
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([`${lines.join("\r\n")}\r\n`], { type: "text/csv" }));
+    link.download = `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 60) || "table"}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
   for (const table of document.querySelectorAll("table")) {
+    const made = small("csv", "Download CSV", () => download(table));
+    made.setAttribute("aria-label", `Download CSV: ${table.getAttribute("aria-label")}`);
+    table.closest(".scroll").after(made);
     for (const header of table.tHead.rows[0].cells) {
       const sorter = document.createElement("button");
       sorter.type = "button";

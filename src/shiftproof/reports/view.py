@@ -122,7 +122,8 @@ class View:
 class Masthead:
     """What was audited and how, as label -> value, and how to repeat it.
 
-    `times` are seconds by section: those that were expected, where any were, and those it took.
+    `times` are seconds by section: those that were expected, where any were, and those it took. `limits` say what the
+    findings do not tell.
     """
 
     model: str
@@ -132,3 +133,4 @@ class Masthead:
     method: Mapping[str, str] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     times: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()

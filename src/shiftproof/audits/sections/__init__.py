@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _OWN = {
     "clean": "shiftproof.audits.sections.clean:Clean",
     "corruptions": "shiftproof.audits.sections.corruptions:Corruptions",
-    "confidence": "shiftproof.audits.sections.confidence_under_shift:Confidence",
     "failures": "shiftproof.audits.sections.failures:WeakGroups",
     "worst_case": "shiftproof.audits.sections.worst_case:WorstCase",
     "spectrum": "shiftproof.audits.sections.spectrum:FrequencySensitivity",
     "certified": "shiftproof.audits.sections.certified:Certified",
     "adaptation": "shiftproof.audits.sections.adaptation:Adaptation",
     "stability": "shiftproof.audits.sections.stability:Stability",
+    "confidence": "shiftproof.audits.sections.confidence_under_shift:Confidence",
     "label_free": "shiftproof.audits.sections.label_free:LabelFree",
 }
 
@@ -28,10 +28,10 @@ _OWN = {
 _OF_MAPS = {
     "clean": "shiftproof.audits.sections.segmentation.map_clean:MapClean",
     "corruptions": "shiftproof.audits.sections.segmentation.map_corruptions:MapCorruptions",
-    "adaptation": "shiftproof.audits.sections.segmentation.map_adaptation:MapAdaptation",
     "worst_case": "shiftproof.audits.sections.segmentation.map_worst_case:MapWorstCase",
-    "label_free": "shiftproof.audits.sections.segmentation.map_label_free:MapLabelFree",
     "certified": "shiftproof.audits.sections.segmentation.map_certified:MapCertified",
+    "adaptation": "shiftproof.audits.sections.segmentation.map_adaptation:MapAdaptation",
+    "label_free": "shiftproof.audits.sections.segmentation.map_label_free:MapLabelFree",
 }
 
 

@@ -106,7 +106,7 @@ class Adaptation(Section):
 
     name = "adaptation"
     title = "Test-time adaptation"
-    question = "How much accuracy do methods win back by adapting to the incoming images, without labels?"
+    question = "How much accuracy do methods regain by adapting to the incoming images, without labels?"
     numbers = (
         Number("best_adaptation_gain", "accuracy the best method adds, the mean over corruptions", None),
         Number("gain.*", "accuracy a method adds, the mean over corruptions", None),
@@ -279,7 +279,7 @@ def _level(gain: float) -> Level:
 
 def _why_not(best: str, told: str, gains: Mapping[str, float]) -> str:
     """Return why the method with the highest mean is not the one that is named."""
-    more = f" {best} wins {100 * (gains[best] - gains[told]):.1f} points more"
+    more = f" {best} gains {100 * (gains[best] - gains[told]):.1f} points more"
     if best == told:
         return f" {best} never resets: a short stream does not show whether that lasts." if _unproven(best) else ""
     if _unproven(best):
@@ -314,7 +314,7 @@ def _under(results: Sequence[Result]) -> str:
 
 def _action(chosen: str, gain: float, preset: str | None, batch: int, grounds: Grounds) -> Action:
     return Action(
-        f"Let it adapt while it serves ({chosen})",
+        f"Use test-time adaptation ({chosen})",
         f"It improves accuracy by {100 * gain:.1f} points on average at the strongest severity, without labels. Of the "
         "methods that do not learn without end it is the cheapest within noise of the best. Measured with "
         f"{_measured_options(chosen, preset)}, {grounds.told(chosen)}",

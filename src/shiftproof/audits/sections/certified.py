@@ -275,7 +275,8 @@ class Certified(Section):
             self.title,
             self.question,
             verdict=(
-                Sentence(_verdict(radii, at, names, len(clean)) + _votes(found, at[NEAR][0]), level),
+                Sentence(_verdict(radii, at, names, len(clean)), level),
+                *_votes(found, at[NEAR][0]),
                 *_denoised_verdict(behind),
                 *range_verdict(ranges),
             ),
@@ -356,18 +357,19 @@ def _verdict(
     return f"Served with noise and a vote, the smoothed model is right and provably stable {'; '.join(said)}."
 
 
-def _votes(found: Sequence[tuple[CertifiedPart, Row]], sigma: float) -> str:
+def _votes(found: Sequence[tuple[CertifiedPart, Row]], sigma: float) -> tuple[Sentence, ...]:
     """Say how often the smoothed model and the model itself are right on the clean images, where that was counted."""
     some = [row for task, row in found if task.shift is None and task.sigma == sigma and "voted_right" in row]
     if not some:
-        return ""
+        return ()
     images, voted, plain = (
         sum(cast(int, row[name]) for row in some) for name in ("images", "voted_right", "plain_right")
     )
-    return (
-        f" With noise {sigma:g} and a vote it is right on {percent(voted / images)} of these, the model itself on "
-        f"{percent(plain / images)}; the model itself has no such guarantee."
+    said = (
+        f"With noise {sigma:g} and a vote accuracy is {percent(voted / images)} on these images, "
+        f"{percent(plain / images)} for the model itself, which has no such guarantee."
     )
+    return (Sentence(said),)
 
 
 def _action(here: Accuracy, behind: Sequence[tuple[CertifiedPart, Row]]) -> Action:
@@ -380,7 +382,7 @@ def _action(here: Accuracy, behind: Sequence[tuple[CertifiedPart, Row]]) -> Acti
         else ""
     )
     return Action(
-        "Train with noise, for guarantees",
+        "Train with noise, to certify more",
         f"{percent(here.value)} are certified at {FAR:g}. A certificate reaches as far as the noise a network bears, "
         f"and it bears what it was trained with; that costs some clean accuracy.{without}",
         "shiftproof train --data train-images/ --model model.py:build --recipe gaussian --sigma 0.25 --out robust/",

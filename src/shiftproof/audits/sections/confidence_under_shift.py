@@ -215,18 +215,18 @@ def _verdict(
             level,
         ),
         Sentence(
-            f"Under shift it is right in {percent(accuracy)}, and in {percent(numbers['accuracy_at_coverage_70'])} of "
-            f"the 70% of {inputs} it is surest of (50%: {percent(numbers['accuracy_at_coverage_50'])})."
+            f"Under shift its accuracy is {percent(accuracy)}; on the 70% of {inputs} of highest confidence it is "
+            f"{percent(numbers['accuracy_at_coverage_70'])}, on 50% {percent(numbers['accuracy_at_coverage_50'])}."
         ),
     ]
     if "error_auroc_confidence" in numbers:
         best = _best(numbers, "error_auroc")
         strange = _best(numbers, "foreign_auroc")
-        told = f" Foreign {inputs} are told best by {_called(strange)} ({numbers[f'foreign_auroc_{strange}']:.2f})."
+        told = f", {inputs} of no class by {_called(strange)} ({numbers[f'foreign_auroc_{strange}']:.2f})"
         said.append(
             Sentence(
-                f"Wrong answers are told best by {_called(best)} (AUROC {numbers[f'error_auroc_{best}']:.2f})."
-                + (told if strange else "")
+                f"Wrong answers are detected best by {_called(best)} (AUROC {numbers[f'error_auroc_{best}']:.2f})"
+                f"{told if strange else ''}."
             )
         )
     least = min(shifted, key=lambda name: shifted[name].coverage)
@@ -249,10 +249,10 @@ def _actions(clean: AnswerSummary, together: AnswerSummary, numbers: Mapping[str
         limit = float(np.quantile(together.scores.confidence, 0.3))
         found.append(
             Action(
-                "Let it abstain where it is least sure",
-                f"Under shift it is right in {percent(together.accuracy)}; without the 30% of answers it is least sure "
-                f"of, whose confidence is under {limit:.3f}, in {percent(together.at_coverage(70))}. On clean inputs "
-                f"that limit turns away {percent(float((clean.scores.confidence < limit).mean()))}.",
+                "Let it abstain where its confidence is low",
+                f"Under shift its accuracy is {percent(together.accuracy)}; without the 30% of answers of lowest "
+                f"confidence, under {limit:.3f}, it is {percent(together.at_coverage(70))}. On clean inputs that "
+                f"limit turns away {percent(float((clean.scores.confidence < limit).mean()))}.",
                 f"confidence, answers = logits.softmax(1).max(1)\nanswers[confidence < {limit:.3f}] = ABSTAIN",
             )
         )

@@ -109,7 +109,7 @@ class WeakGroups(Section):
             self.name,
             self.title,
             self.question,
-            verdict=tuple(Sentence(f"Weak slice: {replace(each, also=())}.", "watch") for each in found.slices[:TOLD]),
+            verdict=tuple(map(_told, found.slices[:TOLD])),
             blocks=(slice_table(found.slices[:SHOWN]),) if found.slices else (),
             notes=(
                 *([] if found.slices else ["No weak slice was found."]),
@@ -213,3 +213,7 @@ def slice_table(slices: Sequence[WeakSlice]) -> Table:
             for each in slices
         ),
     )
+
+
+def _told(found: WeakSlice) -> Sentence:
+    return Sentence(f"Accuracy is low on the slice {replace(found, also=())}.", "watch")

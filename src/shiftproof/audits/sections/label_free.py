@@ -254,7 +254,7 @@ def _watch(trial: EstimationTrial, drop: float, found: Sequence[tuple[TargetSet,
             f"for {sum(stayed)} of the {len(stayed)} others."
         )
     return Action(
-        "Watch it while it serves",
+        "Monitor it while it serves",
         f"Nine in ten estimates are within {100 * trial.error_90:.1f} points of the truth on shifts like these, so the "
         f"alarm of accuracy is set to a fall of {100 * drop:.0f} points.{counted}",
         "from shiftproof.estimators import Monitor\n\n"

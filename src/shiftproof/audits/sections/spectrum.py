@@ -250,5 +250,5 @@ def _verdict(bands: Mapping[Band, float], intervals: Mapping[Band, Interval | No
     if not others or bands[ranked[-1]] - bands[weakest] < UNEVEN:
         return (Sentence(f"Waves of any frequency cost about the same: {said} are still right."),)
     return (
-        Sentence(f"Most sensitive to {weakest} frequencies: under a wave there {said} are right, {rest}.", "watch"),
+        Sentence(f"Most sensitive to {weakest} frequencies: accuracy under a wave there is {said}, {rest}.", "watch"),
     )

@@ -214,7 +214,7 @@ def _action(kind: str, lost: float, searched: Sequence[tuple[SearchedSpace, Row]
         options |= {"space": KINDS[kind].space, "length": str(KINDS[kind].length)}
     told = "" if kind == "colour" else " That was measured for colour edits alone."
     return Action(
-        "Train on the chains it is weak to",
+        "Train on its worst-case transformations",
         f"The worst chain found costs {100 * lost:.1f} points. Evolution finds such chains while the network trains, "
         f"and trains it on them.{several} With these settings accuracy under the worst chain was 69%, and 13% "
         f"without (WRN-16-4, 20 epochs, CIFAR-10; one chain a batch: 14%).{told}",

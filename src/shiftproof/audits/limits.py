@@ -1,0 +1,43 @@
+"""What an audit does not tell: its conditions, and the questions it did not ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shiftproof.audits.sections import SECTIONS_BY_TASK, applicable
+from shiftproof.audits.sections.base import Scope
+
+_BY_SECTION: Mapping[str, str] = {
+    "worst_case": "The worst case is the worst chain that a search of limited effort found; a worse one may exist.",
+    "certified": "Certificates hold for the smoothed model, which is served with noise and a vote, within the stated "
+    "distance; nothing is guaranteed for the model as it is.",
+    "adaptation": "Gains by test-time adaptation hold for one corruption at a time at the stated batch size; traffic "
+    "that is ordered or mixed in other ways can gain less.",
+    "stability": "Stability was measured along one stream of a limited length; a longer one can still collapse.",
+    "label_free": "Errors of label-free estimates hold for shifts like those tested; for others they can be larger.",
+    "failures": "Weak slices are searched for among classes, metadata and image statistics only; few inputs hide small "
+    "slices.",
+}
+"""Section -> what its findings do not say."""
+
+
+def limits(scope: Scope) -> tuple[str, ...]:
+    """Return what the findings of an audit of this scope do not say, a sentence each."""
+    settings, inputs = scope.settings, scope.inputs
+    asked = settings.sections
+    possible = applicable(inputs, clean=scope.clean, task=scope.task)
+    titles = SECTIONS_BY_TASK[scope.task]
+    left = [titles.load(name).title for name in possible if name not in asked]
+    said = [
+        f"Every figure is about {inputs} like these {scope.images:,}. Intervals tell what chance does with so many; "
+        "they do not tell about other sources, cameras, places, times or people.",
+        "Only the listed shifts were tried. Changes of meaning are not among them: new classes, other class mixes, "
+        "labels with other rules.",
+        "The corruptions are synthetic. Good figures here make robustness to real changes more likely; only real data "
+        "shows it.",
+        *(sentence for name, sentence in _BY_SECTION.items() if name in asked),
+        "No attack that follows gradients was tried, and neither fairness, privacy nor speed was judged.",
+    ]
+    if left:
+        said.append(f"Not asked, because the sections were left out: {'; '.join(left)}.")
+    return tuple(said)
