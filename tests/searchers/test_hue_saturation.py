@@ -42,6 +42,7 @@ def test_images_are_tried_one_by_one_until_they_are_wrong():
     data, trials, seed = pictures(24), 12, 3
     found = semantic_examples(Greenness(), data, trials=trials, seed=seed, device="cpu", batch_size=7)
     (batch,) = data.batches(24)
+    assert batch.labels is not None
     draws = Keyed(seed, batch.keys).fork("search/hue_saturation").uniform(shape=(trials, 2)).numpy().astype(float)
 
     def wrong(image, label):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from shiftproof.errors import DataError
-from shiftproof.slices import read_csv, read_fiftyone, write_fiftyone, write_table
+from shiftproof.slices import ImageTable, read_csv, read_fiftyone, write_fiftyone, write_table
 from tests.slices.test_result_files import HOSTILE, table
 
 
@@ -52,7 +52,7 @@ def test_what_fiftyone_exports_is_read(tmp_path):
 
 
 def test_fields_are_names_and_no_two_conditions_share_one(tmp_path):
-    some = {
+    some: ImageTable = {
         "file": ["a.png"] * 4,
         "prediction": ["x"] * 4,
         "confidence": [0.5] * 4,
