@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import count
 from pathlib import Path, PurePath
-from typing import Any
 
 from shiftproof.errors import DataError
-from shiftproof.runs import write_atomically
+from shiftproof.runs import Json, write_atomically
 from shiftproof.runs.files import read_json
 from shiftproof.slices.image_results import CLEAN, SOURCE, ImageTable, Value
 
@@ -31,8 +30,8 @@ def write_fiftyone(table: ImageTable, folder: str | Path) -> dict[str, Path]:
 
     The first is `ground_truth`, where images have labels; the others are named by shift, severity and method.
     """
-    truth: dict[str, Value] = {}
-    said: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    truth: dict[str, Json] = {}
+    said: dict[str, dict[str, Json]] = defaultdict(dict)
     fields: dict[tuple[Value, ...], str] = {}
     for row, key in enumerate(_keys([str(file) for file in table["file"]])):
         values = {name: values[row] for name, values in table.items()}
@@ -58,7 +57,7 @@ def read_fiftyone(path: str | Path, *, files: Sequence[str] | None = None) -> Im
     """
     try:
         content = read_json(Path(path))
-        targets: dict[str, Any] = dict(content["labels"])
+        targets: dict[str, Json] = dict(content["labels"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(
             f"Cannot read the labels in {str(path)!r}.",
@@ -69,15 +68,22 @@ def read_fiftyone(path: str | Path, *, files: Sequence[str] | None = None) -> Im
     named = {} if files is None else dict(zip(_keys(files), files, strict=True))
     rows: list[dict[str, Value]] = []
     for key, target in targets.items():
-        whole = target if isinstance(target, dict) else {"label": target}
-        label = whole.get("label")
-        label = classes[label] if classes and isinstance(label, int) and label < len(classes) else label
+        whole = target if isinstance(target, Mapping) else {"label": target}
+        label, attributes = whole.get("label"), whole.get("attributes")
+        label = classes[label] if isinstance(label, int) and label < len(classes) else label
         rows.append({"file": named.get(key, key), "label": None if label is None else str(label)})
         if whole.get("confidence") is not None:
-            rows[-1]["confidence"] = whole["confidence"]
-        rows[-1] |= whole.get("attributes") or {}
+            rows[-1]["confidence"] = _value(whole["confidence"])
+        rows[-1] |= (
+            {name: _value(value) for name, value in attributes.items()} if isinstance(attributes, Mapping) else {}
+        )
     columns = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in columns}
+
+
+def _value(value: Json) -> Value:
+    """Return what a cell of a table can hold: lists and mappings as text."""
+    return value if value is None or isinstance(value, str | int | float) else json.dumps(value)
 
 
 def _keys(files: Sequence[str]) -> list[str]:
