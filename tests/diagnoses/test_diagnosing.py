@@ -46,6 +46,7 @@ def test_a_shift_is_named_sized_and_priced(source_run):
     (part,) = found.likeness.shifts
     assert part.kind == "fog"
     assert part.low <= 4 <= part.high
+    assert found.likeness.exact
     assert found.lost is not None
     assert found.explained.value == pytest.approx(found.lost.value, abs=0.1)
     told = json.loads((found.folder / "diagnosis.json").read_text())
@@ -77,6 +78,16 @@ def test_what_nothing_explains_is_called_unknown(source_run):
     found = diagnosed((255 - images, labels), source_run)
     assert found.likeness.unknown
     assert "none of what I know explains it" in found.report.read_text()
+
+
+def test_a_kind_that_is_not_known_is_told_to_be_near_and_not_the_same(source_run):
+    found = diagnosed(images_under("motion_blur@4", count=300), source_run, images=300)
+    assert not found.likeness.exact
+    assert not found.likeness.nothing
+    told = json.loads((found.folder / "diagnosis.json").read_text())
+    assert "none of what I know" in told["told"][0]
+    low, high = told["left_out"]
+    assert 0 <= low < high <= 1
 
 
 def test_two_shifts_are_found_together(tmp_path):

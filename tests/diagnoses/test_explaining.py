@@ -85,7 +85,7 @@ def test_a_class_mix_is_recovered_and_is_no_change():
 def test_a_class_mix_under_a_shift_is_told_by_predictions():
     rng = np.random.default_rng(0)
     labels = np.arange(900) % 3
-    same = Likeness((), 9.0, 1.0, 1.0, 0.0, 0.5, (), (1 / 3,) * 3, (1 / 3,) * 3)
+    same = Likeness((), 9.0, 1.0, 1.0, 0.0, 0.5, 3.0, (0.1, 0.6), (), (1 / 3,) * 3, (1 / 3,) * 3)
 
     def predicted(truth):
         return np.where(rng.random(len(truth)) < 0.7, truth, (truth + 1) % 3)

@@ -88,6 +88,7 @@ def test_what_is_no_table_is_refused(tmp_path, text):
         read_csv(tmp_path / "none.csv")
 
 
+@pytest.mark.skipif(result_files.has_parquet(), reason="pyarrow itself is installed, and tested below")
 def test_parquet_is_written_where_pyarrow_is(tmp_path, monkeypatch):
     monkeypatch.setattr(result_files, "has_parquet", lambda: True)
     monkeypatch.setattr(result_files, "write_parquet", lambda tables, file: file.write(repr(list(tables)).encode()))
@@ -103,6 +104,21 @@ def test_parquet_comes_back_as_it_went(tmp_path):
     files = write_tables(lambda: parts, tmp_path)  # the first part has no value of `breaks_at`
     assert parquet.read_table(files[1]).to_pydict() == made  # Parquet has types: text needs no mark there
     assert read_csv(files[0]) == made
+
+
+def test_pandas_reads_the_files_and_names_stay_text(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    made = table()
+    comma, parquet = write_table(made, tmp_path)
+    whole = pandas.DataFrame(made)
+    assert pandas.read_parquet(parquet).astype(whole.dtypes).equals(whole)
+    assert pandas.DataFrame(read_csv(comma)).astype(whole.dtypes).equals(whole)
+    marked = pandas.read_csv(comma)
+    assert marked.shape == whole.shape
+    assert not marked["file"].str.startswith(("=", "+", "-", "@", "\t", "\r", "\n")).any()
+    assert marked["right"].tolist() == made["right"]
+    assert np.allclose(marked["loss"], whole["loss"])
 
 
 def test_nothing_is_left_of_a_table_that_could_not_be_written(tmp_path):

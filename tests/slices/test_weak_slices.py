@@ -118,3 +118,35 @@ def test_a_column_of_another_length_is_refused():
         find_weak_slices([True, False], {"camera": ["a"]})
     with pytest.raises(DataError, match="labels"):
         find_weak_slices([True, False], {}, labels=[1])
+
+
+def under_many_shifts(seed, *, weak, shifts=16, count=2000):
+    """Return answers under many shifts, of which the first `weak` hurt camera b, and columns.
+
+    Images are as hard under one shift as under the next, so that errors under all of them go together.
+    """
+    rng, labels, columns, _ = scene(seed, count)
+    columns |= {name: rng.random(count) for name in ("contrast", "sharpness", "entropy")}
+    hard, bad = rng.random(count), columns["camera"] == "b"
+    answers = {}
+    for number in range(shifts):
+        accuracy = rng.uniform(0.5, 0.9) - 0.15 * bad * (number < weak)
+        answers[f"shift {number}"] = np.where(rng.random(count) < 0.7, hard, rng.random(count)) < accuracy
+    return answers, columns, labels
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weak", [0, 2, 8])
+def test_the_false_discovery_rate_holds_over_many_shifts(weak):
+    """Of all slices that are named under sixteen shifts, one in twenty is false on average, at most."""
+    shares, missed = [], 0
+    for seed in range(120):
+        answers, columns, labels = under_many_shifts(seed, weak=weak)
+        found = find_weak_slices(answers, columns, labels=labels)
+        true = {f"camera b, under shift {number}" for number in range(weak)}
+        named = [name for each in found.slices for name in (each.name, *each.also)]
+        shares.append(sum(each not in true for each in named) / max(1, len(named)))
+        missed += bool(weak) and not any(each in true for each in named)
+    error = np.std(shares) / np.sqrt(len(shares))
+    assert np.mean(shares) <= 0.05 + 2 * error
+    assert missed <= 6  # what is there is found

@@ -20,13 +20,13 @@ from shiftproof.training.tuples import Tuples
 
 def test_the_recipes_are_the_papers():
     assert set(RECIPES) == {
-        *("erm", "gaussian", "gaussian+jsd", "smoothadv", "macer", "denoiser", "rda", "rsda", "esda"),
+        *("erm", "gaussian", "gaussian+jsd", "smoothadv", "macer", "denoiser", "ada", "rda", "rsda", "esda"),
         *("autoaugment", "autoaugment+jsd", "augmix", "augmix+jsd", "augmix+hcr"),
         *("fouriermix", "fouriermix+jsd", "fouriermix+hcr"),
         *(f"{name}{loss}" for name in ("prime", "spectra", "mixed") for loss in ("", "+jsd", "+anchor")),
     }
     assert {name: each.passes for name, each in RECIPES.items() if each.passes > 1} == {
-        **{"gaussian+jsd": 2, "smoothadv": 22, "macer": 16, "autoaugment+jsd": 3, "augmix+jsd": 3},
+        **{"gaussian+jsd": 2, "smoothadv": 22, "macer": 16, "ada": 18, "autoaugment+jsd": 3, "augmix+jsd": 3},
         **{"augmix+hcr": 6, "fouriermix+jsd": 3, "fouriermix+hcr": 6},
         **{
             f"{name}+{loss}": passes

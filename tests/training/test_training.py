@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 CHEAP: dict[str, dict[str, Any]] = {
     "macer": {"copies": 4},
     "smoothadv": {"steps": 2, "warmup": 1},
+    "ada": {"steps": 2},
     "rda": {"length": 2},
     "rsda": {"length": 2, "images": 40, "budget": 10, "every": 2},
     "esda": {"length": 2, "images": 40, "budget": 20, "every": 2},

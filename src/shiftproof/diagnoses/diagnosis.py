@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.diagnoses.explaining import HIGHEST, Curves, Fit, Floats, KnownShift
-from shiftproof.diagnoses.knowledge import Knowledge, Signed
+from shiftproof.diagnoses.knowledge import KNOWN, Knowledge, Signed
 from shiftproof.runs import Json
 
 DRAWS, NULL_DRAWS = 60, 100
@@ -19,6 +19,9 @@ BETTER = 0.85
 """Two shifts are named where they leave less than this share of what one leaves, and one does not fit within error."""
 OTHERS = 1.3
 """The null is of images of the source itself; other images like them are up to this much further off."""
+FITS, CURVE_ERROR = 2.7, 0.32
+"""A fit is within error up to so many times the misfit that is expected of the right shifts. That is 1 of the images,
+and the error of curves that were measured on `KNOWN` images, in squared errors of one image (both by the benchmark)."""
 TRIED = 4
 """Pairs that are really applied to decide between them."""
 RUNNERS = 3
@@ -56,8 +59,10 @@ class Likeness:
     """What images behave like: shifts in order with severities, what they leave unexplained, and the runners-up.
 
     `size` is the squared change in units of its sampling error, about 1 where nothing changed but the images, and
-    `threshold` what it may be then. `unexplained` is the share of the change that the shifts leave, and
-    `unknown_share` how much of it they may leave and still be said to explain it.
+    `threshold` what it may be then; `misfit` is what the shifts leave of it, and `within_error` what the right ones may
+    leave. `unexplained` is the share of the change that the shifts leave, and `unknown_share` how much of it they may
+    leave and still be said to explain it. Of a kind that is not known, others leave a share within `left_out`, nine
+    times in ten.
     """
 
     shifts: tuple[Severity, ...]
@@ -66,6 +71,8 @@ class Likeness:
     misfit: float
     unexplained: float
     unknown_share: float
+    within_error: float
+    left_out: tuple[float, float]
     runners_up: tuple[RunnerUp, ...]
     source_mix: tuple[float, ...]
     mix: tuple[float, ...]
@@ -82,13 +89,18 @@ class Likeness:
         return not self.nothing and self.unexplained > self.unknown_share
 
     @property
+    def exact(self) -> bool:
+        """Whether the shifts explain the change but for error; otherwise it may be a kind that is not known."""
+        return not self.nothing and self.misfit <= self.within_error
+
+    @property
     def mix_distance(self) -> float:
         """The share of images whose class would have to change for the source's mix (total variation)."""
         return float(np.abs(np.subtract(self.mix, self.source_mix)).sum() / 2)
 
     def to_row(self) -> dict[str, Json]:
         """Return it as JSON values."""
-        return {**asdict(self), "nothing": self.nothing, "unknown": self.unknown}
+        return {**asdict(self), "nothing": self.nothing, "unknown": self.unknown, "exact": self.exact}
 
 
 Applied: TypeAlias = Callable[[Sequence[KnownShift]], Signed]
@@ -107,11 +119,24 @@ def likeness(known: Knowledge, new: Signed, images: int, applied: Applied | None
     off = space.without_mix(place - mix.place)
     size = float(off @ off) / (1 / images + mix.error(space.counts)) / space.dimensions
     own = tuple((space.counts / space.counts.sum()).tolist())
-    same = Likeness((), size, threshold, size, 0.0, known.unknown_share, (), own, tuple(mix.shares.tolist()))
+    error = 1 / images + 1 / len(known.labels)
+    same = Likeness(
+        shifts=(),
+        size=size,
+        threshold=threshold,
+        misfit=size,
+        unexplained=0.0,
+        unknown_share=known.unknown_share,
+        within_error=FITS * (1 + CURVE_ERROR / min(KNOWN, len(known.labels)) / error),
+        left_out=known.left_out_range,
+        runners_up=(),
+        source_mix=own,
+        mix=tuple(mix.shares.tolist()),
+    )
     if same.nothing:
         return replace(same, mix_changed=same.mix_distance > _mix_error(known, images))
     change = space.without_mix(place)
-    scale = 1 / (1 / images + 1 / len(known.labels)) / space.dimensions
+    scale = 1 / error / space.dimensions
     fits = _ranked(known.curves, change, scale, threshold)
     best = fits[0] if applied is None or len(fits[0].parts) == 1 else _tried(known, change, fits, applied)
     chosen, severities = _resampled(known, new, best, rng)

@@ -15,7 +15,7 @@ from shiftproof.version import __version__
 
 SHOWN, CLASSES = 6, 5
 CAUSE = (
-    "That images behave alike is no proof of the cause: kinds that are not among the known ones are often explained by "
+    "That images behave alike is no proof of the cause: kinds that are not among the known ones may be explained by "
     "others. The runners-up are what else could be it."
 )
 
@@ -67,7 +67,9 @@ def views(found: Diagnosis, source: ImageSet, new: ImageSet, *, seed: int) -> tu
                 CAUSE,
                 "Severities are those of the common corruptions, 1 to 5; two shifts are applied in the order told. "
                 f"Where more than {percent(like.unknown_share)} of the change is left, nothing known is said to "
-                "explain it: half, or what the other kinds leave of one that is left out nine times in ten at most.",
+                "explain it: half, or what the other kinds leave of one that is left out nine times in ten at most. "
+                f"Nine times in ten they leave {_left_out(found)} of one; known shifts fit up to a misfit of "
+                f"{like.within_error:.1f} (here {like.misfit:.1f}, in squared sampling errors).",
             ),
             numbers={"explained": found.explained.value, "unexplained_share": like.unexplained},
             actions=_actions(found),
@@ -92,7 +94,18 @@ def _first(found: Diagnosis) -> Sentence:
             f"{_named(found)}, {left}.",
             "bad",
         )
+    if not like.exact:
+        return Sentence(
+            f"The new images behave most like {_named(found)}, but not as these do: {left}, which is more than error. "
+            f"It may be a kind that is none of what I know: of one, others leave {_left_out(found)} nine times in ten.",
+            "watch",
+        )
     return Sentence(f"The new images behave like {_named(found)}; {left}.", "watch")
+
+
+def _left_out(found: Diagnosis) -> str:
+    low, high = found.likeness.left_out
+    return f"{percent(low)} to {percent(high)}"
 
 
 def _named(found: Diagnosis) -> str:

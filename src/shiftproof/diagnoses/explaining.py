@@ -178,7 +178,8 @@ def left_out_shares(curves: Curves) -> Floats:
         others = curves.of(tuple(other for other in curves.kinds if other != kind))
         for change in curves.points[place]:
             fits = [*others.singles(change)[:1], *others.pairs(change)[:1]]
-            found.append(max(0.0, min(fit.left for fit in fits)) / max(float(change @ change), 1e-12))
+            left = max(0.0, min(fit.left for fit in fits)) / max(float(change @ change), 1e-12)
+            found.append(min(1.0, left))  # what nothing leaves
     return np.array(found)
 
 

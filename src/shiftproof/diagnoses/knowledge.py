@@ -171,7 +171,17 @@ class Knowledge:
     @cached_property
     def unknown_share(self) -> float:
         """The share of a change that may stay unexplained, by what left-out kinds leave."""
-        return min(HALF, float(np.quantile(left_out_shares(self.curves), UNKNOWN)))
+        return min(HALF, float(np.quantile(self._left_out, UNKNOWN)))
+
+    @property
+    def left_out_range(self) -> tuple[float, float]:
+        """Within which the share of a change is nine times in ten that other kinds leave of a left-out one."""
+        low, high = np.quantile(self._left_out, ((1 - UNKNOWN) / 2, (1 + UNKNOWN) / 2))
+        return float(low), float(high)
+
+    @cached_property
+    def _left_out(self) -> Floats:
+        return left_out_shares(self.curves)
 
     def resampled(self, weights: Floats | None, kinds: tuple[str, ...]) -> Curves:
         """Return the curves of some kinds, with weights on the groups of images that they were measured on."""

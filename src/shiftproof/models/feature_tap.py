@@ -17,6 +17,24 @@ def last_linear(model: object) -> nn.Linear | None:
     return layers[-1] if layers else None
 
 
+def logits_and_features(network: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what a network says of images, and what enters its last linear layer, [N, F]; gradients are let through.
+
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    >>> logits_and_features(network, torch.zeros(3, 1, 2, 2))[1].shape
+    torch.Size([3, 4])
+    """
+    caught: list[Tensor] = []
+    layer = last_linear(network)
+    assert layer is not None
+    hook = layer.register_forward_pre_hook(lambda _, inputs: caught.append(inputs[0]))
+    try:
+        logits: Tensor = network(images)
+    finally:
+        hook.remove()
+    return logits, caught[-1].flatten(1)
+
+
 class FeaturesTap:
     """Takes what enters the last linear layer of a model, in whatever forward passes happen while it is open."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shiftproof.searchers.evolving import evolution
     from shiftproof.searchers.fitness import METRICS, Fitness
     from shiftproof.searchers.halving import racing
+    from shiftproof.searchers.hue_saturation import SemanticExamples, semantic_examples
     from shiftproof.searchers.search_result import Search, read
     from shiftproof.searchers.search_trace import Score, SearchTrace, Trial
     from shiftproof.searchers.searching import search
@@ -36,6 +37,7 @@ _TARGETS = {
     "Fitness": "shiftproof.searchers.fitness:Fitness",
     "Score": "shiftproof.searchers.search_trace:Score",
     "Search": "shiftproof.searchers.search_result:Search",
+    "SemanticExamples": "shiftproof.searchers.hue_saturation:SemanticExamples",
     "Service": "shiftproof.searchers.service:Service",
     "Space": "shiftproof.searchers.space:Space",
     "SearchTrace": "shiftproof.searchers.search_trace:SearchTrace",
@@ -47,6 +49,7 @@ _TARGETS = {
     "read": "shiftproof.searchers.search_result:read",
     "search": "shiftproof.searchers.searching:search",
     "searcher": "shiftproof.searchers.catalogue:searcher",
+    "semantic_examples": "shiftproof.searchers.hue_saturation:semantic_examples",
     "spaces": "shiftproof.searchers.space:spaces",
 }
 
@@ -62,6 +65,7 @@ __all__ = [
     "Score",
     "Search",
     "SearchTrace",
+    "SemanticExamples",
     "Service",
     "Space",
     "Trial",
@@ -72,6 +76,7 @@ __all__ = [
     "read",
     "search",
     "searcher",
+    "semantic_examples",
     "spaces",
 ]
 

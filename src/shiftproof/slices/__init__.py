@@ -2,6 +2,7 @@
 
 from shiftproof.slices.binning import Attribute, attributes
 from shiftproof.slices.data_quality import DataQuality, LabelError, check_quality, find_label_errors
+from shiftproof.slices.fiftyone_files import read_fiftyone, write_fiftyone
 from shiftproof.slices.image_results import AnswerCondition, Answered, ImageTable, failures, image_table, image_tables
 from shiftproof.slices.image_statistics import image_statistics
 from shiftproof.slices.metadata import file_columns, read_columns
@@ -29,6 +30,8 @@ __all__ = [
     "image_tables",
     "read_columns",
     "read_csv",
+    "read_fiftyone",
+    "write_fiftyone",
     "write_table",
     "write_tables",
 ]

@@ -103,8 +103,10 @@ def write_parquet(tables: Iterable[ImageTable], file: BinaryIO) -> None:
     for table in tables:
         columns = {name: [_storable(value) for value in values] for name, values in table.items()}
         if writer is None:
-            types = {name: pyarrow.type_for_alias(_TYPES[name]) for name in columns if name in _TYPES}
-            types |= {name: pyarrow.array(values).type for name, values in columns.items() if name not in types}
+            types = {
+                name: pyarrow.type_for_alias(_TYPES[name]) if name in _TYPES else pyarrow.array(values).type
+                for name, values in columns.items()
+            }
             writer = pyarrow.parquet.ParquetWriter(file, pyarrow.schema(list(types.items())))
         writer.write_table(pyarrow.table({each.name: columns[each.name] for each in writer.schema}, writer.schema))
     if writer is not None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from shiftproof.data import ImageSet
 from shiftproof.errors import RunError
 from shiftproof.keyed import key_of
+from shiftproof.models.feature_tap import last_linear, logits_and_features
 from shiftproof.models.memory import out_of_memory
 from shiftproof.models.opening import scores_in
 from shiftproof.runs import Json
@@ -150,7 +151,8 @@ class Loop:
             labels, pixels = labelled(targets.labels)
             targets = replace(targets, labels=labels)
             moment = Moment(
-                self.parallel, self._fixed, views, targets, noise, self.sigma, epoch, self.start, right, pixels
+                *(self.parallel, self._fixed, views, targets, noise, self.sigma, epoch, self.start, right, pixels),
+                featured=None if last_linear(self.network) is None else self._featured,
             )
             return self.recipe.objective.loss(moment).mean()
 
@@ -167,6 +169,11 @@ class Loop:
         with evaluating(self.network):
             logits: Tensor = self.network(images)
         return logits
+
+    def _featured(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of the network in evaluation mode, and the features that they come from."""
+        with evaluating(self.network):
+            return logits_and_features(self.network, images)
 
     def _autocast(self) -> AbstractContextManager[object]:
         if self.precision == "float32":

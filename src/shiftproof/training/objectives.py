@@ -27,7 +27,8 @@ class Moment:
     `images` are views [V, N, C, H, W] in [0, 1], `targets` what they are to be called; where labels are maps, they are
     those of the labelled `pixels`, places among all pixels of the images, which then stand for images. `noise`
     [V, S, N, C, H, W] is zero where a recipe adds none. `network` is called once per step, with gradients; `fixed` is
-    the same network in evaluation mode, for attacks. `epoch` counts from 0, with fractions. `right` gets the share of
+    the same network in evaluation mode, for attacks, and `featured` the same with the features before its last linear
+    layer, where it has one. `epoch` counts from 0, with fractions. `right` gets the share of
     first views that the network gave their label, and `start` is the network that training began with, where an
     objective asks for it.
     """
@@ -42,6 +43,7 @@ class Moment:
     start: Callable[[Tensor], Tensor] | None = None
     right: list[Tensor] = field(default_factory=list)
     pixels: Tensor | None = None
+    featured: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
 
     @property
     def labels(self) -> Tensor:

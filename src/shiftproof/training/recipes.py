@@ -13,6 +13,7 @@ from typing import Any, Literal
 from shiftproof.errors import ConfigurationError
 from shiftproof.options import Options
 from shiftproof.registry import Registry, unknown
+from shiftproof.training.adversarial_augmentation import AdversarialAugmentation
 from shiftproof.training.denoiser_training import Denoising
 from shiftproof.training.objectives import (
     Adversarial,
@@ -172,6 +173,14 @@ def _recipes() -> dict[str, Recipe]:
             noise="all",
             defaults={"lr": 0.001, "optimizer": "adam", "schedule": "cosine", "epochs": 90, "ema": 0.999},
             departures="a U-net that is told the noise rather than a DnCNN; cosine schedule; an average of the weights",
+        ),
+        Recipe(
+            "ada",
+            "images moved to where the loss is higher, and features are not far",
+            "Volpi et al. 2018",
+            AdversarialAugmentation(),
+            departures="images are moved in the step that trains on them, by its weights, and not the whole set a few "
+            "times in between; they stay in [0, 1]",
         ),
         Recipe("rda", "a random chain of operations per batch", volpi, tuples=Tuples()),
         Recipe(
