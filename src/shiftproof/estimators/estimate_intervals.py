@@ -89,7 +89,8 @@ def _guesses(calibration: Calibration, method: str, names: Sequence[str], drawn:
         return np.clip(calibration.lines.read_rows(method, drawn), 0, 1)
     if method in METHODS.own:  # arithmetic, of numbers and of arrays; those of others may be anything
         columns: Mapping[str, Any] = dict(zip(names, drawn.T, strict=True))
-        return np.clip(np.asarray(read(calibration.source, columns), float), 0, 1)
+        said: Array = np.clip(np.asarray(read(calibration.source, columns), float), 0, 1)
+        return said
     return np.array([calibration.predict(method, dict(zip(names, row, strict=True))) for row in drawn.tolist()])
 
 
