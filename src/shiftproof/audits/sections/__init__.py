@@ -28,10 +28,13 @@ _OWN = {
 _OF_MAPS = {
     "clean": "shiftproof.audits.sections.segmentation.map_clean:MapClean",
     "corruptions": "shiftproof.audits.sections.segmentation.map_corruptions:MapCorruptions",
-    "adaptation": "shiftproof.audits.sections.segmentation.map_adaptation:MapAdaptation",
+    "confidence": "shiftproof.audits.sections.segmentation.map_confidence:MapConfidence",
     "worst_case": "shiftproof.audits.sections.segmentation.map_worst_case:MapWorstCase",
-    "label_free": "shiftproof.audits.sections.segmentation.map_label_free:MapLabelFree",
+    "spectrum": "shiftproof.audits.sections.segmentation.map_spectrum:MapSpectrum",
     "certified": "shiftproof.audits.sections.segmentation.map_certified:MapCertified",
+    "adaptation": "shiftproof.audits.sections.segmentation.map_adaptation:MapAdaptation",
+    "stability": "shiftproof.audits.sections.segmentation.map_stability:MapStability",
+    "label_free": "shiftproof.audits.sections.segmentation.map_label_free:MapLabelFree",
 }
 
 

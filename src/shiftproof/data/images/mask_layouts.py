@@ -217,9 +217,9 @@ def _tailed(layout: MaskLayout) -> MaskLayout | None:
 
 
 def _has_maps(layout: MaskLayout) -> bool:
-    """Whether the first pairs of a layout are images with maps of few values."""
+    """Whether one of the first pairs of a layout is an image with a map of few values: what the others are is told."""
     found, _, _ = layout.pairs(layout.parts[0] if layout.parts else None)
-    return bool(found) and all(_few_values(maps) for _, maps in found[:_SAMPLE])
+    return any(_few_values(maps) for _, maps in found[:_SAMPLE])
 
 
 def _few_values(path: Path) -> bool:
