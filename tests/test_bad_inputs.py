@@ -623,22 +623,25 @@ def few():
 """
 
 
-def maps(name: str = "", content: Any = None, **saved: Any) -> None:
-    """Write images with label maps of four classes, and one map that is not right."""
+def maps(name: str = "", content: Any = None, *, without: str = "") -> Path:
+    """Write images with label maps of four classes, and one map that is not right, or is not there."""
     write_tree("tree", count=4)
-    put("net.py", SEGMENTER)
     if content is not None:
-        Image.fromarray(np.asarray(content, np.uint8)).save(Path("tree/masks") / name, **saved)
+        Image.fromarray(np.asarray(content, np.uint8)).save(Path("tree/masks") / name)
+    if without:
+        (Path("tree/masks") / without).unlink()
+    return put("net.py", SEGMENTER)
 
 
 COLOURED = np.full((20, 24, 3), 9)
 
 
-def coloured_maps() -> None:
-    """Write images with label maps of one colour."""
+def coloured_maps(palette: str = "") -> Path:
+    """Write images with label maps of one colour, and a palette."""
     maps()
     for path in Path("tree/masks").glob("*.png"):
         Image.fromarray(COLOURED.astype(np.uint8)).save(path)
+    return put("p.txt", palette)
 
 
 MAPS: dict[str, Row] = {
@@ -658,17 +661,17 @@ MAPS: dict[str, Row] = {
         ["colours in images/002.png, numbers in images/000.png", "--palette"],
     ),
     "colour outside the palette": Row(
-        lambda: (coloured_maps(), put("p.txt", "0 0 0 a\n1 1 1 b\n")),
+        lambda: coloured_maps("0 0 0 a\n1 1 1 b\n"),
         data("tree", "--palette", "p.txt"),
         ["colours outside the palette", "9"],
     ),
     "image without a label map": Row(
-        lambda: (maps(), Path("tree/masks/001.png").unlink()),
+        lambda: maps(without="001.png"),
         data("tree"),
         ["1 images without a label map", "001.png", "--on-bad-file skip"],
     ),
     "label map that is a JPEG": Row(
-        lambda: (maps("003.jpg", np.zeros((20, 24))), Path("tree/masks/003.png").unlink()), data("tree"), ["003.jpg"]
+        lambda: maps("003.jpg", np.zeros((20, 24)), without="003.png"), data("tree"), ["003.jpg"]
     ),
     "label above the model's classes": Row(
         maps, data("tree", "--model", "net.py:few"), ["Labels and model outputs", "from 0 to 2", "label 3"]
@@ -684,6 +687,11 @@ MAPS: dict[str, Row] = {
     ),
     "label maps to diagnose": Row(
         maps, ("diagnose", "--data", "tree", "--out", "out"), ["Not available for segmentation", "take label maps"]
+    ),
+    "label maps to harden by": Row(
+        maps,
+        ("harden", "--model", "demo", "--data", "tree", "--out", "out"),
+        ["Not available for segmentation: hardening", "take label maps"],
     ),
     "label maps under ccc": Row(
         maps,

@@ -1,11 +1,13 @@
 """Verbs on images with label maps: the numbers of plain loops, in mIoU and pixels, also on the command line."""
 
 import json
+import tarfile
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 import shiftproof
@@ -14,9 +16,11 @@ from shiftproof.cli import app
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.errors import ConfigurationError, DataError, RunError
 from shiftproof.estimators.map_estimates import map_shifts
+from shiftproof.exports.shards import write_stream
 from shiftproof.measures.overlap import Overlap, count_overlap
 from shiftproof.shifts import as_image_shift
 from shiftproof.shifts.moving import move_labels
+from shiftproof.streams import make_stream
 from tests.label_maps import ColourNet, load_masks, painted, write_tree
 
 MODEL = """
@@ -55,6 +59,7 @@ def test_certificates_are_those_of_a_plain_loop(images, tmp_path):
         counts = []
         for batch in load_masks(given).batches(1):
             image, labels = batch.inputs, batch.labels
+            assert labels is not None
             if shift is not None:
                 image, labels = shift(image, batch.keys), move_labels(shift, labels, batch.keys)
             with torch.no_grad():
@@ -133,18 +138,31 @@ def test_methods_are_compared_by_miou(images, tmp_path):
     options: dict[str, Any] = {"methods": ["bn", "lame"], "device": "cpu"}
     found = compare_methods(ColourNet(), images, shifts=["fog@3", "flip"], out=tmp_path, **options)
     assert found.measure == "mIoU"
-    assert found.predictions is None
+    assert not found.predictions.exists()
     assert "lame" in found.reasons
     for label in ("fog@3", "flip"):
         expected = truth(images, as_image_shift(label))
-        assert found.accuracies["source", label].value == pytest.approx(expected.value)
+        assert found.overlaps["source", label].value == pytest.approx(expected.value)
     assert {"miou"} <= found.to_rows()[0].keys()
-    gains = [
-        found.accuracies["bn", label].value - found.accuracies["source", label].value for label in ("fog@3", "flip")
-    ]
+    gains = [found.overlaps["bn", label].value - found.overlaps["source", label].value for label in ("fog@3", "flip")]
     assert found.gain("bn") == pytest.approx(np.mean(gains))
     with pytest.raises(ConfigurationError, match="Not available for segmentation: source"):
         compare_methods(ColourNet(), images, source=images, out=tmp_path / "no", **options)
+
+
+def test_shards_of_a_stream_hold_label_maps(images, tmp_path):
+    options: dict[str, Any] = {"shifts": ["elastic_transform"], "length": 4, "batch_size": 2}
+    stream = make_stream("concatenated", load_masks(images).take(4), **options)
+    write_stream(stream, out=tmp_path)
+    (shard,) = tmp_path.glob("*.tar")
+    batch = stream.read(0, 4)
+    assert batch.labels is not None
+    with tarfile.open(shard) as tar:
+        assert not [name for name in tar.getnames() if name.endswith(".cls")]
+        for row in range(4):
+            file = tar.extractfile(f"{row:09d}.seg.png")
+            assert file is not None
+            assert np.array_equal(np.array(Image.open(file)), batch.labels[row].numpy())
 
 
 def test_commands_take_label_maps(tmp_path, monkeypatch):

@@ -171,8 +171,8 @@ def map_options(
     """Return how label maps are certified, by the options of `certify`: a radius sets tau."""
     from scipy.stats import norm
 
-    tau = {} if radius is None else {"tau": float(norm.cdf(radius / sigma))}
-    return MapCertificateOptions(sigma=sigma, choosing=n0 or CHOOSING, testing=n or TESTING, alpha=alpha, **tau)
+    made = MapCertificateOptions(sigma=sigma, choosing=n0 or CHOOSING, testing=n or TESTING, alpha=alpha)
+    return made if radius is None else made.changed({"tau": float(norm.cdf(radius / sigma))})
 
 
 def check_applies(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

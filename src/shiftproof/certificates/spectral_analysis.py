@@ -370,7 +370,7 @@ class SpectrumMeasurer:
                 maps = task.moved(shift, labels, self.batch.keys, self.job.seed)
             parts = [
                 task.tally(some, task.scores(self.model, part))
-                for some, part in zip(maps.split(size), images.split(size), strict=True)
+                for some, part in zip(torch.split(maps, size), torch.split(images, size), strict=True)
             ]
             return task.value(parts, self.job.subject.data)
         smoothed = Smoothed(self.model, self.job.rule.sigma, seed=self.job.seed, batch_size=size)

@@ -131,7 +131,7 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     """Print a row per shift, the mean gain and the cost of each method, and why some did not apply."""
     console = Console()
     measure = found.measure if found.measure != "accuracy" else "Accuracy"
-    title = f"{measure}, %" if found.accuracies else "Answers as the source model's, %"
+    title = f"{measure}, %" if found.scores else "Answers as the source model's, %"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("shift")
     for name in found.methods:
@@ -142,11 +142,11 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     def add(title: str, cells: Mapping[str, str], fix: str = "") -> None:
         table.add_row(title, *(cells.get(name, fix) for name in found.methods))
 
-    shares = {place: each.value for place, each in found.accuracies.items()} or found.agreements
+    shares = {place: each.value for place, each in found.scores.items()} or found.agreements
     for shift in found.shifts:
         add(shift, {name: f"{100 * shares[name, shift]:.1f}" for name in ran}, "-")
     table.add_section()
-    if found.accuracies:
+    if found.scores:
         add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
     for shift in found.shifts if found.estimates else ():
         told = {name: _between(found.estimates[name, shift]) for name in ran}
@@ -158,7 +158,7 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     for said in (*(f"{name}: {reason}" for name, reason in found.reasons.items()), *found.notes):
         console.print(said, markup=False, soft_wrap=True)
     console.print(f"\nnumbers      {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
-    if found.predictions is not None:
+    if not found.overlaps:
         console.print(f"predictions  {found.predictions}", markup=False, soft_wrap=True)
     if len(found.reasons) == len(found.methods):
         raise typer.Exit(FAILED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import eq
 from pathlib import Path
@@ -14,13 +14,16 @@ from shiftproof.adapters import Counts, Method, with_source
 from shiftproof.audits.auditing import CHECKS
 from shiftproof.audits.sections.advice import diagnoses
 from shiftproof.audits.sections.measuring import naming, preset_for
-from shiftproof.audits.sections.scores_by_task import Score, score
+from shiftproof.audits.sections.scores_by_task import Score
+from shiftproof.audits.sections.segmentation.map_measuring import overlap_of, present_of
 from shiftproof.comparisons.adapted_images import AS_THEY_ARE, AdaptedImages, Serving, source_of
 from shiftproof.comparisons.adapted_maps import AdaptedMaps
 from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.estimators import Estimate
+from shiftproof.measures import Accuracy
+from shiftproof.measures.overlap import Overlap
 from shiftproof.models import ModelLike
 from shiftproof.prediction_tasks import CLASSES, LABEL_MAPS
 from shiftproof.registry import unknown
@@ -54,13 +57,13 @@ class MethodComparison:
     model answers them, and `estimates` the accuracies estimated without labels, with their limits, of the model after
     it has seen the images. Costs are times per batch, the source model's being 1; `preset` is that of all methods. The
     answers themselves, image by image, are in the file `predictions`. Of label maps, whose `measure` is mIoU, there are
-    no agreements, estimates and files of answers.
+    `overlaps`, and no accuracies, agreements, estimates and file of answers.
     """
 
     folder: Path
     shifts: tuple[str, ...]
     methods: tuple[str, ...]
-    accuracies: Mapping[tuple[str, str], Score]
+    accuracies: Mapping[tuple[str, str], Accuracy]
     agreements: Mapping[tuple[str, str], float]
     estimates: Mapping[tuple[str, str], Estimate]
     costs: Mapping[str, float]
@@ -69,11 +72,17 @@ class MethodComparison:
     images: Mapping[tuple[str, str], int]
     preset: str
     measure: str = CLASSES.measure
+    overlaps: Mapping[tuple[str, str], Overlap] = field(default_factory=dict)
 
     @property
-    def predictions(self) -> Path | None:
-        """The file with a row per image and shift: its name, its label, and what each method answers; not of maps."""
-        return self.folder / PREDICTIONS if self.measure == CLASSES.measure else None
+    def predictions(self) -> Path:
+        """The file with a row per image and shift: its name, its label, and what each method answers."""
+        return self.folder / PREDICTIONS
+
+    @property
+    def scores(self) -> Mapping[tuple[str, str], Score]:
+        """The accuracies, or the overlaps of label maps; none where labels are not known."""
+        return self.accuracies or self.overlaps
 
     def total(self, method: str) -> Counts:
         """Return batches, updates and resets of a method over all shifts."""
@@ -90,9 +99,9 @@ class MethodComparison:
     def gain(self, method: str) -> float | None:
         """Return the mean accuracy a method adds to the source model's, over the shifts; None where it did not run."""
         gains = [
-            self.accuracies[method, shift].value - self.accuracies["source", shift].value
+            self.scores[method, shift].value - self.scores["source", shift].value
             for shift in self.shifts
-            if (method, shift) in self.accuracies and ("source", shift) in self.accuracies
+            if (method, shift) in self.scores and ("source", shift) in self.scores
         ]
         return sum(gains) / len(gains) if gains else None
 
@@ -103,7 +112,7 @@ class MethodComparison:
             {
                 "method": method,
                 "shift": shift,
-                **({name: self.accuracies[method, shift].value} if (method, shift) in self.accuracies else {}),
+                **({name: self.scores[method, shift].value} if (method, shift) in self.scores else {}),
                 **({"agreement": self.agreements[method, shift]} if (method, shift) in self.agreements else {}),
                 **({"estimate": self.estimates[method, shift].to_row()} if (method, shift) in self.estimates else {}),
                 "images": self.images[method, shift],
@@ -195,8 +204,8 @@ def compare_methods(
         folder / "methods.json",
         json.dumps({**about, "notes": comparison.notes, "rows": comparison.to_rows()}, indent=1) + "\n",
     )
-    if comparison.predictions is not None:
-        _write_predictions(comparison.predictions, comparison, subject, results)
+    if not subject.task.per_pixel:
+        _write_predictions(comparison, subject, results)
     return comparison
 
 
@@ -226,7 +235,7 @@ def _labelled(shifts: Sequence[Shift]) -> dict[str, Shift]:
     return made
 
 
-def _write_predictions(path: Path, comparison: MethodComparison, subject: Subject, results: Sequence[Result]) -> None:
+def _write_predictions(comparison: MethodComparison, subject: Subject, results: Sequence[Result]) -> None:
     rows = {
         (result.task.method.name, result.task.label): result.row
         for result in results
@@ -238,7 +247,7 @@ def _write_predictions(path: Path, comparison: MethodComparison, subject: Subjec
     places = [place for place in subject.places.tolist() if names[place] not in unread]
     nothing: Row = {"predicted": [None] * len(places), "confidence": [None] * len(places)}
     write_predictions(
-        path,
+        comparison.predictions,
         naming(subject),
         [
             Asked(position, names[place], shift, None if labels is None else labels[place])
@@ -299,9 +308,9 @@ def _compared(
         shifts=shifts,
         methods=methods,
         accuracies={
-            place: found
+            place: Accuracy(cast(int, row["right"]), images[place])
             for place, row in rows.items()
-            if ("overlap" in row or row["right"] is not None) and (found := score([row])) is not None
+            if row.get("right") is not None
         },
         agreements={
             (name, shift): sum(map(eq, own, answers["source", shift])) / len(own)
@@ -315,4 +324,9 @@ def _compared(
         images=images,
         preset=preset,
         measure=measure,
+        overlaps={
+            place: found
+            for place, row in rows.items()
+            if "overlap" in row and (found := overlap_of([row], present_of(row))) is not None
+        },
     )
