@@ -401,6 +401,7 @@ def test_calibration_is_told_by_shift(asked_alike):
     shifts = [asked_alike.numbers[f"ece.{name}"] for name in ("contrast", "elastic_transform")]
     assert asked_alike.numbers["ece"] == pytest.approx(np.mean(shifts))
     page = asked_alike.report.read_text()
+    assert "Most confident mistakes" not in page  # no single image is right or wrong
     assert "Confidence and accuracy of pixels are" in page
     assert "mIoU by frequency of a wave" in page
     assert "mean of each image" in page

@@ -248,7 +248,7 @@ def conclude(
     noun = NOUNS[scope.inputs]
     found = caveats(about.get("caveats", ()), record.results[CLEAN], noun)
     answers = _answers(store, record)
-    shown = () if answers is None else (mistakes.view(answers, store.about(), noun),)
+    shown = () if answers is None or not answers.answers else (mistakes.view(answers, store.about(), noun),)
     views = with_caveats((*record.views(), *shown), found, noun)
     failed = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)
     numbers = {name: value for view in views for name, value in view.numbers.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, overload
@@ -43,7 +43,7 @@ SHARE_DRAWN = {"fixed": 1.0, "sequential": 0.3, "radius": 0.03}
 CELL_IMAGES = 256
 SAMPLES = 100, 100_000
 """Samples that choose a class, and that count it at most, where nothing else is said."""
-CLASSES_ONLY: dict[str, Any] = {
+CLASSES_ONLY: Mapping[str, object] = {
     **{"against": "l2", "rule": "sequential", "wrong": False, "at": (), "denoiser": None},
     **{"dtype": "float32", "compile": False},
 }

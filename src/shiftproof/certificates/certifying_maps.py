@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ CHOOSING, TESTING = 10, 100
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedPart:
+class CertifiedPixels:
     """Images under one condition: counts with abstention as one class more, [N, 3, C + 1], and what share abstains."""
 
     found: Overlap
@@ -64,7 +64,7 @@ class MapCertification:
     data: str
     classes: tuple[str, ...]
     options: MapCertificateOptions
-    parts: Mapping[str, CertifiedPart]
+    parts: Mapping[str, CertifiedPixels]
     facts: Mapping[str, Json]
 
     @property
@@ -73,7 +73,7 @@ class MapCertification:
         return self.options.radius
 
     @property
-    def first(self) -> CertifiedPart:
+    def first(self) -> CertifiedPixels:
         """The first condition that was asked for."""
         return next(iter(self.parts.values()))
 
@@ -175,7 +175,7 @@ def map_options(
     return made if radius is None else made.changed({"tau": float(norm.cdf(radius / sigma))})
 
 
-def check_applies(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+def check_applies(given: Mapping[str, object], defaults: Mapping[str, object]) -> None:
     """Refuse options of `certify` that say nothing of label maps."""
     strange = [name for name, value in given.items() if value != defaults[name]]
     if strange:
@@ -187,7 +187,7 @@ def check_applies(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None
         )
 
 
-def _part(results: Sequence[Result], shift: Shift | None, subject: Subject) -> CertifiedPart:
+def _part(results: Sequence[Result], shift: Shift | None, subject: Subject) -> CertifiedPixels:
     rows = [
         result.row
         for result in results
@@ -199,7 +199,7 @@ def _part(results: Sequence[Result], shift: Shift | None, subject: Subject) -> C
         present[subject.data.known_labels.numpy()] = True
     counts = np.concatenate([unpack(str(row["overlap"]), classes + 1) for row in rows])
     abstained = np.mean([cast("list[float]", row["abstained"]) for row in rows])
-    return CertifiedPart(Overlap(counts, present), float(abstained))
+    return CertifiedPixels(Overlap(counts, present), float(abstained))
 
 
 def _check_same(path: Path, wanted: Mapping[str, Json]) -> None:

@@ -46,7 +46,7 @@ def check_function(
     model: Callable[[Tensor], Any],
     images: Tensor,
     dtype: torch.dtype = torch.float32,
-    ask: Callable[[Callable[[Any], Any], Any], Tensor] = logits,
+    ask: Callable[..., Tensor] = logits,
 ) -> int:
     """Refuse a model whose scores are no logits or not a function of the single image; return its number of classes.
 

@@ -18,7 +18,7 @@ from shiftproof.subjects import Subject
 
 
 @dataclass(frozen=True)
-class AdaptedMaps(AdaptedImages):
+class AnsweredMaps(AdaptedImages):
     """The images of a subject through a fresh adapter that learns from pixels."""
 
     kind = "methods.maps"

@@ -17,7 +17,7 @@ from shiftproof.audits.sections.measuring import naming, preset_for
 from shiftproof.audits.sections.scores_by_task import Score
 from shiftproof.audits.sections.segmentation.map_measuring import overlap_of, present_of
 from shiftproof.comparisons.adapted_images import AS_THEY_ARE, AdaptedImages, Serving, source_of
-from shiftproof.comparisons.adapted_maps import AdaptedMaps
+from shiftproof.comparisons.adapted_maps import AnsweredMaps
 from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError
@@ -43,7 +43,7 @@ from shiftproof.runs.files import expand
 from shiftproof.shifts import Shift, as_shift
 from shiftproof.subjects import Subject
 
-ADAPTED: Mapping[str, type[AdaptedImages]] = {CLASSES.name: AdaptedImages, LABEL_MAPS.name: AdaptedMaps}
+ADAPTED: Mapping[str, type[AdaptedImages]] = {CLASSES.name: AdaptedImages, LABEL_MAPS.name: AnsweredMaps}
 """What labels ask of a model -> the task that lets a method answer."""
 BATCH_SIZES = {CLASSES.name: 64, LABEL_MAPS.name: 8}
 """Images per batch where nothing else is said: a map has the statistics of all its pixels."""

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from shiftproof.estimators.results import Estimate
 from shiftproof.measures.conformal import grouped_quantile, largest_level
 from shiftproof.measures.estimation import fit_temperature
 from shiftproof.measures.overlap import count_overlap, draws, mean_overlaps
-from shiftproof.models import Model
+from shiftproof.models import Model, ModelLike
 from shiftproof.prediction_tasks import LABEL_MAPS, PredictionTask, present_classes
 from shiftproof.runs import Json, OnProgress, Plan, Row, Store, Task, drive
 from shiftproof.shifts import ImageShift, Shift
@@ -169,7 +169,7 @@ class MapObserver:
 
 
 def estimate_maps(
-    model: Any,
+    model: ModelLike,
     data: DataLike,
     source: DataLike,
     *,

@@ -24,7 +24,7 @@ Score: TypeAlias = Accuracy | Overlap
 """Both have a `value`, `images`, and an `interval`."""
 
 
-class Words(NamedTuple):
+class ScoreWords(NamedTuple):
     """How a score is spoken of, in sentences with a number in them."""
 
     measure: str
@@ -33,9 +33,9 @@ class Words(NamedTuple):
     leaves: str
 
 
-WORDS: Mapping[str, Words] = {
-    CLASSES.name: Words("accuracy", "{} are right", "{} are still right", "{} right"),
-    LABEL_MAPS.name: Words("mIoU", "mIoU is {}", "mIoU is {}", "a mIoU of {}"),
+WORDS: Mapping[str, ScoreWords] = {
+    CLASSES.name: ScoreWords("accuracy", "{} are right", "{} are still right", "{} right"),
+    LABEL_MAPS.name: ScoreWords("mIoU", "mIoU is {}", "mIoU is {}", "a mIoU of {}"),
 }
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Work, passes, shifting
 from shiftproof.audits.sections.measuring import rows
-from shiftproof.audits.sections.scores_by_task import WORDS, Score, Words, answered, image_shares, score
+from shiftproof.audits.sections.scores_by_task import WORDS, Score, ScoreWords, answered, image_shares, score
 from shiftproof.audits.sections.spectrum_figures import corruption_bars, noise_curves, wave_map
 from shiftproof.audits.sections.wording import between, interval, percent
 from shiftproof.certificates.frequencies import (
@@ -143,7 +143,7 @@ class FrequencySensitivity(Section):
         Number("worst_wave_accuracy", "accuracy under the worst single wave"),
         Number("spectrum.*", "accuracy under waves of a band: low, mid or high"),
     )
-    words: ClassVar[Words] = WORDS[CLASSES.name]
+    words: ClassVar[ScoreWords] = WORDS[CLASSES.name]
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
         """Plan every wave, every set of noise, and every corruption whose amplitudes are told."""
@@ -226,7 +226,7 @@ def _notch(counts: Mapping[Frequency, Score], side: int, step: int) -> tuple[Fre
     return max(found, key=lambda each: each[:2])[1:] if found else None
 
 
-def _notch_verdict(notch: tuple[Frequency, Score, Score] | None, among: int, words: Words) -> tuple[Sentence, ...]:
+def _notch_verdict(notch: tuple[Frequency, Score, Score] | None, among: int, words: ScoreWords) -> tuple[Sentence, ...]:
     if notch is None:
         return ()
     (down, across), here, lowest = notch
@@ -248,7 +248,7 @@ def _band_intervals(waves: Sequence[tuple[Wave, Row]]) -> dict[Band, Interval | 
 
 
 def _verdict(
-    bands: Mapping[Band, float], intervals: Mapping[Band, Interval | None], words: Words
+    bands: Mapping[Band, float], intervals: Mapping[Band, Interval | None], words: ScoreWords
 ) -> tuple[Sentence, ...]:
     ranked = sorted(bands, key=lambda name: bands[name])
     weakest, others = ranked[0], ranked[1:]

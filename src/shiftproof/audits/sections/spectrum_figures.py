@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from shiftproof.audits.sections.scores_by_task import WORDS, Words, score
+from shiftproof.audits.sections.scores_by_task import WORDS, ScoreWords, score
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, axis, laid_out
@@ -24,7 +24,7 @@ def wave_map(
     side: int,
     step: int,
     bands: Mapping[Band, float],
-    words: Words = WORDS[CLASSES.name],
+    words: ScoreWords = WORDS[CLASSES.name],
 ) -> Figure:
     """Draw the score under each wave, the zero frequency in the middle."""
     heat = laid_out(values, side, side, step)
@@ -74,7 +74,7 @@ def wave_map(
     )
 
 
-def noise_curves(found: Sequence[tuple[PowerLaw, Row]], words: Words = WORDS[CLASSES.name]) -> Figure:
+def noise_curves(found: Sequence[tuple[PowerLaw, Row]], words: ScoreWords = WORDS[CLASSES.name]) -> Figure:
     """Draw the score under noise around each frequency."""
     values: dict[float, dict[float, float]] = defaultdict(dict)
     for shift, row in found:

@@ -20,7 +20,7 @@ from shiftproof.audits.sections.segmentation.map_measuring import (
 )
 from shiftproof.audits.sections.wording import between, percent
 from shiftproof.certificates.certified_maps import MapCertificateOptions
-from shiftproof.certificates.certifying_maps import CertifiedPart, certified_counts
+from shiftproof.certificates.certifying_maps import CertifiedPixels, certified_counts
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.overlap import Overlap
 from shiftproof.reports.view import Column, Level, Sentence, Table, Tile, View
@@ -87,7 +87,7 @@ class MapCertified(Section):
         clean = [part_of(row, "before") for _, row in measured]
         present, names = present_of(clean[0]), cast("Sequence[str]", measured[0][1]["names"])
         counted = np.append(present, False)
-        part = CertifiedPart(
+        part = CertifiedPixels(
             Overlap(np.concatenate([counts_of(row) for _, row in measured]), counted),
             float(np.mean([each for _, row in measured for each in _numbers(row, "abstained")])),
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from shiftproof.audits.sections.wording import percent, title
 from shiftproof.reports.view import Column, Figure, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Result, Row
 
-Bins = NDArray[np.float64]
+Bins: TypeAlias = NDArray[np.float64]
+Key = TypeVar("Key", str, float)
 
 
 class MapConfidence(Section):
@@ -72,8 +73,8 @@ class MapConfidence(Section):
         )
 
 
-def _grouped(results: Sequence[Result], key: Any) -> dict[Any, list[Row]]:
-    found: dict[Any, list[Row]] = {}
+def _grouped(results: Sequence[Result], key: Callable[[CorruptedMaps], Key]) -> dict[Key, list[Row]]:
+    found: dict[Key, list[Row]] = {}
     for task, row in rows(results, CorruptedMaps):
         found.setdefault(key(task), []).append(row)
     return found
@@ -104,7 +105,7 @@ def _reliability(clean: Bins, results: Sequence[Result]) -> Figure:
     levels = _grouped(results, lambda task: cell_of(task.shift)[1])
     lines = {"clean": clean}
     lines |= {f"severity {level:g}" if level else "as given": bins_of(levels[level]) for level in sorted(levels)}
-    data: list[dict[str, Any]] = []
+    data: list[dict[str, object]] = []
     body: list[tuple[str | float, ...]] = []
     for name, bins in lines.items():
         used = bins[0] > 0
