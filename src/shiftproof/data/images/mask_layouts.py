@@ -7,7 +7,7 @@ Cityscapes, ACDC, ADE20K, Pascal VOC and CamVid are known by their folders; othe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shiftproof.data.images.decoding import open_image
@@ -102,7 +102,7 @@ def _files(maps: dict[str, str], tail: str) -> set[str]:
 
 def find_masks(root: Path) -> MaskLayout | None:
     """Return the layout of a folder of images and label maps; None where it is none."""
-    for find in (_cityscapes, _voc, _trees, _camvid, _suffixes):
+    for find in (_cityscapes, _voc, _trees, _camvid, _suffixes, _beside):
         layout = find(root)
         if layout is not None:
             return layout
@@ -193,6 +193,12 @@ def _camvid(root: Path) -> MaskLayout | None:
             )
             return layout if _has_maps(layout) else None
     return None
+
+
+def _beside(root: Path) -> MaskLayout | None:
+    """Return one part that is named itself, and has its maps in the folder beside it: train, where trainannot is."""
+    whole = _camvid(root.parent) if root.name.lower() in SPLITS else None
+    return None if whole is None or root.name not in whole.parts else replace(whole, parts=(root.name,))
 
 
 def _suffixes(root: Path) -> MaskLayout | None:
