@@ -55,12 +55,14 @@ def load_masks(source, **options) -> MaskSet:
     return data
 
 
-def write_tree(root, images="images", maps="masks", tail="", parts=("",), count=6, palette=None, names="{:03d}"):
-    """Write a tree of images and maps; returns the root."""
+def write_tree(
+    root, images="images", maps="masks", tail="", parts=("",), count=6, palette=None, names="{:03d}", order=iter
+):
+    """Write a tree of images and maps, named in an order; returns the root."""
     for place, part in enumerate(parts):
         pictures, labels = painted(count, seed=place)
-        for row in range(count):
-            name = names.format(row)
+        for row, place_of in enumerate(order(range(count))):
+            name = names.format(place_of)
             for folder in (images, maps):
                 (Path(root) / folder.format(part=part)).mkdir(parents=True, exist_ok=True)
             Image.fromarray(pictures[row]).save(Path(root) / images.format(part=part) / f"{name}.png")

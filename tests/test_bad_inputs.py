@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from shiftproof import load_data
 from shiftproof.cli import main
@@ -47,6 +48,7 @@ from tests.hostile import (
     torch_file,
     trained,
 )
+from tests.label_maps import write_tree
 
 AUDIT = ("audit", "--sections", "clean", "--images", "4", "--out", "out")
 CORRUPT = ("write-corrupted", "photos", "out", "--shifts", "contrast@5")
@@ -610,7 +612,105 @@ OPTIONS: dict[str, Row] = {
     "command of no name": Row(nothing, ("audti",), ["audit"], 2),
 }
 
-TABLE: Mapping[str, Row] = {**IMAGES, **FOLDERS, **ARRAYS, **TEXTS, **MODELS, **STATES, **OPTIONS}
+SEGMENTER = """
+import torch
+
+def build(classes=4):
+    return torch.nn.Conv2d(3, classes, 1).eval()
+
+def few():
+    return build(3)
+"""
+
+
+def maps(name: str = "", content: Any = None, *, without: str = "") -> Path:
+    """Write images with label maps of four classes, and one map that is not right, or is not there."""
+    write_tree("tree", count=4)
+    if content is not None:
+        Image.fromarray(np.asarray(content, np.uint8)).save(Path("tree/masks") / name)
+    if without:
+        (Path("tree/masks") / without).unlink()
+    return put("net.py", SEGMENTER)
+
+
+COLOURED = np.full((20, 24, 3), 9)
+
+
+def coloured_maps(palette: str = "") -> Path:
+    """Write images with label maps of one colour, and a palette."""
+    maps()
+    for path in Path("tree/masks").glob("*.png"):
+        Image.fromarray(COLOURED.astype(np.uint8)).save(path)
+    return put("p.txt", palette)
+
+
+MAPS: dict[str, Row] = {
+    "label map of another size": Row(
+        lambda: maps("002.png", np.zeros((10, 24))),
+        data("tree"),
+        ["another size than its image", "24 x 20 pixels", "24 x 10 pixels", "002.png", "--size"],
+    ),
+    "label maps of colours without a palette": Row(
+        coloured_maps,
+        data("tree"),
+        ["nothing says which class each colour is", "--palette"],
+    ),
+    "one label map of colours": Row(
+        lambda: maps("002.png", COLOURED),
+        data("tree"),
+        ["colours in images/002.png, numbers in images/000.png", "--palette"],
+    ),
+    "colour outside the palette": Row(
+        lambda: coloured_maps("0 0 0 a\n1 1 1 b\n"),
+        data("tree", "--palette", "p.txt"),
+        ["colours outside the palette", "9"],
+    ),
+    "image without a label map": Row(
+        lambda: maps(without="001.png"),
+        data("tree"),
+        ["1 images without a label map", "001.png", "--on-bad-file skip"],
+    ),
+    "label map that is a JPEG": Row(
+        lambda: maps("003.jpg", np.zeros((20, 24)), without="003.png"), data("tree"), ["003.jpg"]
+    ),
+    "label above the model's classes": Row(
+        maps, data("tree", "--model", "net.py:few"), ["Labels and model outputs", "from 0 to 2", "label 3"]
+    ),
+    "label above the listed classes": Row(
+        maps,
+        call(load_data, "tree", classes=["a", "b", "c"]),
+        ["values that are no class", "0 to 2", "3 in ", "images/000.png"],
+    ),
+    "label maps and a classifier": Row(maps, data("tree"), ["does not return scores for pixels", "[N, C, h, w]"]),
+    "label maps to find failures in": Row(
+        maps, ("find-failures", "--data", "tree", "--out", "out"), ["Not available for segmentation", "take label maps"]
+    ),
+    "label maps to diagnose": Row(
+        maps, ("diagnose", "--data", "tree", "--out", "out"), ["Not available for segmentation", "take label maps"]
+    ),
+    "label maps to harden by": Row(
+        maps,
+        ("harden", "--model", "demo", "--data", "tree", "--out", "out"),
+        ["Not available for segmentation: hardening", "take label maps"],
+    ),
+    "label maps under ccc": Row(
+        maps,
+        ("compare-on-stream", "--model", "net.py:build", "--data", "tree", "--out", "out"),
+        ["the stream ccc", "--stream gradual"],
+    ),
+    "label maps certified against rotations": Row(
+        maps,
+        ("certify", "--model", "net.py:build", "--data", "tree", "--against", "rotation", "--out", "out"),
+        ["Not available for segmentation: against", "sigma"],
+    ),
+    "label maps by certified radii": Row(
+        maps,
+        ("spectrum", "--model", "net.py:build", "--data", "tree", "--measure", "acr", "--out", "out"),
+        ["Not available for segmentation: the measure acr", "miou"],
+    ),
+}
+
+TABLE: Mapping[str, Row] = {**IMAGES, **FOLDERS, **MAPS, **ARRAYS, **TEXTS, **MODELS, **STATES, **OPTIONS}
 
 
 def store(facts: Mapping[str, str], folder: str = "run") -> None:

@@ -8,7 +8,7 @@ asks it. Sections of an audit are found by task too (`audits.sections.SECTIONS_B
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -21,11 +21,12 @@ from shiftproof.data.images.mask_values import IGNORE, described
 from shiftproof.data.images.maskset import MaskSet
 from shiftproof.data.matching import shortened
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.measures.overlap import Overlap, count_overlap
+from shiftproof.measures.overlap import Overlap, count_overlap, unpack
 from shiftproof.models import Model, class_names, logits
 from shiftproof.models.class_names import folded as plain_name
-from shiftproof.models.dense_outputs import answering_pixels, folded_pixels, pixel_logits
+from shiftproof.models.dense_outputs import answering_pixels, folded_pixels, pixel_logits, pixel_scores, resized
 from shiftproof.models.folding import folded
+from shiftproof.models.outputs import check_logits
 from shiftproof.models.returned import answering
 from shiftproof.registry import unknown
 from shiftproof.runs import Json
@@ -65,8 +66,20 @@ class PredictionTask(ABC):
         """Return labels as they belong to the inputs that a shift makes."""
 
     @abstractmethod
+    def checked(self, returned: object, inputs: Tensor) -> Tensor:
+        """Return what a model returned for inputs as logits, classes on axis 1; refuse anything else."""
+
+    @abstractmethod
+    def right(self, labels: Tensor, scores: Tensor) -> Tensor:
+        """Return how right the answer to each input is, [N] on the CPU, from 0 to 1: what means over inputs are of."""
+
+    @abstractmethod
     def tally(self, labels: Tensor, scores: Tensor) -> dict[str, Json]:
         """Count predictions against labels, as JSON values."""
+
+    @abstractmethod
+    def value(self, tallies: Sequence[Mapping[str, Json]], data: Dataset) -> float:
+        """Return what tallies of inputs of a set come to: its measure."""
 
 
 class ClassPrediction(PredictionTask):
@@ -95,10 +108,24 @@ class ClassPrediction(PredictionTask):
         """Leave them: the class of an image has no place in it."""
         return labels
 
+    def checked(self, returned: object, inputs: Tensor) -> Tensor:
+        """Return logits [N, K] on the CPU."""
+        return check_logits(returned, len(inputs))
+
+    def right(self, labels: Tensor, scores: Tensor) -> Tensor:
+        """Return 1 where the class is right, and 0 elsewhere."""
+        known = labels.cpu()
+        _check_largest(known, scores.shape[1])
+        return (scores.argmax(1).cpu() == known).long()
+
     def tally(self, labels: Tensor, scores: Tensor) -> dict[str, Json]:
         """Count right answers."""
-        right = scores.argmax(1).cpu() == labels.cpu()
-        return {"images": len(labels), "right": int(right.sum())}
+        return {"images": len(labels), "right": int(self.right(labels, scores).sum())}
+
+    def value(self, tallies: Sequence[Mapping[str, Json]], data: Dataset) -> float:
+        """Return the share of right answers."""
+        right, images = (sum(int(str(each[name])) for each in tallies) for name in ("right", "images"))
+        return right / images
 
 
 class MapPrediction(PredictionTask):
@@ -167,10 +194,26 @@ class MapPrediction(PredictionTask):
             raise ConfigurationError(f"{shift.label} is not a shift of images.", expected="a shift of images")
         return move_labels(shift, labels, keys, seed=seed, ignore=IGNORE)
 
+    def checked(self, returned: object, inputs: Tensor) -> Tensor:
+        """Return logits [N, C, H, W] at the size of the images."""
+        return resized(pixel_scores(returned, len(inputs)).detach().float(), inputs.shape[-2:])
+
+    def right(self, labels: Tensor, scores: Tensor) -> Tensor:
+        """Return the mean intersection over union of each image over its own classes."""
+        return torch.from_numpy(self._overlap(labels, scores).per_image)
+
     def tally(self, labels: Tensor, scores: Tensor) -> dict[str, Json]:
         """Count the pixels of each image by class: right, predicted, labelled."""
-        counts = count_overlap(labels.to(scores.device), scores.argmax(1), scores.shape[1], IGNORE)
-        return {"images": len(labels), "classes": scores.shape[1], "overlap": Overlap(counts).pack()}
+        return {"images": len(labels), "classes": scores.shape[1], "overlap": self._overlap(labels, scores).pack()}
+
+    def value(self, tallies: Sequence[Mapping[str, Json]], data: Dataset) -> float:
+        """Return the mean over the classes in the label maps of the set."""
+        counts = [unpack(str(each["overlap"]), int(str(each["classes"]))) for each in tallies]
+        return Overlap(np.concatenate(counts), present_classes(data) if isinstance(data, MaskSet) else None).value
+
+    def _overlap(self, labels: Tensor, scores: Tensor) -> Overlap:
+        _check_largest(labels[labels != IGNORE], scores.shape[1])
+        return Overlap(count_overlap(labels.to(scores.device), scores.argmax(1), scores.shape[1], IGNORE))
 
 
 CLASSES, LABEL_MAPS = ClassPrediction(), MapPrediction()
@@ -190,6 +233,17 @@ def task_of(data: Dataset | str) -> PredictionTask:
     return TASKS[name]
 
 
+def _check_largest(labels: Tensor, classes: int) -> None:
+    """Refuse labels that the model cannot give."""
+    if len(labels) and int(labels.max()) >= classes:
+        raise DataError(
+            "Labels and model outputs do not fit.",
+            expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
+            got=f"label {int(labels.max())}",
+            fix="check that the data belongs to this model and that its classes are in the model's order",
+        )
+
+
 def check_task(data: Dataset, taken: Sequence[str], what: str) -> None:
     """Refuse data whose task something does not take."""
     if data.task not in taken:
@@ -197,7 +251,8 @@ def check_task(data: Dataset, taken: Sequence[str], what: str) -> None:
             f"Not available for {data.task}: {what}.",
             expected=f"data for {' or '.join(taken)}",
             got=f"{data.name!r}, whose labels are maps" if data.task == LABEL_MAPS.name else repr(data.name),
-            fix="audit, train, search and write-corrupted take label maps",
+            fix="audit, train, search, certify, spectrum, estimate, compare-methods, compare-on-stream and "
+            "write-corrupted take label maps",
         )
 
 

@@ -35,6 +35,7 @@ from shiftproof.exports.writing import write_corrupted
 from shiftproof.models.networks.text_cnn import TextCNN
 from shiftproof.streams import evaluate, make_stream
 from shiftproof.training import train
+from tests.label_maps import ColourNet, painted, write_tree
 from tests.test_plugins import METHOD, RAIN, forget, install
 
 FEW = {"sections": ["clean"]}
@@ -97,6 +98,11 @@ def certified(world: World, out: Path) -> object:
     return shiftproof.certify(n=60, n0=10, images=6, out=out, **verb_options(world)).certificates
 
 
+def certified_maps(world: World, out: Path) -> object:
+    found: Any = shiftproof.certify(sigma=0.1, images=2, out=out, **verb_options(world))
+    return found.to_rows()
+
+
 def searched(world: World, out: Path) -> object:
     options = {"length": 1, "searcher": "random", "budget": 4, "images": 12, **verb_options(world)}
     found = shiftproof.search(out=out, **options)
@@ -104,7 +110,8 @@ def searched(world: World, out: Path) -> object:
 
 
 def adapted(world: World, out: Path) -> object:
-    return compare_methods(images=12, out=out, **verb_options(world)).accuracies
+    found = compare_methods(images=12, out=out, **verb_options(world))
+    return [{name: value for name, value in row.items() if name != "milliseconds"} for row in found.to_rows()]
 
 
 def evaluated(world: World, out: Path) -> object:
@@ -129,6 +136,11 @@ def trained(world: World, out: Path) -> object:
 def estimated(world: World, out: Path) -> object:
     options = {"views": 1, "shifts": [f"{name}@5" for name in ("contrast", "brightness", "saturate", "spatter")]}
     found = shiftproof.estimate(out=out, **{**options, **verb_options(world)})
+    return found.accuracy, found.low, found.high, found.others
+
+
+def estimated_maps(world: World, out: Path) -> object:
+    found = shiftproof.estimate(out=out, shifts=["contrast@5", "speckle_noise@3"], **verb_options(world))
     return found.accuracy, found.low, found.high, found.others
 
 
@@ -592,6 +604,30 @@ def options(one: dict[str, Any], other: dict[str, Any], *, run: Run = audited, m
     return Case(start, lambda world: world.options.update(other), matters, run)
 
 
+def another_pixel(value: int = 2) -> tuple[Any, Any]:
+    """Return the painted images with one pixel of every label map in another class."""
+    pictures, maps = painted()
+    maps[:, 5, 5:9] = value
+    return pictures, maps
+
+
+def tree_start(world: World, names: str = "{:03d}") -> None:
+    tree = write_tree(world.folder / "tree", count=8, names=names)
+    world.options = {"model": ColourNet(), "data": tree, **SHIFTED}
+
+
+def rename_tree(world: World) -> None:
+    shutil.rmtree(world.folder / "tree")
+    tree_start(world, names="other {:03d}")
+
+
+def paint_map(world: World) -> None:
+    path = world.folder / "tree" / "masks" / "003.png"
+    labels = np.array(Image.open(path))
+    labels[5, 5:9] = 2
+    Image.fromarray(labels).save(path)
+
+
 def plugin_start(world: World) -> None:
     """Install a package with a shift and a method of its own."""
     site = world.folder / "site"
@@ -692,6 +728,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[[], nn.Module]]] = {
     "class attribute": (Classy, another_class),
 }
 
+MAPS = {"model": ColourNet(), "data": painted()}
 STREAM = {"shifts": ["contrast"], "length": 24, "batch_size": 8}
 
 CASES: dict[str, Case] = {
@@ -813,6 +850,34 @@ CASES: dict[str, Case] = {
     "estimate: temperature": options({"source": data(5)}, {"temperature": 3.0}, run=estimated),
     "estimate: method": options({"source": data(5)}, {"method": "average_confidence"}, run=estimated),
     "estimate: a second model": options({"source": data(5)}, {"other": closure(-1.0)}, run=estimated),
+    "maps: labels of pixels": options(MAPS, {"data": another_pixel()}),
+    "maps: pixels without a label": options(MAPS, {"data": another_pixel(255)}),
+    "maps: images": options(MAPS, {"data": painted(seed=1)}),
+    "maps: weights": options(MAPS, {"model": ColourNet(stride=2)}),
+    "maps: a file of a label map": Case(tree_start, paint_map),
+    "maps: labels of a long stream": options(
+        {**MAPS, "sections": ["stability"], "methods": ["bn"]}, {"data": another_pixel()}
+    ),
+    "maps: certify, labels": options(MAPS, {"data": another_pixel()}, run=certified_maps),
+    "maps: certify, weights": options(MAPS, {"model": ColourNet(stride=2)}, run=certified_maps),
+    "maps: certify, copies": options(MAPS, {"n": 120}, run=certified_maps),
+    "maps: estimate, labels of the source": options(
+        {**MAPS, "source": painted(seed=2)}, {"source": (painted(seed=2)[0], another_pixel()[1])}, run=estimated_maps
+    ),
+    "maps: estimate, data": options(
+        {**MAPS, "source": painted(seed=2)}, {"data": painted(seed=3)[0]}, run=estimated_maps
+    ),
+    "maps: adapt, labels": options(
+        {**MAPS, "shifts": ["contrast@5"], "methods": ["bn"]}, {"data": another_pixel()}, run=adapted
+    ),
+    "maps: stream, labels": options(
+        {**MAPS, "stream": {**STREAM, "shifts": ["elastic_transform"]}}, {"data": another_pixel()}, run=evaluated
+    ),
+    "same: names of files of label maps": Case(tree_start, rename_tree, matters=False),
+    "same: order of label maps": options(
+        MAPS, {"data": (painted()[0][::-1].copy(), painted()[1][::-1].copy())}, matters=False
+    ),
+    "same: batch size of label maps": options(MAPS, {"batch_size": 5}, matters=False),
     "same: names of files": Case(folder_start, rename_files, matters=False),
     "same: order and times of files": Case(folder_start, write_again_backwards, matters=False),
     "same: order of a table": Case(table_start, shuffle_table, matters=False),

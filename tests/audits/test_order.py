@@ -15,12 +15,13 @@ from torch import nn
 
 import shiftproof
 from shiftproof.adapters.priors import choose_prior
-from shiftproof.audits.sections import SECTIONS
+from shiftproof.audits.sections import SECTIONS_BY_TASK, spectrum
 from shiftproof.certificates import certify
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import load_data
 from shiftproof.models import logits
 from shiftproof.streams import Concatenated
+from tests.label_maps import ColourNet, write_tree
 
 
 def written(root: Path, names: str) -> Path:
@@ -42,16 +43,27 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return written(root / "one", "up"), written(root / "two", "down")
 
 
-def test_an_audit_has_the_same_numbers_in_every_section(folders: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", list(SECTIONS_BY_TASK))
+def test_an_audit_has_the_same_numbers_in_every_section(
+    folders: tuple[Path, Path], tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spectrum, "SIZES", {"quick": spectrum.SpectrumSize(40, 4)})
     torch.manual_seed(0)
     layers = nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)
-    model = nn.Sequential(*layers).eval()  # a small one: what it answers does not matter
+    model: nn.Module = nn.Sequential(*layers).eval()  # a small one: what it answers does not matter
+    if task == "segmentation":
+        model = ColourNet()
+        folders = (
+            write_tree(tmp_path / "one", count=24),
+            write_tree(tmp_path / "two", count=24, names="{:03d}", order=reversed),
+        )
     numbers = []
     for folder in folders:
-        out = tmp_path / folder.name
+        out = tmp_path / f"{folder.name} run"
         shiftproof.audit(model, folder, out=out, images=100, shifts=["contrast"], severities=[5], methods=["bn"])
         found = json.loads((out / "results.json").read_text())
-        assert {cell["task"].partition(".")[0] for cell in found["cells"]} == set(SECTIONS.own)
+        shared = {"confidence"} if task == "segmentation" else set()  # it reads what corruptions measure
+        assert {cell["task"].partition(".")[0] for cell in found["cells"]} | shared == set(SECTIONS_BY_TASK[task].own)
         numbers.append(found["numbers"])
     assert len(numbers[0]) > 30
     assert numbers[0] == numbers[1]

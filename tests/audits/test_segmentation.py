@@ -1,5 +1,6 @@
 """Audits of segmenters: from a folder to numbers, intervals, requirements and a report."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -16,8 +17,8 @@ from shiftproof.errors import ConfigurationError, DataError, ModelError, UsageEr
 from shiftproof.measures.overlap import Overlap, count_overlap
 from shiftproof.models import BlackBox
 from shiftproof.models.class_names import with_class_names
-from shiftproof.prediction_tasks import present_classes
-from tests.label_maps import ColourNet, load_masks, painted, write_tree
+from shiftproof.prediction_tasks import MapPrediction, present_classes
+from tests.label_maps import COLOURS, ColourNet, load_masks, painted, write_tree
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +157,12 @@ def test_classes_are_matched_by_name(images, tmp_path):
 
 
 def test_other_verbs_refuse_label_maps(images):
-    from shiftproof import certify, find_failures
+    from shiftproof import diagnose, find_failures
 
-    with pytest.raises(DataError, match="Not available for segmentation"):
-        certify(ColourNet(), images, sigma=0.25)
-    with pytest.raises(DataError, match="Not available for segmentation"):
-        find_failures(ColourNet(), images)
+    for refused in (lambda: find_failures(ColourNet(), images), lambda: diagnose(ColourNet(), images, source=images)):
+        with pytest.raises(DataError, match="Not available for segmentation") as error:
+            refused()
+        assert "certify" in error.value.facts["fix"]
 
 
 def test_present_classes_are_those_of_the_labels(tmp_path):
@@ -257,7 +258,7 @@ def test_estimates_and_certificates_are_measured(images, tmp_path):
 
 
 def test_expected_counts_are_those_of_labels_where_the_model_is_calibrated():
-    from shiftproof.audits.sections.segmentation.map_label_free import expected_counts
+    from shiftproof.estimators.map_estimates import expected_counts
 
     draw = torch.Generator().manual_seed(0)
     scores = torch.randn(4, 3, 60, 60, generator=draw) * 1.5
@@ -279,3 +280,128 @@ def test_a_search_uses_the_label_maps_of_the_data(images):
         search(ColourNet(), images, fitness="mean_iou", **{**options, "space": "geometric"})
     with pytest.raises(DataError, match="nothing to compare with"):
         search(ColourNet(), images, **options)
+
+
+@pytest.fixture(scope="module")
+def asked_alike(images, tmp_path_factory):
+    """Audit by the sections that ask the same of classes and of label maps, by the same code."""
+    from shiftproof.audits.sections import spectrum
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spectrum, "SIZES", {"quick": spectrum.SpectrumSize(40, 5)})
+        yield audit(
+            ColourNet(),
+            images,
+            sections=["clean", "confidence", "spectrum", "stability"],
+            shifts=["contrast", "elastic_transform"],
+            severities=[3],
+            methods=["bn", "lame"],
+            out=tmp_path_factory.mktemp("alike"),
+            device="cpu",
+        )
+
+
+def _rows(found, kind):
+    from shiftproof.audits.conclusion import AuditRecord
+    from shiftproof.audits.sections.measuring import rows
+    from shiftproof.runs import Store
+
+    with Store(found.folder) as store:
+        results = AuditRecord.of(store).results
+    return rows([one for some in results.values() for one in some], kind)
+
+
+def test_spectra_are_those_of_a_plain_loop(asked_alike, images):
+    from shiftproof.audits.sections.spectrum import Wave
+
+    waves = _rows(asked_alike, Wave)
+    data = load_masks(images).take(40)
+    (batch,) = data.batches(40)
+    values: dict[Any, float] = {}
+    for task, row in waves[:3]:
+        _, height, width = data.shape
+        shift = dataclasses.replace(
+            task.shift, i=int(task.shift.i * height / task.side), j=int(task.shift.j * width / task.side)
+        )
+        with torch.no_grad():
+            scores = ColourNet()(shift(batch.inputs, batch.keys))
+        values[task.frequency] = Overlap(count_overlap(data.labels, scores.argmax(1), 4, 255)).value
+        assert row["miou"] == pytest.approx(values[task.frequency], abs=1e-6)
+    assert asked_alike.numbers["worst_wave_miou"] <= min(values.values()) + 1e-9
+    assert {"spectrum.low", "spectrum.high"} <= asked_alike.numbers.keys()
+
+
+def test_bands_are_what_images_add(asked_alike):
+    from shiftproof.audits.sections import section
+    from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave
+    from shiftproof.runs import Result
+
+    results = [
+        Result(task, row, None, 0.0) for kind in (Wave, NoiseSet, Amplitudes) for task, row in _rows(asked_alike, kind)
+    ]
+    found = section("spectrum", task="segmentation").per_image(results)
+    for name, held in found.items():
+        assert held.values.mean() == pytest.approx(asked_alike.numbers[name]), name
+        assert held.interval() is not None
+
+
+def test_streams_move_label_maps_with_images(asked_alike, images):
+    from shiftproof.audits.sections.stability import LongStream
+    from shiftproof.streams import make_stream
+
+    (source,) = [(task, row) for task, row in _rows(asked_alike, LongStream) if task.method.name == "source"]
+    task, row = source
+    stream = make_stream(
+        "ccc",
+        load_masks(images).take(40),
+        shifts=[shift.name for shift in task.shifts],
+        severity=3.0,
+        length=task.images,
+        speed=task.speed,
+        seed=task.seed,
+        batch_size=task.batch,
+    )
+    right = []
+    for batch in stream:
+        assert batch.labels is not None
+        with torch.no_grad():
+            scores = ColourNet()(batch.inputs)
+        right.append(Overlap(count_overlap(batch.labels, scores.argmax(1), 4, 255)).per_image.sum())
+    assert row["batches"]["right"] == pytest.approx(right)
+    assert 0 < sum(right) / task.images < 1
+    assert {"stability.bn", "stability.collapsed"} <= asked_alike.numbers.keys()
+    assert "stability.lame" not in asked_alike.numbers  # it learns from whole images
+
+
+@pytest.mark.parametrize("shift", ["flip", "rotate=90", "translate_x=0.25"])
+def test_a_painted_pattern_stays_painted_along_a_stream(shift):
+    from shiftproof.shifts import as_image_shift
+    from shiftproof.streams import evaluate, make_stream
+
+    _, maps = painted(8, height=24, width=24)
+    known = np.where(maps == 255, 0, maps)
+    data = load_masks((COLOURS[known], known), ignore_label=255)
+    options: dict[str, Any] = {"shifts": [as_image_shift(shift)], "length": 8, "batch_size": 4}
+    trace = evaluate(ColourNet(), make_stream("concatenated", data, **options))
+    assert trace.accuracy == pytest.approx(1.0)
+    unmoved = make_stream("concatenated", data, **options)
+    unmoved.__class__ = type("Still", (type(unmoved),), {"task": _Still()})
+    assert evaluate(ColourNet(), unmoved).accuracy < 0.9
+
+
+class _Still(MapPrediction):
+    """A task that forgets to move label maps."""
+
+    def moved(self, shift, labels, keys, seed):
+        return labels
+
+
+def test_calibration_is_told_by_shift(asked_alike):
+    assert asked_alike.numbers["ece.clean"] == pytest.approx(asked_alike.numbers["calibration_error"], abs=1e-4)
+    shifts = [asked_alike.numbers[f"ece.{name}"] for name in ("contrast", "elastic_transform")]
+    assert asked_alike.numbers["ece"] == pytest.approx(np.mean(shifts))
+    page = asked_alike.report.read_text()
+    assert "Most confident mistakes" not in page  # no single image is right or wrong
+    assert "Confidence and accuracy of pixels are" in page
+    assert "mIoU by frequency of a wave" in page
+    assert "mean of each image" in page

@@ -18,6 +18,7 @@ from shiftproof.adapters import adapt
 from shiftproof.runs import write_atomically
 from shiftproof.streams import evaluate, make_stream
 from shiftproof.training import train
+from tests.label_maps import ColourNet, painted
 from tests.training.samples import small, two_classes
 
 
@@ -41,11 +42,26 @@ def audited(out: Path, executor: str) -> object:
     return content
 
 
+def audited_maps(out: Path, executor: str) -> object:
+    """Audit a segmenter."""
+    options: dict[str, Any] = {"shifts": ["contrast", "elastic_transform"], "severities": [2, 5], "methods": ["bn"]}
+    shiftproof.audit(ColourNet(), painted(16), out=out, executor=executor, device="cpu", **options)
+    content = json.loads((out / "results.json").read_text())
+    del content["timing"]
+    return content
+
+
 def certified(out: Path, executor: str) -> object:
     """Certify."""
     shiftproof.certify(
         "demo", "demo", sigma=0.25, n=400, n0=20, images=12, batch_size=50, out=out, executor=executor, device="cpu"
     )
+    return _tree(out)
+
+
+def certified_maps(out: Path, executor: str) -> object:
+    """Certify a segmenter."""
+    shiftproof.certify(ColourNet(), painted(12), sigma=0.1, n=200, out=out, executor=executor, device="cpu")
     return _tree(out)
 
 
@@ -93,14 +109,16 @@ def copied(out: Path, executor: str) -> object:
 
 VERBS: dict[str, Callable[[Path, str], object]] = {
     "audit": audited,
+    "audit maps": audited_maps,
     "certify": certified,
+    "certify maps": certified_maps,
     "search": searched,
     "train": trained,
     "adapt": adapted,
     "estimate": estimated,
     "corrupt": copied,
 }
-SPREAD = ("audit", "certify", "search", "corrupt")
+SPREAD = ("audit", "audit maps", "certify", "certify maps", "search", "corrupt")
 """Those that take an executor."""
 
 

@@ -252,7 +252,7 @@ def conclude(
     found = caveats(about.get("caveats", ()), record.results[CLEAN], noun)
     answers = _answers(store, record)
     views = record.views()
-    if answers is not None:
+    if answers is not None and answers.answers:
         views = _placed(mistakes.view(answers, store.about(), noun), views)
     views = with_caveats(views, found, noun)
     failed = tuple(f"{result.task}: {result.error}" for result in everything if result.error is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, overload
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.certificates.certification import FIELDS, Certification, Terms, load_certificate
+from shiftproof.certificates.certifying_maps import MapCertification, certify_maps, check_applies, map_options
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.conditions import PUBLISHED_SIDE, SuiteName, conditions, groups_of, label_of
 from shiftproof.certificates.covering import certify_covered
@@ -29,6 +30,7 @@ from shiftproof.errors import ConfigurationError, RunError
 from shiftproof.models import BatchFitter, ModelLike, device_of, fingerprint, logits
 from shiftproof.models.denoising import load_denoiser
 from shiftproof.models.outputs import precision_of
+from shiftproof.prediction_tasks import TASKS
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -39,6 +41,13 @@ CELL_SAMPLES = {"cpu": 2**16, "cuda": 2**20}
 SHARE_DRAWN = {"fixed": 1.0, "sequential": 0.3, "radius": 0.03}
 """The share of n that an image takes on average, by rule, to size cells by."""
 CELL_IMAGES = 256
+SAMPLES = 100, 100_000
+"""Samples that choose a class, and that count it at most, where nothing else is said."""
+CLASSES_ONLY: Mapping[str, object] = {
+    **{"against": "l2", "rule": "sequential", "wrong": False, "at": (), "denoiser": None},
+    **{"dtype": "float32", "compile": False},
+}
+"""Options that say nothing of label maps, as they are where they are not given."""
 
 
 @overload
@@ -70,8 +79,8 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     suite: SuiteName | None = None,
     rule: Literal["sequential", "fixed", "radius"] = "sequential",
     radius: float | None = None,
-    n0: int = 100,
-    n: int = 100_000,
+    n0: int | None = None,
+    n: int | None = None,
     alpha: float = 0.001,
     joint: bool = False,
     wrong: bool = False,
@@ -88,13 +97,15 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     out: str | Path | None = None,
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
-) -> Certification | CertifiedSuite:
+) -> Certification | CertifiedSuite | MapCertification:
     """Certify a model by randomized smoothing: ranges within which the smoothed model's class cannot change.
 
     The guarantee is the smoothed model's, served with noise and a vote (`Smoothed.predict`), not the model's own. With
     labels, images whose first guess is wrong are skipped, since they count 0. Several shifts, or a suite, give a
     `CertifiedSuite`: the same images and the same number of samples under each, and their mean (mACR). Against a
-    transformation the noise is on its parameter (see `laws`), and a radius is a range of that.
+    transformation the noise is on its parameter (see `laws`), and a radius is a range of that. Of label maps all pixels
+    of an image are certified at once or abstain (SegCertify), within one radius, which the rule radius may set, and a
+    `MapCertification` is returned.
 
     Args:
         model: What `load_model` takes or returned.
@@ -114,9 +125,9 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
             0, and their average is that times the share certified.
         radius: The radius to ask for, with the rule radius; of rotation and scaling, the range to cover in degrees or
             as a share, of which the rule radius claims all or nothing.
-        n0: Samples that choose a class.
-        n: Fresh samples that count it, at most.
-        alpha: Probability that a certificate is wrong, at most.
+        n0: Samples that choose a class. Default: 100; of label maps 10.
+        n: Fresh samples that count it, at most. Default: 100,000; of label maps 100.
+        alpha: Probability that a certificate is wrong, at most; of label maps, that any pixel of an image is.
         joint: Let alpha be the probability that any of all the certificates is wrong (Bonferroni).
         wrong: Certify images with a wrong guess too, to learn which are wrong and stable.
         at: Tell certified accuracy at these distances too. Default: those that are the same for all models.
@@ -141,17 +152,18 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     1.0
     """
     check_fixed(model)  # before loading puts a module into evaluation mode
+    samples, counted = SAMPLES[0] if n0 is None else n0, SAMPLES[1] if n is None else n
     chosen = make_rule(
         rule,
         sigma=scale_of(against, sigma),
-        n=n,
+        n=counted,
         alpha=alpha,
         radius=radius,
         tolerance=tolerance,
         futility=futility,
         against=against,
     )
-    check_sizes(n0, n)
+    check_sizes(samples if n0 is not None else min(samples, counted), counted)
     if wrong_distance := next((each for each in at if not 0 <= each < math.inf), None):
         raise ConfigurationError("A distance is not negative.", expected="at=0.1 or more", got=f"{wrong_distance:g}")
     several = suite is not None or not (shift is None or isinstance(shift, str | Shift))
@@ -161,14 +173,30 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
         raise ConfigurationError(
             "Several shifts are given as a list.", expected=f"shift=[{shift!r}]", got=f"shift={shift!r}"
         )
-    subject = Subject.of(model, data, images=images, seed=seed, device=device)
+    subject = Subject.of(
+        model, data, images=images, seed=seed, device=device, batch_size=batch_size, tasks=tuple(TASKS)
+    )
     shape = as_images(subject.data).shape
     shifts = conditions(named, severities, suite, shape) or [None]
+    if subject.task.per_pixel:
+        given = (against, rule if radius is None else "sequential", wrong, tuple(at), denoiser, dtype, compile)
+        check_applies(dict(zip(CLASSES_ONLY, given, strict=True)), CLASSES_ONLY)
+        return certify_maps(
+            subject,
+            map_options(chosen.sigma, radius, n0, n, alpha),
+            shifts,
+            joint=joint,
+            seed=seed,
+            out=out,
+            executor=choose_executor(executor, device=subject.device),
+            on_progress=on_progress,
+        )
+    check_sizes(samples, counted)
     together = len(shifts) * len(subject.data) if joint else 0
     job = CertificationJob(
         subject=subject,
         rule=replace(chosen, alpha=alpha / together) if together else chosen,
-        n0=n0,
+        n0=samples,
         shifts=tuple(shifts),
         seed=seed,
         joint=together,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models import Adaptive
+from shiftproof.models import Adaptive, logits
 from shiftproof.models.behaviour import is_program, try_out
 
 PROBE = 8
@@ -42,14 +42,19 @@ def check_fixed(model: object) -> None:
             )
 
 
-def check_function(model: Callable[[Tensor], Any], images: Tensor, dtype: torch.dtype = torch.float32) -> int:
+def check_function(
+    model: Callable[[Tensor], Any],
+    images: Tensor,
+    dtype: torch.dtype = torch.float32,
+    ask: Callable[..., Tensor] = logits,
+) -> int:
     """Refuse a model whose scores are no logits or not a function of the single image; return its number of classes.
 
-    It is asked twice about the same images, and once more about half of them among others.
+    It is asked twice about the same images, and once more about half of them among others; `ask` gets its scores.
     """
     images = images[torch.arange(2 * PROBE, device=images.device) % len(images)].clone()
     images[PROBE:] = 1 - images[PROBE:]
-    found = try_out(model, images[:PROBE], images[PROBE:], images[PROBE:].flip(3) * 0.5, dtype)
+    found = try_out(model, images[:PROBE], images[PROBE:], images[PROBE:].flip(3) * 0.5, dtype, ask)
     if found.random:
         raise ModelError(
             "A stochastic model cannot be certified.",

@@ -14,10 +14,10 @@ from shiftproof.subjects import Subject
 
 def check_subject(subject: Subject) -> None:
     """Put a few images to the model before any long work, and see that labels are classes of its own."""
-    data, labels = subject.data, subject.data.labels
+    data, labels = subject.data, subject.data.known_labels
     check_fixed(subject.model)
     batch = next(iter(data.subset(range(min(4, len(data)))).batches(4, device=subject.device)))
-    classes = check_function(subject.model, batch.inputs)
+    classes = check_function(subject.model, batch.inputs, ask=subject.task.scores)
     if labels is not None and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise DataError(
             "Labels and model outputs do not fit.",

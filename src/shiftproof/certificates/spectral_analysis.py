@@ -1,4 +1,4 @@
-"""The spectral view: how accuracy, or the average certified radius, depends on the frequency of a disturbance.
+"""The spectral view: how accuracy, mIoU or the average certified radius depends on the frequency of a disturbance.
 
 * The map: one Fourier wave at a time is added to images (Yin et al. 2019; Sun et al. 2022, section 3.2.2).
 * The sets: noise around a centre frequency, falling off by a power law, as in CIFAR-10-F (Sun et al. 2022, section 6).
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 import numpy as np
 import torch
@@ -28,7 +28,8 @@ from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BatchFitter, ModelLike, device_of, logits
+from shiftproof.models import BatchFitter, ModelLike, device_of
+from shiftproof.prediction_tasks import TASKS
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor, write_atomically
 from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral.waves import (
@@ -41,7 +42,7 @@ from shiftproof.shifts.spectral.waves import (
 from shiftproof.subjects import Subject
 from shiftproof.version import __version__
 
-Measure: TypeAlias = Literal["accuracy", "acr"]
+Measure: TypeAlias = Literal["accuracy", "miou", "acr"]
 
 FORMAT = "shiftproof-spectrum/1"
 ALPHAS = (0.5, 1.0, 2.0, 3.0)
@@ -57,7 +58,7 @@ CLEAN = "clean"
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Values (accuracies or average certified radii) by frequency.
+    """Values (accuracies, of label maps mIoU, or average certified radii) by frequency.
 
     `clean` is the value on the images as they are, `waves` under each wave, `sets` under power-law noise by (alpha,
     centre), averaged over strengths; `amplitudes` by corruption are the mean amplitude of its change at radial
@@ -135,7 +136,7 @@ def spectrum(
     model: ModelLike = "demo",
     data: DataLike = "demo",
     *,
-    measure: Measure = "accuracy",
+    measure: Measure | None = None,
     eps: float | None = None,
     step: int | None = None,
     alphas: Sequence[float] = ALPHAS,
@@ -160,7 +161,8 @@ def spectrum(
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
-        measure: accuracy, or acr: the average certified radius, by the rule sequential.
+        measure: accuracy, or acr: the average certified radius, by the rule sequential; of label maps miou. Default:
+            accuracy, and of label maps miou.
         eps: L2 norm of a wave, in each channel, before values are clipped to [0, 1]. Default: 4 at 32 pixels, and more
             for larger images, as their side.
         step: Measure frequencies that are multiples of this. Default: every one up to 64 pixels, 16 along a side of
@@ -188,8 +190,8 @@ def spectrum(
     ([(0, 0), (0, 16), (16, 0), (16, 16)], True)
     """
     check_fixed(model)
-    if measure not in ("accuracy", "acr"):
-        raise ConfigurationError(f"There is no measure {measure!r}.", expected="accuracy or acr")
+    if measure not in (None, *get_args(Measure)):
+        raise ConfigurationError(f"There is no measure {measure!r}.", expected=" or ".join(get_args(Measure)))
     if (step is not None and step < 1) or images < 1 or (eps is not None and not 0 < eps < math.inf):
         raise ConfigurationError(
             "Invalid spectrum settings.",
@@ -200,11 +202,14 @@ def spectrum(
     if measure == "acr":
         rule = make_rule("sequential", sigma=sigma, n=n, alpha=alpha)
         check_sizes(n0, n)
-    subject = Subject.of(model, data, images=images, seed=seed, device=device)
+    subject = Subject.of(model, data, images=images, seed=seed, device=device, tasks=tuple(TASKS))
+    own = cast(Measure, subject.task.measure.lower())
+    if measure not in (None, own) and (measure != "acr" or subject.task.per_pixel):
+        raise ConfigurationError(f"Not available for {subject.task.name}: the measure {measure}.", expected=own)
     job = SpectrumJob(subject, rule, n0, seed, batch_size)
     check_subject(subject)
     if subject.data.labels is None:
-        raise DataError("The images have no labels.", expected="labels, of which accuracy and certified radii speak")
+        raise DataError("The images have no labels.", expected="labels, of which scores and certified radii speak")
     shape = as_images(subject.data).shape
     side = math.sqrt(shape[1] * shape[2])
     step = step or (1 if side <= LARGE_SIDE else max(1, int(side) // POINTS))
@@ -222,7 +227,7 @@ def spectrum(
         on_plan(SpectrumPlan.of(job, sum(isinstance(task, SpectrumValue) for task in tasks)))
     where = choose_executor(executor, device=subject.device)
     results = measure_all(subject, tasks, job, out=out, executor=where, on_progress=on_progress)
-    made = _conclude(results, subject, measure, step, {**job.terms(), "eps": eps, "images": len(subject.data)})
+    made = _conclude(results, subject, measure or own, step, {**job.terms(), "eps": eps, "images": len(subject.data)})
     if out is not None:
         made.save(Path(out) / "spectrum.json")
     return made
@@ -242,9 +247,9 @@ class SpectrumPlan:
         subject, images = job.subject, len(job.subject.data)
         few = min(TIMED_IMAGES, images)
         batch = next(iter(subject.data.subset(range(few)).batches(few, device=subject.device)))
-        logits(subject.model, batch.inputs)
+        subject.task.scores(subject.model, batch.inputs)
         begun = time.perf_counter()
-        logits(subject.model, batch.inputs)
+        subject.task.scores(subject.model, batch.inputs)
         each = (time.perf_counter() - begun) / few
         passes = 1.0 if job.rule is None else job.n0 + SHARE_DRAWN * job.rule.n
         return cls(cells, images, cells * images * passes * each)
@@ -327,7 +332,7 @@ class SpectrumJob:
     def terms(self) -> dict[str, Json]:
         """Return what decides the numbers, apart from the disturbance."""
         if self.rule is None:
-            return {"measure": "accuracy", "seed": self.seed}
+            return {"measure": self.subject.task.measure.lower(), "seed": self.seed}
         device = device_of(self.subject.model).type
         return {"measure": "acr", "seed": self.seed, "n0": self.n0, "device": device, **self.rule.facts()}
 
@@ -357,11 +362,17 @@ class SpectrumMeasurer:
         return made
 
     def value(self, shift: Shift | None, size: int) -> float:
-        """Return the accuracy, or the mean certified radius, under a shift, in batches of a size."""
+        """Return the score, or the mean certified radius, under a shift, in batches of a size."""
         images, labels = self.shifted(shift), cast(Tensor, self.batch.labels)
         if self.job.rule is None:
-            parts = [logits(self.model, part).argmax(1) for part in torch.split(images, size)]
-            return float((torch.cat(parts) == labels.cpu()).double().mean())
+            task, maps = self.job.subject.task, labels
+            if shift is not None:
+                maps = task.moved(shift, labels, self.batch.keys, self.job.seed)
+            parts = [
+                task.tally(some, task.scores(self.model, part))
+                for some, part in zip(torch.split(maps, size), torch.split(images, size), strict=True)
+            ]
+            return task.value(parts, self.job.subject.data)
         smoothed = Smoothed(self.model, self.job.rule.sigma, seed=self.job.seed, batch_size=size)
         made = smoothed.certify(images, labels, keys=self.batch.keys, n0=self.job.n0, rule=self.job.rule)
         return float(np.mean([each.radius for each in made]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shiftproof.certificates.certification import Certification
+from shiftproof.certificates.certifying_maps import MapCertification
 from shiftproof.certificates.frequencies import BANDS
 from shiftproof.certificates.spectral_analysis import Spectrum
 from shiftproof.certificates.suite import CertifiedSuite, check_equal_terms
@@ -114,8 +115,8 @@ def suite_table(found: CertifiedSuite) -> str:
 
 def spectrum_table(found: Spectrum) -> str:
     """Return the values by band of frequencies, and where corruptions act, as text."""
-    shown = ".1%" if found.measure == "accuracy" else ".4f"
-    what = "accuracy" if found.measure == "accuracy" else "average certified radius"
+    shown = ".4f" if found.measure == "acr" else ".1%"
+    what = {"acr": "average certified radius", "miou": "mIoU"}.get(found.measure, found.measure)
     (i, j), worst = found.worst()
     lines = [
         f"{what} {found.clean:{shown}} on clean images; {worst:{shown}} under the worst wave, {i} cycles down and {j} "
@@ -134,5 +135,23 @@ def spectrum_table(found: Spectrum) -> str:
         f"  {name:<26}" + "".join(f"{shares[part]:>9.0%}" for part in BANDS)
         for name, shares in found.shares().items()
         if name != "clean"
+    ]
+    return "\n".join(lines)
+
+
+def certified_maps_table(found: MapCertification) -> str:
+    """Return what is certified of the pixels of images, by condition, as text."""
+    options, first = found.options, found.first
+    lines = [
+        f"{first.pixel_accuracy:.1%} of labelled pixels have a right class that no change of the image within an L2 "
+        f"radius of {found.radius:.2f} can alter; {first.abstained:.1%} of pixels abstain",
+        f"noise {options.sigma:g}, tau {options.tau:.3g}, {options.choosing} copies choose and {options.testing} test; "
+        f"with probability {1 - options.alpha:g} every certified pixel of an image holds",
+        "",
+        f"{'':<24}{'images':>8}{'certified pixels':>18}{'certified mIoU':>16}{'abstain':>10}",
+    ]
+    lines += [
+        f"{label:<24}{part.found.images:>8,}{part.pixel_accuracy:>18.1%}{part.miou:>16.1%}{part.abstained:>10.1%}"
+        for label, part in found.parts.items()
     ]
     return "\n".join(lines)

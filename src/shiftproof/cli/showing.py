@@ -15,10 +15,19 @@ from rich.table import Table
 from shiftproof.adapters import method
 from shiftproof.certificates.certification import Certification
 from shiftproof.certificates.certifying import file_name
+from shiftproof.certificates.certifying_maps import FILE as MAPS_FILE
+from shiftproof.certificates.certifying_maps import MapCertification
 from shiftproof.certificates.spectral_analysis import Spectrum
 from shiftproof.certificates.suite import FILE as SUITE_FILE
 from shiftproof.certificates.suite import CertifiedSuite
-from shiftproof.certificates.telling import GROUPED, certified_table, spectrum_table, suite_table, verdict
+from shiftproof.certificates.telling import (
+    GROUPED,
+    certified_maps_table,
+    certified_table,
+    spectrum_table,
+    suite_table,
+    verdict,
+)
 from shiftproof.cli.application import FAILED
 from shiftproof.cli.terminal import escape
 from shiftproof.comparisons import (
@@ -52,9 +61,9 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
     console = Console()
     between = f"{100 * result.low:.1f} to {100 * result.high:.1f}%"
     if result.unlike:
-        told = f"unlike anything calibrated on: accuracy [bold]between {between.replace(' to ', ' and ')}[/]"
+        told = f"unlike anything calibrated on: {result.measure} [bold]between {between.replace(' to ', ' and ')}[/]"
     else:
-        told = f"estimated accuracy [bold]{100 * result.accuracy:.1f}%[/] ({between}, {_holds(result)})"
+        told = f"estimated {result.measure} [bold]{100 * result.accuracy:.1f}%[/] ({between}, {_holds(result)})"
     doubt = "" if result.trusted else ": not to be trusted"
     console.print(f"\n{told}, by {result.method} on {result.inputs:,} inputs{doubt}\n", soft_wrap=True, highlight=False)
     for mark, said in (
@@ -65,12 +74,23 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
     if result.warnings or result.notes:
         console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("method", "accuracy", "interval", "points off, unseen families", "in family", ""):
+    maps = result.measure != "accuracy"
+    for title in (
+        "method",
+        "estimate" if maps else "accuracy",
+        "interval",
+        "points off, unseen families",
+        "in family",
+        "",
+    ):
         table.add_column(title, justify="left" if title in ("method", "") else "right")
-    ranked = sorted((result, *result.others), key=lambda one: (one is not result, one.error is None, one.error))
+    ranked = sorted(
+        (result, *result.others),
+        key=lambda one: (one is not result, one.measure != result.measure, one.error is None, one.error),
+    )
     for one in ranked:
         table.add_row(
-            one.method,
+            f"{one.measure}, {one.method}" if maps else one.method,
             f"{100 * one.accuracy:.1f}",
             f"{100 * one.low:.1f} to {100 * one.high:.1f}",
             "" if one.error is None else f"{100 * one.error:.1f}",
@@ -110,7 +130,8 @@ def _class_table(result: Estimate) -> Table:
 def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     """Print a row per shift, the mean gain and the cost of each method, and why some did not apply."""
     console = Console()
-    title = "Accuracy, %" if found.accuracies else "Answers as the source model's, %"
+    measure = found.measure if found.measure != "accuracy" else "Accuracy"
+    title = f"{measure}, %" if found.scores else "Answers as the source model's, %"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("shift")
     for name in found.methods:
@@ -121,11 +142,11 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     def add(title: str, cells: Mapping[str, str], fix: str = "") -> None:
         table.add_row(title, *(cells.get(name, fix) for name in found.methods))
 
-    shares = {place: each.value for place, each in found.accuracies.items()} or found.agreements
+    shares = {place: each.value for place, each in found.scores.items()} or found.agreements
     for shift in found.shifts:
         add(shift, {name: f"{100 * shares[name, shift]:.1f}" for name in ran}, "-")
     table.add_section()
-    if found.accuracies:
+    if found.scores:
         add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
     for shift in found.shifts if found.estimates else ():
         told = {name: _between(found.estimates[name, shift]) for name in ran}
@@ -137,7 +158,8 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     for said in (*(f"{name}: {reason}" for name, reason in found.reasons.items()), *found.notes):
         console.print(said, markup=False, soft_wrap=True)
     console.print(f"\nnumbers      {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
-    console.print(f"predictions  {found.predictions}", markup=False, soft_wrap=True)
+    if not found.overlaps:
+        console.print(f"predictions  {found.predictions}", markup=False, soft_wrap=True)
     if len(found.reasons) == len(found.methods):
         raise typer.Exit(FAILED)
 
@@ -183,7 +205,9 @@ def show_stream_comparison(result: StreamComparison, _: Mapping[str, Any]) -> No
     """Print a row per method: accuracy, against the source model, where it collapsed, resets and pace."""
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    standing = ("accuracy, %", "against source", "collapsed after") if result.labelled else ("as the source, %",)
+    standing = (
+        (f"{result.measure}, %", "against source", "collapsed after") if result.labelled else ("as the source, %",)
+    )
     for title in ("method", *standing, "updates", "resets", "ms/batch"):
         table.add_column(title, justify="left" if title == "method" else "right")
     for row in result.to_rows():
@@ -289,9 +313,12 @@ def _show_side_by_side(found: Comparison, console: Console) -> None:
     console.print(side_by_side.NOTE)
 
 
-def show_certificates(found: Certification | CertifiedSuite, given: Mapping[str, Any]) -> None:
+def show_certificates(found: Certification | CertifiedSuite | MapCertification, given: Mapping[str, Any]) -> None:
     """Print what was certified, clean or under each shift, and where the certificates are."""
     out = Path(given["out"])
+    if isinstance(found, MapCertification):
+        typer.echo(f"{certified_maps_table(found)}\n\ncertificate  {out / MAPS_FILE}")
+        return
     if isinstance(found, Certification):
         typer.echo(f"{verdict(found)}\n\n{certified_table([found])}\n")
         typer.echo(f"certificate  {out / file_name(found.terms.shift)}")

@@ -17,11 +17,12 @@ from shiftproof.adapters import Adapter, Counts, Method, make_adapter, with_sour
 from shiftproof.adapters.resets import Every
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
 from shiftproof.audits.sections.measuring import naming, preset_for
-from shiftproof.comparisons.methods import read_method_options
+from shiftproof.comparisons.methods import BATCH_SIZES, read_method_options
 from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import ModelLike, choose_device
+from shiftproof.prediction_tasks import CLASSES, TASKS
 from shiftproof.runs import Executor, Inline, Json, OnProgress, Row, Task, choose_executor, write_atomically
 from shiftproof.streams import Stream, StreamCalibration, Trace, calibrate, evaluate, make_stream
 from shiftproof.streams.ccc.calibrating import IMAGES, PRECISION
@@ -39,7 +40,8 @@ class StreamComparison:
     """The trace of each method along the stream, why some do not apply, and what has to be said of the stream.
 
     `shifts` are those that occur along it. Where images are unlabelled, traces hold answers and no right ones. The
-    answers to one's own images are in the file `predictions`.
+    answers to one's own images are in the file `predictions`. `measure` is what the accuracies of traces are: of label
+    maps the mean of each image's own mIoU.
     """
 
     folder: Path
@@ -49,6 +51,7 @@ class StreamComparison:
     shifts: tuple[str, ...] = ()
     labelled: bool = True
     predictions: Path | None = None
+    measure: str = CLASSES.measure
 
     def to_rows(self) -> list[dict[str, Json]]:
         """Return one row per method: accuracy, area against the source model, where it collapsed, and its pace.
@@ -95,7 +98,7 @@ def compare_on_stream(
     images: int | None = None,
     seed: int | None = None,
     device: str = "auto",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     out: str | Path = "shiftproof-stream",
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
@@ -126,7 +129,7 @@ def compare_on_stream(
         images: Length of the stream. Default: one round of all images; of ccc 100,000, or the calibration's.
         seed: Seed of every random draw. Default: 0; of ccc 43, or the calibration's.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
-        batch_size: Images per batch.
+        batch_size: Images per batch. Default: 64; with label maps 8.
         out: Run directory; the same call resumes it.
         executor: inline, or processes:4 for so many methods at a time; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
@@ -144,6 +147,15 @@ def compare_on_stream(
     device, folder = choose_device(device, model), Path(out)
     target = None if target is None else read_target(target)
     made: Path | None = None
+    subject = Subject.of(model, data, device=device, batch_size=batch_size, tasks=tuple(TASKS))
+    batch_size = batch_size or BATCH_SIZES[subject.task.name]
+    subject = subject.at_batch_size(batch_size)
+    if stream == "ccc" and subject.task.per_pixel:
+        raise ConfigurationError(
+            "Not available for segmentation: the stream ccc, which is calibrated by accuracy.",
+            expected="concatenated, mixed, recurring or gradual",
+            fix="--stream gradual; the section stability of an audit has an uncalibrated one",
+        )
     if stream == "ccc":
         made = Path(calibration) if calibration is not None else folder / "calibration" / "calibration.json"
         if calibration is None:
@@ -163,7 +175,6 @@ def compare_on_stream(
             )
     given: dict[str, Any] = {"length": images, "seed": seed, "batch_size": batch_size, "speed": speed}
     given |= {"shifts": None if stream == "ccc" else shifts, **severities_of(kind, severity)}
-    subject = Subject.of(model, data, device=device, batch_size=batch_size)
     stream_runs = _StreamRuns(subject, folder, kind, given, made, target, preset, chosen, lr_scale)
     traces, reasons = _run(stream_runs, tried, choose_executor(executor, device=device), on_progress)
     made_stream = stream_runs.stream()
@@ -175,10 +186,11 @@ def compare_on_stream(
         made_stream.shift_names,
         made_stream.data.labels is not None,
         folder / PREDICTIONS if kind == "domains" else None,
+        subject.task.measure,
     )
     run = {"length": len(made_stream), "seed": made_stream.seed, "speed": getattr(made_stream, "speed", None)}
     content = {"stream": stream, **given, **run, "target": target, "lr_scale": lr_scale, "options": chosen}
-    content |= {"shifts": result.shifts, "notes": result.notes, "rows": result.to_rows()}
+    content |= {"shifts": result.shifts, "notes": result.notes, "measure": result.measure, "rows": result.to_rows()}
     write_atomically(folder / FILE, json.dumps(content, indent=1, default=str) + "\n")
     if result.predictions is not None:
         _write_predictions(result.predictions, stream_runs, traces)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import eq
 from pathlib import Path
 from typing import Any, cast
 
 from shiftproof.adapters import Counts, Method, with_source
-from shiftproof.audits.caveats import check_subject
+from shiftproof.audits.auditing import CHECKS
 from shiftproof.audits.sections.advice import diagnoses
 from shiftproof.audits.sections.measuring import naming, preset_for
+from shiftproof.audits.sections.scores_by_task import Score
+from shiftproof.audits.sections.segmentation.map_measuring import overlap_of, present_of
 from shiftproof.comparisons.adapted_images import AS_THEY_ARE, AdaptedImages, Serving, source_of
+from shiftproof.comparisons.adapted_maps import AnsweredMaps
 from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.estimators import Estimate
 from shiftproof.measures import Accuracy
+from shiftproof.measures.overlap import Overlap
 from shiftproof.models import ModelLike
+from shiftproof.prediction_tasks import CLASSES, LABEL_MAPS
 from shiftproof.registry import unknown
 from shiftproof.runs import (
     Executor,
@@ -38,6 +43,11 @@ from shiftproof.runs.files import expand
 from shiftproof.shifts import Shift, as_shift
 from shiftproof.subjects import Subject
 
+ADAPTED: Mapping[str, type[AdaptedImages]] = {CLASSES.name: AdaptedImages, LABEL_MAPS.name: AnsweredMaps}
+"""What labels ask of a model -> the task that lets a method answer."""
+BATCH_SIZES = {CLASSES.name: 64, LABEL_MAPS.name: 8}
+"""Images per batch where nothing else is said: a map has the statistics of all its pixels."""
+
 
 @dataclass(frozen=True)
 class MethodComparison:
@@ -46,7 +56,8 @@ class MethodComparison:
     Where labels are known there are `accuracies`; `agreements` are the shares of images that are answered as the source
     model answers them, and `estimates` the accuracies estimated without labels, with their limits, of the model after
     it has seen the images. Costs are times per batch, the source model's being 1; `preset` is that of all methods. The
-    answers themselves, image by image, are in the file `predictions`.
+    answers themselves, image by image, are in the file `predictions`. Of label maps, whose `measure` is mIoU, there are
+    `overlaps`, and no accuracies, agreements, estimates and file of answers.
     """
 
     folder: Path
@@ -60,11 +71,18 @@ class MethodComparison:
     counts: Mapping[tuple[str, str], Counts]
     images: Mapping[tuple[str, str], int]
     preset: str
+    measure: str = CLASSES.measure
+    overlaps: Mapping[tuple[str, str], Overlap] = field(default_factory=dict)
 
     @property
     def predictions(self) -> Path:
         """The file with a row per image and shift: its name, its label, and what each method answers."""
         return self.folder / PREDICTIONS
+
+    @property
+    def scores(self) -> Mapping[tuple[str, str], Score]:
+        """The accuracies, or the overlaps of label maps; none where labels are not known."""
+        return self.accuracies or self.overlaps
 
     def total(self, method: str) -> Counts:
         """Return batches, updates and resets of a method over all shifts."""
@@ -81,20 +99,21 @@ class MethodComparison:
     def gain(self, method: str) -> float | None:
         """Return the mean accuracy a method adds to the source model's, over the shifts; None where it did not run."""
         gains = [
-            self.accuracies[method, shift].value - self.accuracies["source", shift].value
+            self.scores[method, shift].value - self.scores["source", shift].value
             for shift in self.shifts
-            if (method, shift) in self.accuracies and ("source", shift) in self.accuracies
+            if (method, shift) in self.scores and ("source", shift) in self.scores
         ]
         return sum(gains) / len(gains) if gains else None
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row per method and shift that was measured."""
+        name = self.measure.lower()
         return [
             {
                 "method": method,
                 "shift": shift,
-                **({"accuracy": self.accuracies[method, shift].value} if (method, shift) in self.accuracies else {}),
-                "agreement": self.agreements[method, shift],
+                **({name: self.scores[method, shift].value} if (method, shift) in self.scores else {}),
+                **({"agreement": self.agreements[method, shift]} if (method, shift) in self.agreements else {}),
                 **({"estimate": self.estimates[method, shift].to_row()} if (method, shift) in self.estimates else {}),
                 "images": self.images[method, shift],
                 **counts._asdict(),
@@ -115,7 +134,7 @@ def compare_methods(
     images: int | None = None,
     seed: int = 0,
     device: str = "auto",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     out: str | Path = "shiftproof-methods",
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
@@ -139,7 +158,7 @@ def compare_methods(
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
-        batch_size: Images per batch.
+        batch_size: Images per batch. Default: 64; with label maps 8.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
@@ -153,15 +172,25 @@ def compare_methods(
     given = read_method_options(tried, options or {})
     made: dict[str, Shift | None] = {**_labelled([as_shift(shift) for shift in shifts])} or {AS_THEY_ARE: None}
     folder = expand(out)
-    subject = Subject.of(model, data, images=images, seed=seed, device=device, batch_size=batch_size)
+    subject = Subject.of(
+        model, data, images=images, seed=seed, device=device, batch_size=batch_size, tasks=tuple(ADAPTED)
+    )
+    batch_size = batch_size or BATCH_SIZES[subject.task.name]
+    subject = subject.at_batch_size(batch_size)
     where = choose_executor(executor, device=subject.device)
     if subject.data.labels is not None:
-        check_subject(subject)
+        CHECKS[subject.task.name](subject)
+    if source is not None and subject.task.per_pixel:
+        raise ConfigurationError(
+            "Not available for segmentation: source.",
+            expected="label maps of the images themselves, by which methods are compared",
+            fix="shiftproof estimate estimates mIoU without labels, of the model as it is",
+        )
     estimated_by = "" if source is None else source_of(subject, source).fingerprint
     count = len(subject.data)
     fixed = preset or preset_for(subject)
     tasks = tuple(
-        AdaptedImages(method, count, seed, batch_size, fixed, shift, given, estimated_by)
+        ADAPTED[subject.task.name](method, count, seed, batch_size, fixed, shift, given, estimated_by)
         for shift in made.values()
         for method in tried
     )
@@ -169,13 +198,14 @@ def compare_methods(
     with Store(folder, subject.identity) as store:
         subject.check_answers(store)
         results = drive(plan, store, partial(Serving, subject, source), executor=where, on_progress=on_progress)
-    comparison = _compared(folder, tuple(made), names, results, fixed)
+    comparison = _compared(folder, tuple(made), names, results, fixed, subject.task.measure)
     about = {"fingerprints": plan.fingerprints, "preset": fixed, "options": given}
     write_atomically(
         folder / "methods.json",
         json.dumps({**about, "notes": comparison.notes, "rows": comparison.to_rows()}, indent=1) + "\n",
     )
-    _write_predictions(comparison, subject, results)
+    if not subject.task.per_pixel:
+        _write_predictions(comparison, subject, results)
     return comparison
 
 
@@ -251,7 +281,12 @@ def _estimate(row: Row) -> Estimate:
 
 
 def _compared(
-    folder: Path, shifts: tuple[str, ...], methods: tuple[str, ...], results: Sequence[Result], preset: str
+    folder: Path,
+    shifts: tuple[str, ...],
+    methods: tuple[str, ...],
+    results: Sequence[Result],
+    preset: str,
+    measure: str,
 ) -> MethodComparison:
     rows: dict[tuple[str, str], Row] = {}
     reasons: dict[str, str] = {}
@@ -263,7 +298,7 @@ def _compared(
             else:
                 reasons[result.task.method.name] = str(row["reason"])
     images = {place: cast(int, row["images"]) for place, row in rows.items()}
-    answers = {place: cast("list[int]", row["predicted"]) for place, row in rows.items()}
+    answers = {place: cast("list[int]", row["predicted"]) for place, row in rows.items() if "predicted" in row}
     spent: dict[str, list[float]] = {name: [] for name in methods}
     for (name, _), row in rows.items():
         spent[name].append(cast(float, row["milliseconds"]))
@@ -275,7 +310,7 @@ def _compared(
         accuracies={
             place: Accuracy(cast(int, row["right"]), images[place])
             for place, row in rows.items()
-            if row["right"] is not None
+            if row.get("right") is not None
         },
         agreements={
             (name, shift): sum(map(eq, own, answers["source", shift])) / len(own)
@@ -288,4 +323,10 @@ def _compared(
         counts={place: Counts(*(cast(int, row[part]) for part in Counts._fields)) for place, row in rows.items()},
         images=images,
         preset=preset,
+        measure=measure,
+        overlaps={
+            place: found
+            for place, row in rows.items()
+            if "overlap" in row and (found := overlap_of([row], present_of(row))) is not None
+        },
     )

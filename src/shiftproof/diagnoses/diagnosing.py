@@ -142,6 +142,7 @@ def diagnose(
         Subject.of(model, given, images=images or None, seed=seed, device=device, batch_size=batch_size)
         for given in (source, data)
     )
+    _ = known_to.task, new_to.task  # labels that are maps are refused before any long work
     where = choose_executor(executor, device=known_to.device)
     folder = expand(out)
     at = Measuring(known_to, folder / "source", where, seed, on_progress)

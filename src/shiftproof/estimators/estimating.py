@@ -23,6 +23,7 @@ from shiftproof.estimators.confidence import agreement
 from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe
 from shiftproof.estimators.fitting import CalibrationPlan, begin, copies_of, crossed_shifts, finish
 from shiftproof.estimators.from_outputs import estimate_outputs
+from shiftproof.estimators.map_estimates import check_map_options, estimate_maps
 from shiftproof.estimators.neighborhoods import NeighborhoodLike
 from shiftproof.estimators.results import LEVEL, Estimate
 from shiftproof.estimators.resuming import Kept
@@ -30,6 +31,7 @@ from shiftproof.estimators.source_copies import Copy
 from shiftproof.models import ModelLike, device_of, fingerprint, load_model
 from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.models.outputs import are_probabilities
+from shiftproof.prediction_tasks import task_of
 from shiftproof.registry import unknown
 from shiftproof.runs import OnProgress, write_atomically
 from shiftproof.runs.files import expand
@@ -235,7 +237,8 @@ def estimate(
 
     The model is calibrated on shifted copies of the source, in families; the error and the interval that are told are
     those of families it has not seen. Inputs unlike anything calibrated on get a wide interval and a warning. To ask
-    for several sets, keep an `Estimator`, or a file of its calibration.
+    for several sets, keep an `Estimator`, or a file of its calibration. A source with label maps is that of a
+    segmenter, whose mIoU is estimated.
 
     Args:
         model: What `load_model` takes or returned.
@@ -270,10 +273,28 @@ def estimate(
         raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
     if outputs:
         return estimate_outputs(*_two(outputs), method=method, level=level, calibration=calibration, seed=seed)
+    labelled = load_data(source)
+    if task_of(labelled).per_pixel:
+        check_map_options(method, other, neighborhood, sets, calibration, temperature)
+        found = estimate_maps(
+            model,
+            data,
+            labelled,
+            shifts=None if shifts is None else [as_shift(one) for one in shifts],
+            level=level,
+            images=images or None,
+            seed=seed,
+            device=device,
+            batch_size=batch_size,
+            out=None if out is None else expand(out),
+            on_progress=on_progress,
+            on_plan=on_plan,
+        )
+        return found if out is None else _written(found, expand(out))
     subject = Subject.of(
         model, data, images=images or None, seed=seed, device=device, batch_size=batch_size or BATCH_SIZE, texts=True
     )
-    tested, labelled = subject.model, load_data(source)
+    tested = subject.model
     identity = "" if out is None and calibration is None else fingerprint(tested)
 
     def fitted() -> Calibration:
@@ -306,8 +327,13 @@ def estimate(
     made = digest([learnt.to_row(), level, neighborhoods.chosen(learnt.neighborhood, chosen)])
     terms = {"calibration": made, "data": chosen.fingerprint, "other": "" if second is None else fingerprint(second)}
     found = Kept(expand(out), tested, identity, matched(labelled, tested), terms, answer).answer(method)
+    return _written(found, expand(out))
+
+
+def _written(found: Estimate, folder: Path) -> Estimate:
+    """Write an estimate, with those of other methods, to a run directory."""
     content = {**found.to_row(), "others": [one.to_row() for one in found.others]}
-    write_atomically(expand(out) / FILE, json.dumps(content, indent=1) + "\n")
+    write_atomically(folder / FILE, json.dumps(content, indent=1) + "\n")
     return found
 
 

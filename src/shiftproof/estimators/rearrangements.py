@@ -32,6 +32,7 @@ class _Drawless(Parametric):
 class ChannelOrder(_Drawless):
     """Colour channels in another order: blue, green, red; grey images stay as they are."""
 
+    moves = False
     name: str = field(default="channel_order", init=False)
 
     def transform(self, images: Tensor, drawn: None) -> Tensor:
@@ -43,6 +44,7 @@ class ChannelOrder(_Drawless):
 class Gamma(_Drawless):
     """Values to a power: above 1 is darker, below 1 brighter."""
 
+    moves = False
     name: str = field(default="gamma", init=False)
     power: Annotated[Positive, "The power."] = 2.0
 
@@ -55,6 +57,7 @@ class Gamma(_Drawless):
 class Occlusion(Parametric):
     """A part of the image in one grey: a square in the centre, the left side, or four squares anywhere."""
 
+    moves = False
     name: str = field(default="occlusion", init=False)
     part: Annotated[Part, "Where."] = "centre"
     share: Annotated[float, Gt(0), Lt(1), "How much of the image, at most where squares may overlap."] = 0.25
@@ -139,6 +142,7 @@ class ShuffledPatches(Parametric):
 class LowResolution(_Drawless):
     """The image at a fraction of its size, and back, by squares or smoothly."""
 
+    moves = False
     name: str = field(default="low_resolution", init=False)
     factor: Annotated[Positive, "How many times smaller."] = 2.0
     back: Annotated[Literal["nearest", "bilinear"], "How it comes back to its size."] = "nearest"

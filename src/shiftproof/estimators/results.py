@@ -38,7 +38,8 @@ class Estimate:
     truth, in accuracy, on families of shifts the estimator had not seen, `in_family` on new shifts of families it had
     seen, where they are known. `unlike` says that the inputs are unlike anything calibrated on: then the interval is
     all that is said. `warnings` say why the number should not be trusted; `notes` what else was found, such as another
-    class mix. `by_class` has figures of single classes, and `others` the answers of other estimators.
+    class mix. `by_class` has figures of single classes, and `others` the answers of other estimators. `measure` is what
+    `accuracy` stands for, which is mIoU of label maps.
     """
 
     accuracy: float
@@ -55,6 +56,7 @@ class Estimate:
     unlike: bool = False
     notes: tuple[str, ...] = ()
     by_class: tuple[ClassEstimate, ...] = ()
+    measure: str = "accuracy"
 
     @property
     def trusted(self) -> bool:
@@ -76,10 +78,12 @@ class Estimate:
             "unlike": self.unlike,
             "notes": list(self.notes),
             "by_class": [asdict(one) for one in self.by_class],
+            **({} if self.measure == "accuracy" else {"measure": self.measure}),
             **self.facts,
         }
 
     def __str__(self) -> str:
         if self.unlike:
             return f"between {100 * self.low:.1f} and {100 * self.high:.1f}%: unlike anything calibrated on"
-        return f"{100 * self.accuracy:.1f}% ({100 * self.low:.1f} to {100 * self.high:.1f}%) by {self.method}"
+        of = "" if self.measure == "accuracy" else f"{self.measure} "
+        return f"{of}{100 * self.accuracy:.1f}% ({100 * self.low:.1f} to {100 * self.high:.1f}%) by {self.method}"

@@ -64,12 +64,14 @@ class Writer:
             self.stream.seek(start)
             position = start
             for batch in self.stream.batches(stop):
-                labels = None if batch.labels is None else batch.labels.tolist()
+                labels = None if batch.labels is None else batch.labels.cpu()
                 for row, picture in enumerate(to_bytes(batch.inputs).cpu()):
                     name = f"{position:09d}"
                     _add(tar, f"{name}.{self.format}", _encoded(picture, self.format, self.quality))
-                    if labels is not None:
-                        _add(tar, f"{name}.cls", str(labels[row]).encode())
+                    if labels is not None and self.stream.task.per_pixel:
+                        _add(tar, f"{name}.seg.png", _encoded(labels[row][None], "png", self.quality))
+                    elif labels is not None:
+                        _add(tar, f"{name}.cls", str(int(labels[row])).encode())
                     _add(tar, f"{name}.json", json.dumps({"shift": batch.shift, "key": int(batch.keys[row])}).encode())
                     position += 1
         name = shard_name(number)
@@ -96,8 +98,8 @@ def write_stream(
 ) -> Path:
     """Write a stream as tar files of images, labels and shifts, with a manifest, whose path is returned.
 
-    A sample is `000000017.png` (or `.jpg`, which loses a little), `.cls`, its label, and `.json`, its shift and key, as
-    WebDataset reads them. Any executor writes the same bytes.
+    A sample is `000000017.png` (or `.jpg`, which loses a little), `.cls`, its label, or `.seg.png`, its label map, and
+    `.json`, its shift and key, as WebDataset reads them. Any executor writes the same bytes.
 
     Args:
         stream: ccc, concatenated, mixed, correlated, recurring, gradual, folders:day,night or suite:CIFAR-10-C; in

@@ -11,6 +11,7 @@ from torch import nn
 from shiftproof.data import DataLike, ImageSet, matched
 from shiftproof.errors import DataError
 from shiftproof.options import Count, NotNegative, Options, Positive
+from shiftproof.prediction_tasks import CLASSES, check_task
 from shiftproof.training.feed import labels_of
 from shiftproof.training.learning_layers import evaluating
 from shiftproof.training.recipes import Recipe
@@ -62,6 +63,7 @@ class ImagesByUse:
     def of(cls, data: DataLike, test: DataLike | float, *, images: int | None, seed: int) -> Self:
         """Load and split; refuse what is too little to prove anything with."""
         training = labelled_images(data, images, seed)
+        check_task(training, (CLASSES.name,), "hardening proves what it wins by accuracy")
         share = share_of(test)
         if share is None:
             rest = labelled_images(test, None, seed)

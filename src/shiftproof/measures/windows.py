@@ -1,6 +1,7 @@
 """What a trace says: accuracy while a stream goes by, and how one model fares against another on the same stream.
 
-A trace is given as two sequences: how many answers were right in each batch, and how many images it had.
+A trace is given as two sequences: how many answers were right in each batch, and how many images it had. Answers that
+are right in part, such as label maps, count by how right they are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Counts: TypeAlias = Sequence[int]
+Counts: TypeAlias = Sequence[float]
 
 WINDOW = 2000
 """Images a rolling accuracy is taken over."""
@@ -29,7 +30,7 @@ def rolling_accuracy(
     ([8, 12, 16], [0.375, 0.75, 1.0])
     """
     seen = np.concatenate([[0], np.cumsum(images, dtype=np.int64)])
-    hits = np.concatenate([[0], np.cumsum(right, dtype=np.int64)])
+    hits = np.concatenate([[0], np.cumsum(right, dtype=np.float64)])
     ends = seen[1:]
     full = ends >= window
     first = np.searchsorted(seen, ends - window, side="right") - 1

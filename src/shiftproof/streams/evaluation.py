@@ -15,7 +15,6 @@ from torch import Tensor
 from shiftproof.errors import DataError, ModelError, RunError
 from shiftproof.models import Adaptive, fingerprint
 from shiftproof.models.identity import digest
-from shiftproof.models.outputs import check_logits
 from shiftproof.models.weights import read_tensors
 from shiftproof.runs import Json, OnProgress, Plan, Row, Store, Task, drive, write_atomically
 from shiftproof.streams.stream import Stream
@@ -51,6 +50,11 @@ def evaluate(
             "The stream has no labels.",
             expected="images with labels: a trace tells how many answers are right",
             fix="predictions=True keeps the answers, which need none",
+        )
+    if predictions and stream.task.per_pixel:
+        raise DataError(
+            "The answers to label maps are not kept.",
+            expected="predictions=False: a map for each image is too large for a trace",
         )
     begin, end = stream.position, len(stream) if stop is None else min(stop, len(stream))
     step = chunk * stream.batch_size
@@ -123,17 +127,17 @@ class _Runner:
         right: list[Json] = []
         milliseconds: list[Json] = []
         shifts: list[tuple[str, int]] = []
+        task = self.stream.task
         for batch in self.stream.batches(stop):
             begun = time.perf_counter()
             if self.adaptive is not None:
                 self.adaptive.announce(batch.shift)
             with torch.set_grad_enabled(self.adaptive is not None):
-                logits = check_logits(self.model(batch.inputs), len(batch))
+                logits = task.checked(self.model(batch.inputs), batch.inputs)
             milliseconds.append(round(1e3 * (time.perf_counter() - begun), 3))
-            known = None if batch.labels is None else _labels(batch.labels, logits.shape[1])
-            right.append(0 if known is None else int((logits.argmax(1).cpu() == known).sum()))
-            if self.adaptive is not None and known is not None:
-                self.adaptive.grade(known)
+            right.append(0 if batch.labels is None else task.right(batch.labels, logits).sum().item())
+            if self.adaptive is not None and batch.labels is not None:
+                self.adaptive.grade(batch.labels.cpu())
             if predictions:
                 sure, classes = logits.softmax(1).max(1)
                 kept["predicted"] += classes.tolist()
@@ -171,16 +175,3 @@ class _Runner:
                 fix=f"remove the folder {str(self.folder)!r}; the same command then begins anew",
             ) from error
         model.load_state_dict(state)
-
-
-def _labels(labels: Tensor, classes: int) -> Tensor:
-    """Return labels on the CPU; refuse those the model cannot give."""
-    labels = labels.cpu()
-    if int(labels.max()) >= classes:
-        raise DataError(
-            "Labels and model outputs do not fit.",
-            expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
-            got=f"label {int(labels.max())}",
-            fix="check that the data belongs to this model and that its classes are in the model's order",
-        )
-    return labels

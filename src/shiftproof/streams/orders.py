@@ -15,6 +15,7 @@ from shiftproof.data import Dataset
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
 from shiftproof.models.identity import digest
+from shiftproof.prediction_tasks import task_of
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift
 from shiftproof.shifts.catalogue import TABLED, check_name
@@ -164,9 +165,9 @@ class Correlated(Concatenated):
     kind: ClassVar[str] = "correlated"
 
     def __init__(self, data: Dataset, *, concentration: float = 0.1, **options: Any) -> None:
-        if data.labels is None:
+        if data.labels is None or task_of(data).per_pixel:
             raise DataError(
-                "A stream with correlated labels needs labels.",
+                "A stream with correlated labels needs labels: a class for each image.",
                 expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
                 fix="the stream `concatenated`, which needs none",
             )
@@ -179,10 +180,10 @@ class Correlated(Concatenated):
 
     def order(self, number: int) -> Tensor:
         """Return the rows of a pass, class after class within each part; classes come in an order of their own."""
-        if self.data.labels is None:
-            raise DataError("A stream with correlated labels needs labels.")
+        if self.class_labels is None:
+            raise DataError("A stream with correlated labels needs labels: a class for each image.")
         shuffled = super().order(number)
-        labels = self.data.labels[shuffled]
+        labels = self.class_labels[shuffled]
         classes = int(labels.max()) + 1
         rank = Keyed(self.seed, [number]).fork("classes").permutation(classes)[0].argsort()
         if self.concentration == 0:

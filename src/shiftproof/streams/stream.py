@@ -21,6 +21,7 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed
 from shiftproof.models.devices import choose_device
 from shiftproof.models.identity import digest
+from shiftproof.prediction_tasks import PredictionTask, task_of
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift
 from shiftproof.shifts.catalogue import coded
@@ -95,6 +96,16 @@ class Stream(ABC):
         self._orders = lru_cache(maxsize=4)(self.order)
 
     @property
+    def task(self) -> PredictionTask:
+        """What the labels ask of a model."""
+        return task_of(self.data)
+
+    @property
+    def class_labels(self) -> Tensor | None:
+        """The class of each image, [N]; None where nobody knows it, or where labels are maps."""
+        return None if self.task.per_pixel else self.data.labels
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a report on this stream should say."""
         return ()
@@ -139,20 +150,23 @@ class Stream(ABC):
         rows = self.rows_at(positions)
         found, which = self.shifts_at(positions)
         images, keys = self.pool.read(rows)
+        labels = None if self.data.labels is None else self.data.labels[rows].to(self.device)
         if self.fresh:
             keys = positions.to(self.device)
         if self.framing is not None:
-            images = self.framing(images, keys, seed=self.seed)
+            images, labels = self._under(self.framing, images, labels, keys)
         present = sorted(set(which.tolist()))
         if len(present) == 1:
-            images = found[present[0]](images, keys, seed=self.seed)
+            images, labels = self._under(found[present[0]], images, labels, keys)
         else:
-            made = torch.empty_like(images)
+            made, moved = torch.empty_like(images), None if labels is None else torch.empty_like(labels)
             for number in present:
                 here = (which == number).nonzero()[:, 0].to(self.device)
-                made[here] = found[number](images[here], keys[here], seed=self.seed)
-            images = made
-        labels = None if self.data.labels is None else self.data.labels[rows].to(self.device)
+                some = None if labels is None else labels[here]
+                made[here], some = self._under(found[number], images[here], some, keys[here])
+                if moved is not None and some is not None:
+                    moved[here] = some
+            images, labels = made, moved
         return [
             Batch(
                 images[low : low + size],
@@ -162,6 +176,11 @@ class Stream(ABC):
             )
             for low in range(0, stop - start, size)
         ]
+
+    def _under(self, shift: Shift, images: Tensor, labels: Tensor | None, keys: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return images under a shift, with labels as they belong to them."""
+        moved = None if labels is None else self.task.moved(shift, labels, keys, self.seed)
+        return shift(images, keys, seed=self.seed), moved
 
     def __iter__(self) -> Iterator[Batch[Tensor]]:
         for batch in self.batches():

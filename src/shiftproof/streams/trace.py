@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.measures.accuracy import Accuracy
 from shiftproof.measures.windows import WINDOW, area_against, collapse, rolling_accuracy
 from shiftproof.runs import Json, Row
 
@@ -21,7 +20,7 @@ class Trace:
     """
 
     images: tuple[int, ...]
-    right: tuple[int, ...]
+    right: tuple[float, ...]
     seconds: tuple[float, ...]
     shifts: tuple[tuple[str, int], ...]
     start: int = 0
@@ -34,7 +33,7 @@ class Trace:
     def join(cls, rows: Iterable[Row]) -> Trace:
         """Return the trace whose parts were stored as rows, in order."""
         images: list[int] = []
-        right: list[int] = []
+        right: list[float] = []
         seconds: list[float] = []
         shifts: list[tuple[str, int]] = []
         predicted: list[int] = []
@@ -46,7 +45,7 @@ class Trace:
             images += cast("list[int]", row["images"])
             predicted += cast("list[int]", row.get("predicted", []))
             confidences += cast("list[float]", row.get("confidences", []))
-            right += cast("list[int]", row["right"])
+            right += cast("list[float]", row["right"])
             seconds += [1e-3 * time for time in cast("list[float]", row["milliseconds"])]
             for label, count in cast("list[tuple[str, int]]", row["shifts"]):
                 if shifts and shifts[-1][0] == label:
@@ -58,8 +57,8 @@ class Trace:
 
     @property
     def accuracy(self) -> float:
-        """The share of right answers over the whole trace."""
-        return Accuracy(sum(self.right), sum(self.images)).value
+        """The share of right answers over the whole trace; of label maps, the mean of each image's own mIoU."""
+        return sum(self.right) / sum(self.images)
 
     @property
     def seconds_per_batch(self) -> float:

@@ -1,5 +1,6 @@
 """Folders and objects with label maps: layouts, values, and what is refused."""
 
+import shutil
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,14 @@ def test_voc_maps_are_indices_of_a_palette(tmp_path):
     assert data.classes == VOC
     assert len(data) == 2
     assert (data.labels.numpy() == painted(6)[1][[1, 4]]).all()
+
+
+def test_a_part_finds_the_maps_beside_it(tmp_path):
+    root = write_tree(tmp_path / "set", images="{part}", maps="{part}annot", parts=("train", "test"))
+    for place, part in enumerate(("train", "test")):
+        assert (load_masks(root / part).labels.numpy() == painted(6, seed=place)[1]).all()
+    shutil.rmtree(root / "testannot")
+    assert load_data(root / "test").labels is None
 
 
 def test_colours_need_a_palette_and_are_all_in_it(tmp_path):

@@ -29,8 +29,11 @@ _OF_MAPS = {
     "clean": "shiftproof.audits.sections.segmentation.map_clean:MapClean",
     "corruptions": "shiftproof.audits.sections.segmentation.map_corruptions:MapCorruptions",
     "worst_case": "shiftproof.audits.sections.segmentation.map_worst_case:MapWorstCase",
+    "spectrum": "shiftproof.audits.sections.segmentation.map_spectrum:MapSpectrum",
     "certified": "shiftproof.audits.sections.segmentation.map_certified:MapCertified",
     "adaptation": "shiftproof.audits.sections.segmentation.map_adaptation:MapAdaptation",
+    "stability": "shiftproof.audits.sections.segmentation.map_stability:MapStability",
+    "confidence": "shiftproof.audits.sections.segmentation.map_confidence:MapConfidence",
     "label_free": "shiftproof.audits.sections.segmentation.map_label_free:MapLabelFree",
 }
 

@@ -1,4 +1,4 @@
-"""Which frequencies: accuracy under single waves and under noise around a frequency, and where corruptions act."""
+"""Which frequencies: the score under single waves and under noise around a frequency, and where corruptions act."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Work, passes, shifting
-from shiftproof.audits.sections.measuring import accuracy, image_means, predictions, rows, tally
+from shiftproof.audits.sections.measuring import rows
+from shiftproof.audits.sections.scores_by_task import WORDS, Score, ScoreWords, answered, image_shares, score
 from shiftproof.audits.sections.spectrum_figures import corruption_bars, noise_curves, wave_map
 from shiftproof.audits.sections.wording import between, interval, percent
 from shiftproof.certificates.frequencies import (
@@ -22,8 +24,8 @@ from shiftproof.certificates.frequencies import (
 )
 from shiftproof.certificates.spectral_analysis import ALPHAS, WAVE, power_shares
 from shiftproof.data import as_images
-from shiftproof.measures import Accuracy
-from shiftproof.measures.intervals import Interval, mean_interval
+from shiftproof.measures.intervals import Interval
+from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports.view import Sentence, View
 from shiftproof.runs import Result, Row
 from shiftproof.shifts import Shift
@@ -79,7 +81,7 @@ class Wave(Measurement):
         _, height, width = as_images(subject.data).shape
         i, j = int(self.shift.i * height / self.side), int(self.shift.j * width / self.side)
         count = min(self.images, len(subject.data))
-        return tally(*predictions(subject, range(count), replace(self.shift, i=i, j=j), self.seed))
+        return answered(subject, range(count), replace(self.shift, i=i, j=j), self.seed)
 
     def work(self) -> Work:
         """Count a pass of the images."""
@@ -101,7 +103,7 @@ class NoiseSet(Measurement):
         """Return the tally under the noise."""
         _, height, width = as_images(subject.data).shape
         shift = replace(self.shift, center=min(self.shift.center, math.sqrt(height * width) / 2))
-        return tally(*predictions(subject, range(min(self.images, len(subject.data))), shift, self.seed))
+        return answered(subject, range(min(self.images, len(subject.data))), shift, self.seed)
 
     def work(self) -> Work:
         """Count a pass of the images."""
@@ -141,6 +143,7 @@ class FrequencySensitivity(Section):
         Number("worst_wave_accuracy", "accuracy under the worst single wave"),
         Number("spectrum.*", "accuracy under waves of a band: low, mid or high"),
     )
+    words: ClassVar[ScoreWords] = WORDS[CLASSES.name]
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
         """Plan every wave, every set of noise, and every corruption whose amplitudes are told."""
@@ -162,13 +165,13 @@ class FrequencySensitivity(Section):
         bands: dict[Band, list[list[Row]]] = defaultdict(list)
         for wave, row in rows(results, Wave):
             bands[wave.band].append([row])
-        found = {name: image_means(some) for name, some in bands.items()}
-        return {f"spectrum.{name}": PerImage(right) for name, right in found.items() if right is not None}
+        found = {name: image_shares(some) for name, some in bands.items()}
+        return {f"spectrum.{name}": shares for name, shares in found.items() if shares is not None}
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell which band of frequencies costs most, and show the map."""
         waves = rows(results, Wave)
-        counts = {wave.frequency: found for wave, row in waves if (found := accuracy([row])) is not None}
+        counts = {wave.frequency: found for wave, row in waves if (found := score([row])) is not None}
         if not counts:
             return View(self.name, self.title, self.question, notes=("No wave was measured.",))
         values = {frequency: found.value for frequency, found in counts.items()}
@@ -176,7 +179,7 @@ class FrequencySensitivity(Section):
         side, step = first.side, first.step
         bands = band_means([(radial(each, side, side), value) for each, value in values.items()], side)
         numbers = {f"spectrum.{name}": value for name, value in bands.items()}
-        numbers["worst_wave_accuracy"] = min(values.values())
+        numbers[self.numbers[0].name] = min(values.values())
         notch = _notch(counts, side, step)
         sets = [(task.shift, row) for task, row in rows(results, NoiseSet)]
         amplitudes = [(task.shift, row) for task, row in rows(results, Amplitudes)]
@@ -184,10 +187,13 @@ class FrequencySensitivity(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(*_notch_verdict(notch, len(counts)), *_verdict(bands, _band_intervals(waves))),
+            verdict=(
+                *_notch_verdict(notch, len(counts), self.words),
+                *_verdict(bands, _band_intervals(waves), self.words),
+            ),
             blocks=(
-                wave_map(values, side, step, bands),
-                *([noise_curves(sets)] if sets else []),
+                wave_map(values, side, step, bands, self.words),
+                *([noise_curves(sets, self.words)] if sets else []),
                 *([corruption_bars(amplitudes)] if amplitudes else []),
             ),
             notes=(
@@ -200,7 +206,7 @@ class FrequencySensitivity(Section):
         )
 
 
-def _notch(counts: Mapping[Frequency, Accuracy], side: int, step: int) -> tuple[Frequency, Accuracy, Accuracy] | None:
+def _notch(counts: Mapping[Frequency, Score], side: int, step: int) -> tuple[Frequency, Score, Score] | None:
     """Return the wave that stands out most from those around it, with its lowest neighbour; None where none does."""
     known = {same: found for (i, j), found in counts.items() for same in ((i % side, j % side), (-i % side, -j % side))}
     around = [(down, across) for down in (-step, 0, step) for across in (-step, 0, step) if down or across]
@@ -214,33 +220,36 @@ def _notch(counts: Mapping[Frequency, Accuracy], side: int, step: int) -> tuple[
         lowest = min(nearby, key=lambda each: each.value)
         if lowest.value - here.value < NOTCH:
             continue
-        if here.interval(among=len(counts)).high < lowest.interval(among=len(counts)).low:
+        own_reach, reach = (each.interval(among=len(counts)) for each in (here, lowest))
+        if own_reach is not None and reach is not None and own_reach.high < reach.low:
             found.append((lowest.value - here.value, (i, j), here, lowest))
-    return max(found)[1:] if found else None
+    return max(found, key=lambda each: each[:2])[1:] if found else None
 
 
-def _notch_verdict(notch: tuple[Frequency, Accuracy, Accuracy] | None, among: int) -> tuple[Sentence, ...]:
+def _notch_verdict(notch: tuple[Frequency, Score, Score] | None, among: int, words: ScoreWords) -> tuple[Sentence, ...]:
     if notch is None:
         return ()
     (down, across), here, lowest = notch
     said = (
         f"One frequency stands out: a wave of {abs(across)} cycles across and {abs(down)} down leaves "
-        f"{percent(here.value)} right ({interval(here, among)}); every wave beside it leaves {percent(lowest.value)} "
-        "or more."
+        f"{words.leaves.format(percent(here.value))} ({interval(here, among)}); every wave beside it leaves "
+        f"{percent(lowest.value)} or more."
     )
     return (Sentence(said, "bad"),)
 
 
 def _band_intervals(waves: Sequence[tuple[Wave, Row]]) -> dict[Band, Interval | None]:
-    """Return the interval of each band's accuracy over images, where rows tell who was right; all hold together."""
+    """Return the interval of each band's score over images, where rows tell what each adds; all hold together."""
     groups: dict[Band, list[list[Row]]] = defaultdict(list)
     for wave, row in waves:
         groups[wave.band].append([row])
-    means = {name: image_means(some) for name, some in groups.items()}
-    return {name: mean_interval(some, among=len(means)) for name, some in means.items() if some is not None}
+    means = {name: image_shares(some) for name, some in groups.items()}
+    return {name: some.interval(among=len(means)) for name, some in means.items() if some is not None}
 
 
-def _verdict(bands: Mapping[Band, float], intervals: Mapping[Band, Interval | None]) -> tuple[Sentence, ...]:
+def _verdict(
+    bands: Mapping[Band, float], intervals: Mapping[Band, Interval | None], words: ScoreWords
+) -> tuple[Sentence, ...]:
     ranked = sorted(bands, key=lambda name: bands[name])
     weakest, others = ranked[0], ranked[1:]
     said = percent(bands[weakest])
@@ -248,7 +257,9 @@ def _verdict(bands: Mapping[Band, float], intervals: Mapping[Band, Interval | No
         said += f" ({between(intervals[weakest])})"
     rest = " and ".join(f"{percent(bands[name])} at {name} ones" for name in others)
     if not others or bands[ranked[-1]] - bands[weakest] < UNEVEN:
-        return (Sentence(f"Waves of any frequency cost about the same: {said} are still right."),)
+        return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
     return (
-        Sentence(f"Most sensitive to {weakest} frequencies: accuracy under a wave there is {said}, {rest}.", "watch"),
+        Sentence(
+            f"Most sensitive to {weakest} frequencies: {words.measure} under a wave there is {said}, {rest}.", "watch"
+        ),
     )

@@ -8,18 +8,25 @@ from typing import cast
 
 import numpy as np
 
-from shiftproof.audits.sections.measuring import accuracy
+from shiftproof.audits.sections.scores_by_task import WORDS, ScoreWords, score
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import percent, title
 from shiftproof.certificates.frequencies import BANDS, Band, Frequency, axis, laid_out
+from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports.view import Column, Figure, Table
 from shiftproof.runs import Row
 from shiftproof.shifts import Shift
 from shiftproof.shifts.spectral.waves import PowerLaw
 
 
-def wave_map(values: Mapping[Frequency, float], side: int, step: int, bands: Mapping[Band, float]) -> Figure:
-    """Draw the accuracy under each wave, the zero frequency in the middle."""
+def wave_map(
+    values: Mapping[Frequency, float],
+    side: int,
+    step: int,
+    bands: Mapping[Band, float],
+    words: ScoreWords = WORDS[CLASSES.name],
+) -> Figure:
+    """Draw the score under each wave, the zero frequency in the middle."""
     heat = laid_out(values, side, side, step)
     places = list(axis(side, step))
     weakest = min(bands, key=lambda name: bands[name])
@@ -33,7 +40,7 @@ def wave_map(values: Mapping[Frequency, float], side: int, step: int, bands: Map
                 "zmin": 0,
                 "zmax": 100,
                 "colorbar": {
-                    "title": {"text": "accuracy, %", "side": "top"},
+                    "title": {"text": f"{words.measure}, %", "side": "top"},
                     "orientation": "h",
                     "len": 0.5,
                     "y": 1.02,
@@ -50,7 +57,7 @@ def wave_map(values: Mapping[Frequency, float], side: int, step: int, bands: Map
     }
     half = [place for place in places if place >= 0]
     table = Table(
-        "Accuracy by frequency of a wave",
+        f"{_capital(words.measure)} by frequency of a wave",
         (Column("cycles down", "number"), *(Column(f"{j} across", "percent", heat=(0.0, 1.0)) for j in half)),
         tuple(
             (i, *(None if np.isnan(value) else float(value) for value in heat[row][len(places) // 2 :]))
@@ -59,7 +66,7 @@ def wave_map(values: Mapping[Frequency, float], side: int, step: int, bands: Map
         caption="The other half is its mirror image.",
     )
     return Figure(
-        f"Waves of {weakest} frequency cost most: {percent(bands[weakest])} are right on average",
+        f"Waves of {weakest} frequency cost most: {words.is_.format(percent(bands[weakest]))} on average",
         plot,
         table,
         caption="The middle is a change of brightness, the edge the finest stripes. Dark places are what the model "
@@ -67,11 +74,11 @@ def wave_map(values: Mapping[Frequency, float], side: int, step: int, bands: Map
     )
 
 
-def noise_curves(found: Sequence[tuple[PowerLaw, Row]]) -> Figure:
-    """Draw the accuracy under noise around each frequency."""
+def noise_curves(found: Sequence[tuple[PowerLaw, Row]], words: ScoreWords = WORDS[CLASSES.name]) -> Figure:
+    """Draw the score under noise around each frequency."""
     values: dict[float, dict[float, float]] = defaultdict(dict)
     for shift, row in found:
-        here = accuracy([row])
+        here = score([row])
         if here is not None:
             values[shift.alpha][shift.center] = here.value
     centers = sorted({center for curve in values.values() for center in curve})
@@ -88,11 +95,11 @@ def noise_curves(found: Sequence[tuple[PowerLaw, Row]]) -> Figure:
         ],
         "layout": {
             "xaxis": {"title": {"text": "centre frequency, cycles per image"}},
-            "yaxis": {"title": {"text": "accuracy, %"}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": f"{words.measure}, %"}, "rangemode": "tozero"},
         },
     }
     table = Table(
-        "Accuracy under noise around a frequency",
+        f"{_capital(words.measure)} under noise around a frequency",
         (
             Column("centre", "number"),
             *(Column(f"alpha {alpha:g}", "percent", heat=(0.0, 1.0)) for alpha in values),
@@ -141,3 +148,7 @@ def corruption_bars(found: Sequence[tuple[Shift, Row]]) -> Figure:
     )
     finding = f"{names[0].capitalize()} acts on low frequencies most, {names[-1]} least"
     return Figure(finding, plot, table, caption="Shares of the squared amplitude of what a corruption adds.")
+
+
+def _capital(measure: str) -> str:
+    return measure[0].upper() + measure[1:] if measure.islower() else measure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from shiftproof.audits.sections.trace_figures import trace_figure
 from shiftproof.audits.sections.wording import between, listed
 from shiftproof.data import as_images
 from shiftproof.errors import ModelError
+from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports.view import Action, Sentence, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
@@ -103,14 +104,22 @@ class Stability(Section):
         Number("stability.*", "accuracy a method adds along the stream", None),
     )
 
+    measure: ClassVar[str] = CLASSES.measure
+    batches: ClassVar[tuple[int, int]] = (BATCH, SPARSE_BATCH)
+    """Images of a batch, and where the budget is sparse."""
+
+    def fits(self, method: Method) -> bool:
+        """Whether a method can be measured."""
+        return True
+
     def plan(self, scope: Scope) -> Iterator[LongStream]:
         """Plan the same stream for every method; each is one task, because a method's answers depend on all before."""
         settings = scope.settings
         most = SIZES[settings.budget] // (1 if scope.small else 4)
         images = min(scope.scaled(most, 128), 10 * scope.images)
-        batch = SPARSE_BATCH if settings.sparse else BATCH
+        batch = self.batches[1 if settings.sparse else 0]
         methods = (find("source"), *settings.methods, *map(find, LONG_ONLY[settings.budget]))
-        for method in {each.name: each for each in methods}.values():
+        for method in {each.name: each for each in methods if self.fits(each)}.values():
             yield LongStream(method, images, max(batch, images // STEPS), settings.shifts, settings.seed, batch)
 
     def needs(self, number: str, task: Measurement) -> bool:
@@ -142,11 +151,11 @@ class Stability(Section):
             self.title,
             self.question,
             verdict=(_verdict(gained, gains, falls, images, steps),),
-            blocks=(trace_figure(traces, window),),
+            blocks=(trace_figure(traces, window, self.measure),),
             notes=(
                 f"{images:,} images in {steps:,} batches of {batch}, cropped and mirrored at random, each under two "
                 "corruptions: one fades out while the next fades in. Severities are not calibrated, so the source "
-                "model's accuracy moves too; compare lines at the same place.",
+                f"model's {self.measure} moves too; compare lines at the same place.",
                 *(
                     [
                         f"Only quick collapses show in {steps:,} batches: rdumb goes back every "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shiftproof.audits.sections.wording import percent
+from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports.view import Column, Figure, Table
 from shiftproof.streams import Trace
 
@@ -13,8 +14,8 @@ POINTS = 200
 """A line has so many points at most."""
 
 
-def trace_figure(traces: Mapping[str, Trace], window: int) -> Figure:
-    """Return the rolling accuracy of each method over the images seen; a cross is where it falls below the source."""
+def trace_figure(traces: Mapping[str, Trace], window: int, measure: str = CLASSES.measure) -> Figure:
+    """Return the rolling score of each method over the images seen; a cross is where it falls below the source."""
     source = traces["source"]
     falls = {name: trace.collapse(source, window) for name, trace in traces.items() if name != "source"}
     fallen = {name: place for name, place in falls.items() if place is not None}
@@ -22,7 +23,7 @@ def trace_figure(traces: Mapping[str, Trace], window: int) -> Figure:
     data += [_mark(name, place, traces[name], window) for name, place in fallen.items()]
     layout = {
         "xaxis": {"title": {"text": "images seen"}},
-        "yaxis": {"title": {"text": f"accuracy over the last {window:,} images, %"}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": f"{measure} over the last {window:,} images, %"}, "rangemode": "tozero"},
     }
     if fallen:
         first = min(fallen, key=lambda name: fallen[name])
@@ -34,13 +35,13 @@ def trace_figure(traces: Mapping[str, Trace], window: int) -> Figure:
     return Figure(
         finding,
         {"data": data, "layout": layout},
-        trace_table(traces, window),
-        caption="A line that ends under the source model's costs accuracy by adapting; a cross marks where it fell.",
+        trace_table(traces, window, measure),
+        caption=f"A line that ends under the source model's costs {measure} by adapting; a cross marks where it fell.",
     )
 
 
-def trace_table(traces: Mapping[str, Trace], window: int) -> Table:
-    """Return one row per method: accuracy at the start, at the end and in all, and where it collapsed."""
+def trace_table(traces: Mapping[str, Trace], window: int, measure: str = CLASSES.measure) -> Table:
+    """Return one row per method: the score at the start, at the end and in all, and where it collapsed."""
     source = traces["source"]
     body: list[tuple[str | float | int | None, ...]] = []
     for name, trace in traces.items():
@@ -61,7 +62,7 @@ def trace_table(traces: Mapping[str, Trace], window: int) -> Table:
         "Along the stream",
         (
             Column("method"),
-            Column("accuracy", "percent"),
+            Column(measure, "percent"),
             Column(f"first {window:,} images", "percent"),
             Column(f"last {window:,} images", "percent"),
             Column("points against source", "number"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from shiftproof.measures import Accuracy
 from shiftproof.measures.intervals import MIN_IMAGES, TOO_FEW, Interval
+from shiftproof.measures.overlap import Overlap
 
 
 def title(name: str) -> str:
@@ -19,8 +20,8 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}%"
 
 
-def interval(value: Accuracy, among: float = 1) -> str:
-    """Write the 95% interval of an accuracy, which is the lowest or highest of so many."""
+def interval(value: Accuracy | Overlap, among: float = 1) -> str:
+    """Write the 95% interval of an accuracy or of a mIoU, which is the lowest or highest of so many."""
     return between(value.interval(among=among) if value.images >= MIN_IMAGES else None)
 
 

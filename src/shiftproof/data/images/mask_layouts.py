@@ -7,7 +7,7 @@ Cityscapes, ACDC, ADE20K, Pascal VOC and CamVid are known by their folders; othe
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shiftproof.data.images.decoding import open_image
@@ -102,7 +102,7 @@ def _files(maps: dict[str, str], tail: str) -> set[str]:
 
 def find_masks(root: Path) -> MaskLayout | None:
     """Return the layout of a folder of images and label maps; None where it is none."""
-    for find in (_cityscapes, _voc, _trees, _camvid, _suffixes):
+    for find in (_cityscapes, _voc, _trees, _camvid, _suffixes, _beside):
         layout = find(root)
         if layout is not None:
             return layout
@@ -195,6 +195,12 @@ def _camvid(root: Path) -> MaskLayout | None:
     return None
 
 
+def _beside(root: Path) -> MaskLayout | None:
+    """Return one part that is named itself, and has its maps in the folder beside it: train, where trainannot is."""
+    whole = _camvid(root.parent) if root.name.lower() in SPLITS else None
+    return None if whole is None or root.name not in whole.parts else replace(whole, parts=(root.name,))
+
+
 def _suffixes(root: Path) -> MaskLayout | None:
     """Return a folder with images and maps side by side, whose names have an ending."""
     files = [file for file in images_under(root) if "/" not in file]
@@ -217,9 +223,9 @@ def _tailed(layout: MaskLayout) -> MaskLayout | None:
 
 
 def _has_maps(layout: MaskLayout) -> bool:
-    """Whether the first pairs of a layout are images with maps of few values."""
+    """Whether one of the first pairs of a layout is an image with a map of few values: what the others are is told."""
     found, _, _ = layout.pairs(layout.parts[0] if layout.parts else None)
-    return bool(found) and all(_few_values(maps) for _, maps in found[:_SAMPLE])
+    return any(_few_values(maps) for _, maps in found[:_SAMPLE])
 
 
 def _few_values(path: Path) -> bool:

@@ -81,7 +81,16 @@ class MaskRules:
 
     def read(self, values: Sequence[Values], names: Sequence[str]) -> ReadMaps:
         """Return maps of classes; what is outside the palette or the classes is refused with counts and a name."""
-        if values and values[0].ndim == 3:
+        coloured = [name for value, name in zip(values, names, strict=True) if value.ndim == 3]
+        if coloured and len(coloured) < len(values):
+            plain = next(name for value, name in zip(values, names, strict=True) if value.ndim != 3)
+            raise DataError(
+                "Some label maps have colours, and others numbers.",
+                expected="maps of class numbers (one channel, or a palette file's indices), or colours in all",
+                got=f"colours in {coloured[0]}, numbers in {plain}",
+                fix="write all maps in one way; colours need --palette FILE (palette=)",
+            )
+        if coloured:
             return self._from_colours(values, names)
         if self.table is not None:
             return self._from_table(values)

@@ -11,6 +11,7 @@ from shiftproof.data import Dataset, as_images
 from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
+from shiftproof.prediction_tasks import task_of
 from shiftproof.runs import Json
 from shiftproof.shifts import Shift
 from shiftproof.shifts.augment.framing import FlipCrop
@@ -19,13 +20,16 @@ from shiftproof.streams.ccc.schedule import LENGTH, SEED, SPEED, MissingPairErro
 from shiftproof.streams.ccc.stream_calibration import JOINT, StreamCalibration
 from shiftproof.streams.orders import Staged, corruptions
 
-CROPS = {"small": 0.64, "large": 0.08}
-"""The least area of a crop: the usual 8% leaves next to nothing of an image of up to 64 pixels a side."""
+CROPS = {"small": 0.64, "large": 0.08, "maps": 0.35}
+"""The least area of a crop: the usual 8% leaves next to nothing of an image of up to 64 pixels a side, nor of a scene
+whose pixels have labels."""
 
 
 def default_crop(data: Dataset) -> float:
     """Return the least area of crops of these images."""
-    return CROPS["small" if as_images(data).side <= SMALL_SIDE else "large"]
+    if as_images(data).side <= SMALL_SIDE:
+        return CROPS["small"]
+    return CROPS["maps" if task_of(data).per_pixel else "large"]
 
 
 class Ccc(Staged):
@@ -85,9 +89,9 @@ class Ccc(Staged):
 
     def order(self, number: int) -> Tensor:
         """Return the rows of a pass, classes spread evenly over it."""
-        if self.data.labels is None:
+        if self.class_labels is None:
             return super().order(number)
-        return balanced_order(Keyed(self.seed, [number]).fork("order"), self.data.labels)
+        return balanced_order(Keyed(self.seed, [number]).fork("order"), self.class_labels)
 
     def stage(self, number: int) -> Shift:
         """Return the pair of corruptions of a step."""

@@ -142,7 +142,7 @@ class MapAdaptation(Section):
             self.name,
             self.title,
             self.question,
-            verdict=(Sentence(said, "plain" if level == "good" else level),),
+            verdict=(Sentence(said, level),),
             tiles=(
                 Tile(
                     f"mIoU with {best}",

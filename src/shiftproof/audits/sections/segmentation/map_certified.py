@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import torch
 
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import FORWARD, NOISE, READ, Measurement, Scope, Section, Work
@@ -20,17 +19,16 @@ from shiftproof.audits.sections.segmentation.map_measuring import (
     present_of,
 )
 from shiftproof.audits.sections.wording import between, percent
-from shiftproof.certificates.certified_maps import ABSTAIN, MapCertificateOptions, SmoothedSegmenter
-from shiftproof.data.images.mask_values import IGNORE
+from shiftproof.certificates.certified_maps import MapCertificateOptions
+from shiftproof.certificates.certifying_maps import CertifiedPixels, certified_counts
 from shiftproof.errors import ConfigurationError
-from shiftproof.measures.intervals import MIN_IMAGES
-from shiftproof.measures.overlap import Overlap, count_overlap, percentiles
+from shiftproof.measures.overlap import Overlap
 from shiftproof.reports.view import Column, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Result, Row
 from shiftproof.subjects import Subject
 
 IMAGES = {"quick": 40, "standard": 100, "full": 500}
-LEAST = 6
+LEAST = 12
 SIGMA = 0.25
 
 
@@ -46,27 +44,10 @@ class CertifiedImages(Measurement):
 
     def measure(self, subject: Subject) -> Row:
         """Return the counts of certified maps, with abstention as a class of its own, and of pixels that abstain."""
-        smoothed = SmoothedSegmenter(lambda images: subject.task.scores(subject.fast_model, images), self.options)
-        counts, abstained, right = [], [], []
-        for batch in subject.data.subset(range(self.start, self.stop)).batches(1, device=subject.device):
-            labels = batch.labels
-            if labels is None:
-                raise TypeError("label maps are needed")
-            found = smoothed.certify(batch.inputs[0], batch.keys[0], seed=self.seed, batch_size=subject.batch_size)
-            classes = len(subject.data.classes)
-            given = np.where(found.classes == ABSTAIN, classes, found.classes)
-            maps = torch.from_numpy(given.astype(np.int64))[None]
-            counts.append(count_overlap(labels.cpu(), maps, classes + 1, IGNORE))
-            abstained.append(round(found.abstained, 6))
-            right.append(counts[-1][0, 0].sum() / max(1, counts[-1][0, 2].sum()))
-        found_counts = Overlap(np.concatenate(counts))
+        places = range(self.start, self.stop)
         return {
-            "images": found_counts.images,
-            "classes": found_counts.counts.shape[2],
-            "overlap": found_counts.pack(),
-            "abstained": abstained,
-            "certified": [round(float(each), 6) for each in right],
-            "before": predicted_maps(subject, range(self.start, self.stop), None, self.seed),
+            **certified_counts(subject, places, self.options, self.seed),
+            "before": predicted_maps(subject, places, None, self.seed),
             "names": class_list(subject),
         }
 
@@ -106,11 +87,13 @@ class MapCertified(Section):
         clean = [part_of(row, "before") for _, row in measured]
         present, names = present_of(clean[0]), cast("Sequence[str]", measured[0][1]["names"])
         counted = np.append(present, False)
-        found = Overlap(np.concatenate([counts_of(row) for _, row in measured]), counted)
+        part = CertifiedPixels(
+            Overlap(np.concatenate([counts_of(row) for _, row in measured]), counted),
+            float(np.mean([each for _, row in measured for each in _numbers(row, "abstained")])),
+        )
+        found, abstained = part.found, part.abstained
         plain = Overlap(np.concatenate([counts_of(row) for row in clean]), present)
-        abstained = float(np.mean([each for _, row in measured for each in _numbers(row, "abstained")]))
-        accuracy = found.pixel_accuracy
-        told = _interval(found)
+        accuracy, told = part.pixel_accuracy, between(part.interval())
         level: Level = "plain"
         said = (
             f"{percent(accuracy)} ({told}) of labelled pixels have a right class that no change of the image within an "
@@ -150,14 +133,6 @@ class MapCertified(Section):
                 "certified_radius": options.radius,
             },
         )
-
-
-def _interval(found: Overlap) -> str:
-    """Write the interval of certified pixel accuracy over images."""
-    if found.images < MIN_IMAGES:
-        return between(None)
-    sums = found.resampled.sum(2)
-    return between(percentiles(sums[:, 0] / np.maximum(1.0, sums[:, 2]), found.images, found.pixel_accuracy))
 
 
 def _numbers(row: Row, name: str) -> list[float]:

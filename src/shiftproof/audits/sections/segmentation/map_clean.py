@@ -20,7 +20,7 @@ from shiftproof.audits.sections.segmentation.map_measuring import (
     overlap_of,
     predicted_maps,
 )
-from shiftproof.audits.sections.segmentation.map_pictures import overlays, shown_overlays
+from shiftproof.audits.sections.segmentation.map_pictures import legend, overlays, shown_overlays
 from shiftproof.audits.sections.wording import between, percent
 from shiftproof.measures.overlap import MIN_CLASS_IMAGES, Overlap
 from shiftproof.reports.view import Column, Figure, Gallery, Level, Sentence, Table, Tile, View
@@ -143,7 +143,10 @@ class MapClean(Section):
             tiles=(Tile("Clean mIoU", percent(found.value), told, level, RULE.format(found.classes)),),
             blocks=(
                 class_table(found, names),
-                *(Gallery("Images, label maps and predictions", shown_overlays(row)) for row in pictures),
+                *(
+                    Gallery("Images, label maps and predictions", (*shown_overlays(row), legend(names, found.labels)))
+                    for row in pictures
+                ),
                 _reliability(bins, error),
             ),
             notes=(

@@ -171,12 +171,17 @@ class MapCorruptions(Section):
         told = between(None if drawn is None else percentiles(drawn, clean.images, overall, among=self.looks))
         hardest = max(clean.labels, key=lambda label: clean.by_class[label] - classes[label])
         worst = min(cells, key=lambda cell: cells[cell].value)
+        costs = f"costs {100 * lost:.1f} points of mIoU" if lost >= 0 else f"raises mIoU by {-100 * lost:.1f} points"
         said = (
-            f"Corruption costs {100 * lost:.1f} points of mIoU on average: from {percent(clean.value)} clean to "
+            f"Corruption {costs} on average: from {percent(clean.value)} clean to "
             f"{percent(overall)} ({told}), and {percent(cells[worst].value)} at its worst "
-            f"({title(worst[0])}{at_severity(worst[1])}). {names[hardest].capitalize()} loses most among classes: "
-            f"{percent(float(clean.by_class[hardest]))} clean, {percent(float(classes[hardest]))} under corruption."
+            f"({title(worst[0])}{at_severity(worst[1])})."
         )
+        if clean.by_class[hardest] > classes[hardest]:
+            said += (
+                f" {names[hardest].capitalize()} loses most among classes: "
+                f"{percent(float(clean.by_class[hardest]))} clean, {percent(float(classes[hardest]))} under corruption."
+            )
         return View(
             self.name,
             self.title,

@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, passes
@@ -19,7 +16,7 @@ from shiftproof.audits.sections.segmentation.map_measuring import shifted_batch
 from shiftproof.audits.sections.wording import labelled, percent
 from shiftproof.data.images.mask_values import IGNORE
 from shiftproof.data.images.maskset import MaskSet
-from shiftproof.measures.estimation import fit_temperature
+from shiftproof.estimators.map_estimates import expected_counts, pixel_temperature
 from shiftproof.measures.overlap import count_overlap, mean_overlaps
 from shiftproof.prediction_tasks import present_classes
 from shiftproof.reports.view import Column, Figure, Level, Sentence, Table, Tile, View
@@ -27,8 +24,8 @@ from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
 
-LEAST, PIXELS = 24, 500
-"""Images of each half, at least, and pixels of an image that the temperature is fitted to."""
+LEAST = 24
+"""Images of each half, at least."""
 GOOD, WATCH = 0.05, 0.10
 
 
@@ -45,7 +42,14 @@ class EstimatedMaps(Measurement):
         """Return the temperature, and for clean images and every shift the estimated and the true mIoU."""
         if not isinstance(subject.data, MaskSet):
             raise TypeError("label maps are needed")
-        present, temperature = present_classes(subject.data), self._temperature(subject)
+        present = present_classes(subject.data)
+        temperature = pixel_temperature(
+            subject.fast_model,
+            subject.data.subset(range(self.images)),
+            batch_size=subject.batch_size,
+            device=subject.device,
+            seed=self.seed,
+        )
         found: dict[str, Json] = {}
         for shift in (None, *self.shifts):
             soft, hard = np.zeros((3, len(present))), np.zeros((3, len(present)))
@@ -66,39 +70,9 @@ class EstimatedMaps(Measurement):
             ]
         return {"images": self.images, "temperature": temperature, "estimates": found}
 
-    def _temperature(self, subject: Subject) -> float:
-        """Return the temperature that fits pixels of the first images, which have labels."""
-        logits, labels = [], []
-        draw = torch.Generator().manual_seed(self.seed)
-        for batch in subject.data.subset(range(self.images)).batches(subject.batch_size, device=subject.device):
-            scores = subject.task.scores(subject.fast_model, batch.inputs).cpu()
-            rows_of = scores.movedim(1, -1).flatten(1, 2)
-            maps = batch.labels.cpu().flatten(1) if batch.labels is not None else torch.empty(0)
-            for one, truth in zip(rows_of, maps, strict=True):
-                places = (truth != IGNORE).nonzero()[:, 0]
-                chosen = places[torch.randperm(len(places), generator=draw)[:PIXELS]]
-                logits.append(one[chosen])
-                labels.append(truth[chosen].long())
-        return float(fit_temperature(torch.cat(logits).numpy(), torch.cat(labels).numpy()))
-
     def work(self) -> Work:
         """Count a pass of half the images for every shift, and of the others for the temperature."""
         return [unit for shift in (None, None, *self.shifts) for unit in passes(self.images, shift)]
-
-
-def expected_counts(scores: Tensor, known: Tensor) -> NDArray[np.float64]:
-    """Return expected counts [3, C] by the softmax of calibrated scores [N, C, H, W]: right, predicted, labelled.
-
-    `known` are the pixels that count, [N, H, W]. A pixel of predicted class k is right with its probability of k, and
-    is labelled k with it: the same ratio of sums as for labels gives the expected mIoU.
-    """
-    shares = scores.softmax(1).movedim(1, -1)[known]
-    sure, predicted = shares.max(1)
-    classes = scores.shape[1]
-    right = torch.bincount(predicted, weights=sure.double(), minlength=classes)
-    given = torch.bincount(predicted, minlength=classes).double()
-    found: NDArray[np.float64] = torch.stack([right, given, shares.double().sum(0)]).cpu().numpy()
-    return found
 
 
 class MapLabelFree(Section):

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 from torch import Tensor
 
 from shiftproof.audits.sections.measuring import picture
@@ -23,6 +23,8 @@ from shiftproof.subjects import Subject
 
 SIDE = 200
 """Pixels of a picture's longer side, at most."""
+ROWS = 10
+"""Classes of a column of a legend."""
 RIGHT, WRONG, UNLABELLED = (205, 214, 224), (200, 40, 40), (0, 0, 0)
 _MAP, _DIFFERENCE = "truth", "difference"
 
@@ -74,6 +76,23 @@ def shown_overlays(row: Row) -> tuple[Picture, ...]:
         }
         found += [Picture(str(entry[kind]), caption) for kind, caption in captions.items()]
     return tuple(found)
+
+
+def legend(names: Sequence[str], labels: Sequence[int]) -> Picture:
+    """Return a picture of the colours of some classes with their names."""
+    colours = palette(len(names))
+    made = Image.new("RGB", (SIDE, SIDE * 3 // 4), (255, 255, 255))
+    draw, columns = ImageDraw.Draw(made), 1 if len(labels) <= ROWS else 2
+    shown = list(labels)[: columns * ROWS]
+    high = made.height // min(ROWS, len(shown))
+    for place, label in enumerate(shown):
+        left, top = place // ROWS * SIDE // 2, place % ROWS * high
+        draw.rectangle((left + 2, top + 2, left + 14, top + high - 2), fill=tuple(colours[label].tolist()))
+        draw.text((left + 18, top + high // 2 - 6), names[label][:14], fill=(0, 0, 0))
+    buffer = io.BytesIO()
+    made.save(buffer, "PNG", optimize=True)
+    more = f" (the first {len(shown)})" if len(shown) < len(labels) else ""
+    return Picture(base64.b64encode(buffer.getvalue()).decode(), f"classes{more}; black: no label")
 
 
 def _coloured(labels: Tensor, colours: NDArray[np.uint8]) -> str:
