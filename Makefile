@@ -31,6 +31,7 @@ lint: $(VENV)/developing
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src examples benchmarks
 
 docs: $(VENV)/developing
 	$(BIN)/sphinx-build --fail-on-warning --fresh-env --quiet docs docs/_build/html
