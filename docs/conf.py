@@ -36,4 +36,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-autodoc_class_signature = "separated"
+autodoc_class_signature = "mixed"
+autodoc_type_aliases = {
+    name: name for name in ("ArrayLike", "FloatArray", "NDArray", "Images", "ModelLike", "DataLike")
+}

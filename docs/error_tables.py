@@ -33,7 +33,7 @@ def messages(package: str) -> list[Message]:
     """Return the errors that a package or module raises, in the order of their headlines, each once."""
     paths = [ROOT / f"{package}.py"] if (ROOT / f"{package}.py").is_file() else sorted((ROOT / package).rglob("*.py"))
     found = {message for path in paths for message in _raised(ast.parse(path.read_text()))}
-    return sorted(message for message in found if message.headline.strip(". "))
+    return sorted((each for each in found if each.headline.strip(". ")), key=lambda each: each.headline.lstrip(". ("))
 
 
 def _raised(tree: ast.Module) -> Iterator[Message]:

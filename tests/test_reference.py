@@ -2,6 +2,7 @@
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,7 @@ from shiftproof.cli.commands import COMMANDS
 pytest.importorskip("sphinx", reason="the reference is made by Sphinx")
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))
-
-import error_tables  # noqa: E402
-import public_names  # noqa: E402
-
+error_tables, public_names = import_module("error_tables"), import_module("public_names")
 NAMES = public_names.public_names()
 PAGES = {path.stem: path.read_text() for path in (DOCS / "reference").glob("*.md")}
 TREES = "\n".join(re.findall(r"```{toctree}(.*?)```", (DOCS / "index.md").read_text() + PAGES["index"], re.S))
@@ -81,3 +79,15 @@ def test_every_error_of_the_package_is_in_the_list_of_messages():
     (message,) = (each for each in error_tables.messages("models") if "needs weights" in each.headline)
     assert message.headline == "The reference network ... needs weights."
     assert "safetensors" in message.expected
+
+
+OTHERS_MESSAGES = {"No matching distribution found for shiftproof", "No such option"}  # of pip, and of typer
+
+
+def test_troubleshooting_quotes_messages_that_exist():
+    text = (DOCS / "troubleshooting.md").read_text()
+    terms = re.findall(r"^(`.*)\n: ", text, re.M)
+    quoted = [phrase.strip(" .") for term in terms for phrase in re.findall(r"`([^`]+)`", term)]
+    sources = "\n".join(path.read_text() for path in Path(shiftproof.__path__[0]).rglob("*.py"))
+    assert len(quoted) > 15
+    assert [one for one in quoted if one not in OTHERS_MESSAGES and one.split(" ... ")[0] not in sources] == []
