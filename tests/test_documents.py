@@ -89,8 +89,8 @@ def command_lines():
 @pytest.mark.parametrize("words", list(command_lines()))
 def test_every_command_of_the_documents_is_understood(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    configuration = re.search(r"^```toml\n(.*?)^```", (ROOT / "docs/guide/audit.md").read_text(), re.M | re.S)
-    (tmp_path / "audit.toml").write_text(configuration[1])  # which --config reads
+    (configuration,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs/guide/audit.md").read_text(), re.M | re.S)
+    (tmp_path / "audit.toml").write_text(configuration)  # which --config reads
     name, *arguments = words
     if not name.startswith("-"):  # --version and --help are the application's own
         build(name, COMMANDS[name]).make_context(name, [word for word in arguments if word != "..."])

@@ -64,7 +64,7 @@ def claims(files: Files) -> str:
 
 def _told(pair: Pair, digits: int) -> str:
     """Return both numbers, or the second alone where the effect is a number by itself."""
-    return "\u00a0→ ".join(f"{value:.{digits}f}" for value in (pair if pair.before else pair[1:]))
+    return "\u00a0→\u00a0".join(f"{value:.{digits}f}" for value in (pair if pair.before else pair[1:]))
 
 
 SECTIONS = {
