@@ -43,6 +43,7 @@ lint: $(VENV)/developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs src examples benchmarks
 	$(BIN)/mypy --strict
 
 docs: $(VENV)/developing

@@ -85,6 +85,9 @@ INTERRUPTIONS = (KeyboardInterrupt, Interrupted)
 def printable(text: str) -> str:
     r"""Return a text that is safe to show: characters that steer a terminal or hide are written out.
 
+    Args:
+        text: The text.
+
     >>> print(printable("cat\x1b[31m"))
     cat\x1b[31m
     """

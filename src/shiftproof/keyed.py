@@ -51,7 +51,11 @@ _WORTH_A_THREAD = 2**14
 
 
 def key_of(text: str) -> int:
-    """Return the image key of a name, such as a file's path within its folder: 63 bits of BLAKE2."""
+    """Return the image key of a name, such as a file's path within its folder: 63 bits of BLAKE2.
+
+    Args:
+        text: The name.
+    """
     return _digest(text.encode()) >> 1
 
 
@@ -61,6 +65,16 @@ class Keyed:
     Successive draws are independent of each other; `fork(name)` starts an independent generator, so that adding a
     draw to one part of a program does not change another. `keys` holds whole numbers, [N]; `device` is where the
     numbers are wanted (by default where the keys are).
+
+    Args:
+        seed: The seed.
+        keys: One whole number per image, [N].
+        device: Where the numbers are wanted; by default where the keys are.
+        path: The names of the forks that led here.
+
+    >>> alone, together = Keyed(0, [7]).uniform(3), Keyed(0, [5, 7]).uniform(3)
+    >>> bool((alone[0] == together[1]).all())
+    True
     """
 
     def __init__(

@@ -72,6 +72,14 @@ class Registry(Mapping[str, T]):
     whether something is of this kind, and `expected` says it in words. Of two things with one name the first is kept,
     ours before others', with a warning.
 
+    Args:
+        kind: What its things are called in messages.
+        group: The group of entry points that other packages use.
+        own: Our own things, or their targets, by name.
+        is_one: Whether something is of this kind.
+        expected: The same in words.
+        taken: Further names that nobody else can have.
+
     >>> colours = Registry("colour", "example.colours", {"red": "enum:Enum"}, lambda found: isinstance(found, type))
     >>> colours.register("blue", int)
     >>> colours["red"], list(colours)
@@ -221,7 +229,7 @@ def register(kind: Kind, name: str, thing: object, *, replace: bool = False) -> 
         adapters    an `adapters.Method`
         sections    a class derived from `audits.sections.base.Section`
         estimators  an `estimators.EstimationMethod`
-        searchers   a function (space, evaluate, *, length, budget, seed, ...) -> `searchers.Trace`
+        searchers   a function (space, evaluate, *, length, budget, seed, ...) -> `searchers.SearchTrace`
         recipes     a `training.Recipe`
         models      a function from the text behind `NAME:` to anything that `load_model` takes
         data        a function from the text behind `NAME:` to anything that `load_data` takes
@@ -229,6 +237,19 @@ def register(kind: Kind, name: str, thing: object, *, replace: bool = False) -> 
     `name` has small letters, digits and underscores; one that exists is refused, unless it is the same object. `thing`
     is what it shall stand for; `replace` puts it in the place of one that was registered before, as when a notebook's
     cell runs again.
+
+    Args:
+        kind: What it is.
+        name: Small letters, digits and underscores.
+        thing: What the name shall stand for.
+        replace: Whether it takes the place of one registered before.
+
+    >>> register("recipes", "mine", 3)
+    Traceback (most recent call last):
+    ...
+    shiftproof.errors.ConfigurationError: The recipe 'mine' cannot be registered.
+      expected  a training.Recipe
+      got       3
     """
     registry(kind).register(name, thing, replace=replace)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.reproduce.tables import certificates, costs, estimation, statistics, streams, worst_case
+from benchmarks.reproduce.tables import certificates, claims, costs, estimation, statistics, streams, worst_case
 from benchmarks.reproduce.tables.files import Files
 
 TABLES: dict[str, Callable[[Files], str]] = {
+    "claims": claims.claims,
     "adaptation": statistics.adaptation,
     "regression": statistics.regression,
     "linearity": statistics.linearity,

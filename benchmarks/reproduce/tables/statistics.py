@@ -63,12 +63,22 @@ def grid(files: Files) -> str:
     }
     errors = dict(sorted(found["errors"].items(), key=lambda item: int(item[0])))
     priors = [name for name in next(iter(errors.values())) if name != "source"]
-    rows = []
-    for n, row in errors.items():
-        best = found["best prior"][n]
-        bounds = [
-            best[name] if isinstance(best[name], str) else f"{best[name]:g}" for name in ("lower bound", "upper bound")
-        ]
-        rows.append([n, *(shown(row[prior], 1, 100) for prior in priors), str(best["measured"]), *bounds])
-    head = ["n", *(f"N = {prior}" for prior in priors), "best N", "lower bound's", "upper bound's"]
-    return markdown(head, rows)
+    measured = [[n, *(shown(row[prior], 1, 100) for prior in priors)] for n, row in errors.items()]
+    best = [[n, *(_number(found["best prior"][n][name]) for name in BEST)] for n in errors]
+    tables = [
+        markdown(["n", *(f"N = {prior}" for prior in priors[:WIDTH])], [row[: WIDTH + 1] for row in measured]),
+        markdown(
+            ["n", *(f"N = {prior}" for prior in priors[WIDTH:])], [[row[0], *row[WIDTH + 1 :]] for row in measured]
+        ),
+        markdown(["n", *(f"best N, {name}" for name in BEST)], best),
+    ]
+    return "\n\n".join(tables)
+
+
+WIDTH = 5
+"""Priors in a table: all of them side by side are wider than a page."""
+BEST = ("measured", "lower bound", "upper bound")
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"

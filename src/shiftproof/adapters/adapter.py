@@ -45,6 +45,11 @@ class Adapter(Adaptive):
     Counts: `steps` batches answered, `updates` made, `resets`, and `skipped` batches that could not be learnt from: not
     finite logits, which are answered by the source, or not finite gradients. `diagnosis` says in words where these mean
     that it hardly learns, or keeps nothing; after 100 batches that is a warning.
+
+    Args:
+        model: The module to adapt; it is copied.
+        method: What adapts it.
+        options: The method's options.
     """
 
     source: nn.Module

@@ -55,7 +55,11 @@ METHODS: Registry[Method] = Registry(
 
 
 def method(name: str | Method) -> Method:
-    """Return a method by name, and one that was made as it is."""
+    """Return a method by name, and one that was made as it is.
+
+    Args:
+        name: The name of a method, or a `Method`.
+    """
     if isinstance(name, Method):
         return name
     if not isinstance(name, str):
@@ -68,7 +72,11 @@ def method(name: str | Method) -> Method:
 
 
 def with_source(methods: Sequence[str | Method]) -> tuple[Method, ...]:
-    """Return methods to compare, the source model first; refuse what is not the name of one, and one name for two."""
+    """Return methods to compare, the source model first; refuse what is not the name of one, and one name for two.
+
+    Args:
+        methods: Names of methods, or methods.
+    """
     found: dict[str, Method] = {}
     for each in ("source", *methods):
         made = method(each)
@@ -92,6 +100,19 @@ def adapt(
     cifar100) changes the defaults by kind of model, `variant="release"` follows the released code where it differs from
     the paper, and `options` set the method's own, which have the same names in all methods: `lr`, `momentum`,
     `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
+
+    Args:
+        model: A module, or a black box for methods that need outputs alone.
+        name: The name of a method (`shiftproof list adapters`), or a `Method`.
+        preset: `imagenet`, `imagenet_vit`, `cifar` or `cifar100`: defaults by kind of model.
+        variant: `paper`, or `release` for what the released code does.
+        options: Options of the method, such as `lr` or `reset`.
+
+    >>> import torch
+    >>> from shiftproof.models import load_model
+    >>> adapted = adapt(load_model("demo"), "tent", lr=1e-4)
+    >>> adapted(torch.rand(8, 3, 32, 32)).shape, adapted.updates
+    (torch.Size([8, 10]), 1)
     """
     chosen = method(name)
     return _adapter(model, chosen, preset, variant, options)
@@ -109,6 +130,13 @@ def make_adapter(
 
     Learning rates are times `lr_scale`, those of candidates that `safe` chooses from, too. A black box takes the
     methods that need outputs alone.
+
+    Args:
+        model: A module, or a black box.
+        chosen: The name of a method, or a `Method`.
+        preset: Defaults by kind of model; None for the method's own.
+        lr_scale: Factor of every learning rate.
+        given: Options, of which the method takes those it has.
     """
     found = method(chosen)
     if isinstance(model, BlackBox) and found.needs:
@@ -138,7 +166,15 @@ def _module_of(model: nn.Module | BlackBox, chosen: Method) -> nn.Module:
 
 
 class Facts(NamedTuple):
-    """What is known of a method, in words for a table."""
+    """What is known of a method, in words for a table.
+
+    Args:
+        name: The name of the method.
+        needs: What a model must have.
+        paper: Where it was published.
+        defaults: Its options, with their defaults.
+        departures: Where ours differs from the paper or its code.
+    """
 
     name: str
     needs: str

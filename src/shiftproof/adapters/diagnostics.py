@@ -14,7 +14,13 @@ MAX_RESET_SHARE = 1 / 10
 
 
 class Counts(NamedTuple):
-    """Batches answered, updates made, and resets."""
+    """Batches answered, updates made, and resets.
+
+    Args:
+        batches: Batches answered.
+        updates: Updates made.
+        resets: Resets.
+    """
 
     batches: int
     updates: int
@@ -26,6 +32,15 @@ def diagnose(method: Method, policy: Reset, counts: Counts) -> tuple[str, ...]:
 
     A method with a memory of its own updates when that is full, and a policy of fixed resets goes back when it is told
     to: neither is a concern.
+
+    Args:
+        method: The method that was used.
+        policy: Its reset policy.
+        counts: What was counted.
+
+    >>> from shiftproof.adapters import method, never
+    >>> diagnose(method("tent"), never, Counts(batches=200, updates=200, resets=0))
+    ()
     """
     batches, updates, resets = counts
     said = []

@@ -21,6 +21,10 @@ def freeze(adapter: Adapter, images: Tensor) -> nn.Module:
     statistics are those gathered so far, with the batch. For certificates, export, and whatever else must not change
     under one's hands. The adapter stays as it is and goes on adapting.
 
+    Args:
+        adapter: The adapter to copy.
+        images: A batch of the shift, whose statistics are kept.
+
     >>> import torch
     >>> from shiftproof import adapt, load_model
     >>> images = torch.rand(16, 3, 32, 32)

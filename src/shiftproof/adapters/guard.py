@@ -58,6 +58,18 @@ class Guard(Reset):
     assumption. Its `ratio` and `slack` were fixed on the hold-out corruptions, where the demo network's error rate is
     1.0 to 1.4 times the share of images that it contradicts itself on, and 1.2 to 1.7 times where batches hold two
     classes alone.
+
+    Args:
+        interval: Batches between two looks.
+        alpha: The probability of a false alarm, under the assumption, within `horizon` looks.
+        horizon: Looks that `alpha` is about.
+        every: Batches after which it goes back in any case.
+        ratio: The assumed error rate of the anchor, as a multiple of how often it contradicts itself.
+        slack: Added to that error rate.
+        view: From images to other images that mean the same; mirror images by default.
+
+    >>> Guard(interval=20).every
+    1000
     """
 
     interval: int = 10

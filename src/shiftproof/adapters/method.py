@@ -31,6 +31,12 @@ class Step:
 
     `entropy` is what `measure` says of every image. `memory` holds what a method remembers between batches, as tensors
     by name; it is saved, loaded and reset with the adapter. Of a segmenter, every pixel is what an image is here.
+
+    Args:
+        images: The batch, [N, C, H, W].
+        logits: What the model says of it, [N, K].
+        memory: What the method remembers between batches, by name.
+        measure: How uncertain an image is; by default the entropy of its prediction.
     """
 
     images: Tensor
@@ -75,20 +81,25 @@ Weight: TypeAlias = Callable[[Step], Tensor]
 class Parts:
     """What a method is made of.
 
-    norm        the statistics batch normalisation uses
-    trains      the parameters that learn, by name
-    keep        filters that narrow `step.kept`, in order
-    entropy     how uncertain each image is, for filters, weights and losses
-    loss        one number per kept image, or for the whole batch
-    weigh       factors of the kept images' losses, without gradients
-    divide_by   what the sum of weighted losses is divided by (by default the number of kept images)
-    regularise  a term added to the loss
-    optimizer   makes the optimiser of the parameters
-    start       what is done once, when the model is wrapped; a reset goes back to after it
-    learn       the whole step, where it is not the common one; it returns the logits
-    predict     how images are answered without learning, where it is not by the adapted copy alone
-    after       what happens after an update
-    answer      the logits returned (by default those computed before the update)
+    Args:
+        norm: The statistics batch normalisation uses.
+        trains: The parameters that learn, by name.
+        keep: Filters that narrow `step.kept`, in order.
+        entropy: How uncertain each image is, for filters, weights and losses.
+        loss: One number per kept image, or for the whole batch.
+        weigh: Factors of the kept images' losses, without gradients.
+        divide_by: What the sum of weighted losses is divided by (by default the number of kept images).
+        regularise: A term added to the loss.
+        optimizer: Makes the optimiser of the parameters.
+        start: What is done once, when the model is wrapped; a reset goes back to after it.
+        learn: The whole step, where it is not the common one; it returns the logits.
+        predict: How images are answered without learning, where it is not by the adapted copy alone.
+        after: What happens after an update.
+        answer: The logits returned (by default those computed before the update).
+
+    >>> from shiftproof.adapters.losses import entropy
+    >>> Parts(loss=lambda step, adapter: entropy(step.logits)).keep
+    ()
     """
 
     norm: NormPolicy = field(default_factory=BatchStatistics)
@@ -120,6 +131,30 @@ class Method:
     and backward through the network, at most; `recovers` says that the method goes back to its start by itself,
     whatever its reset policy. `per_pixel` says that it can learn from single pixels, of a segmenter. `shell` makes the
     adapter where it is of a kind of its own.
+
+    Args:
+        name: What it is called by.
+        paper: Where it was published.
+        parts: From options to the parts.
+        defaults: Its options with their defaults.
+        presets: Changes of the defaults, by the name of a preset.
+        release: Changes of the defaults that follow the released code.
+        needs_gradients: Whether it needs an `nn.Module` to differentiate.
+        needs_norm_layers: Whether it needs normalisation layers.
+        needs_batch_norm: Whether it needs batch normalisation.
+        needs_features: Whether it needs the input of the last layer.
+        min_batch: The smallest batch that it is useful with.
+        own_memory: Whether it keeps earlier images itself, or needs none.
+        passes: Forward and backward passes that an image takes at most.
+        recovers: Whether it goes back to its start by itself.
+        per_pixel: Whether it can learn from the pixels of a segmenter.
+        shell: Makes the adapter, where it is of a kind of its own.
+        departures: Where it differs from the paper or its code.
+
+    >>> from shiftproof.adapters import Parts, adapt
+    >>> mine = Method(name="mine", paper="none", parts=lambda options: Parts(), needs_gradients=False)
+    >>> mine.name  # adapt(model, mine) normalises with the statistics of each batch
+    'mine'
     """
 
     name: str

@@ -35,7 +35,11 @@ Prior = Annotated[
 
 
 class MethodOptions(Options):
-    """What every method can be told."""
+    """What every method can be told.
+
+    >>> MethodOptions(reset="100").reset
+    Every(steps=100)
+    """
 
     reset: Annotated[
         Reset,
@@ -56,7 +60,11 @@ class MethodOptions(Options):
 
 
 class GradientOptions(MethodOptions):
-    """What methods that learn by gradients can be told."""
+    """What methods that learn by gradients can be told.
+
+    >>> GradientOptions(lr="1e-4").lr  # text is read, as from a command line
+    0.0001
+    """
 
     optimizer: Annotated[Literal["sgd", "adam", "adamw"], "What takes the steps."] = "sgd"
     lr: Annotated[NotNegative, "The learning rate."] = 2.5e-4

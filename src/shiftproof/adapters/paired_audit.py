@@ -60,6 +60,17 @@ class PairedAudit:
     Nothing is assumed but that the coins are independent of the images, of the labels and of the models. With
     probability 1 - alpha within `horizon` labels after a switch, none of the others is taken that has not made fewer
     errors than the one that served, since some time after the switch, errors counted with the probability of a label.
+
+    Args:
+        configurations: Number of configurations, the source included.
+        label_share: The largest share of all images that are labelled, in the mean.
+        alpha: The probability of a wrong switch.
+        horizon: Labels after a switch that `alpha` is about.
+        seed: The seed of the coins.
+
+    >>> audit = PairedAudit(2, label_share=0.1)
+    >>> audit.serving
+    0
     """
 
     configurations: int

@@ -19,6 +19,10 @@ def choose_preset(model: Any, classes: int) -> str:
     Rates are those published for the data set whose number of classes is nearest, in powers of ten; networks with layer
     normalisation and no batch normalisation take those of vision transformers.
 
+    Args:
+        model: The model to adapt.
+        classes: Number of its classes.
+
     >>> [choose_preset(nn.BatchNorm2d(3), classes) for classes in (2, 10, 200, 1000)]
     ['cifar', 'cifar', 'cifar100', 'imagenet']
     >>> choose_preset(nn.LayerNorm(3), 10)

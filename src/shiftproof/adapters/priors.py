@@ -20,7 +20,12 @@ PRIORS = (0, *(2**power for power in range(11)))
 
 @dataclass(frozen=True)
 class PriorChoice:
-    """The accuracy that each prior reached, over all hold-out corruptions, for batches of one size."""
+    """The accuracy that each prior reached, over all hold-out corruptions, for batches of one size.
+
+    Args:
+        batch: Images in a batch.
+        accuracies: Accuracy by prior.
+    """
 
     batch: int
     accuracies: Mapping[float, float]
@@ -49,6 +54,15 @@ def choose_prior(
     """Measure each prior on labelled images under the hold-out corruptions, in batches of the size met in service.
 
     `shifts_used` names other corruptions. Those that will be tested later must not be among them.
+
+    Args:
+        model: A module with batch normalisation.
+        data: Labelled images.
+        batch: Images in a batch, as met in service.
+        shifts_used: Names of corruptions to choose by; by default the four hold-out corruptions.
+        severity: Their severity.
+        priors: The priors to try.
+        seed: The seed of what shifts draw.
     """
     if data.labels is None:
         raise DataError("A prior is chosen by accuracy, which needs labels.", expected="a labelled set", got=data.name)

@@ -75,11 +75,17 @@ class EachShift(Reset):
 POLICIES = "never, each_shift, guard, a number of steps, or a Reset object"
 """What can be told of resets, in words."""
 never = Never()
+"""The policy that never goes back."""
 each_shift = EachShift()
+"""The policy that goes back at every change of shift, where it is told of one."""
 
 
 def every(steps: int) -> Every:
-    """Return the policy that goes back every so many steps."""
+    """Return the policy that goes back every so many steps.
+
+    Args:
+        steps: Batches between two resets.
+    """
     return Every(steps)
 
 

@@ -64,6 +64,11 @@ class SafeAdapter(Adapter):
     came to that, and `gain()` bounds what was won in accuracy over the source (`adapters.PairedAudit` says under what).
 
     A candidate that does not apply to the model is left out; `left_out` says why.
+
+    Args:
+        model: The module to adapt; it is copied.
+        chosen: The method `safe`.
+        options: Its options: candidates, share of labels, alpha.
     """
 
     options: SafeOptions

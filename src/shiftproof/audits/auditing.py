@@ -204,6 +204,10 @@ def report(run: str | Path) -> Audit | RunReport:
 
     Args:
         run: A folder that `audit`, `train`, `certify`, `spectrum` or `search` wrote.
+
+    >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], sections=["clean", "corruptions"])
+    >>> report(folder).report.name
+    'report.html'
     """
     return report_run(Path(run)) or gate(run)
 
@@ -218,6 +222,10 @@ def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | No
         run: A folder that `audit` wrote.
         require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
         junit: Also write whether what is required holds, as JUnit XML.
+
+    >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], sections=["clean", "corruptions"])
+    >>> [check.passed for check in gate(folder, require=["clean > 50%", "corruptions > 99%"]).checks]
+    [True, False]
     """
     requirements = parse_known(require)
     writable = is_writable(Path(run))

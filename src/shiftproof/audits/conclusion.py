@@ -51,7 +51,19 @@ BULKY = (
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit: where its files are, what it found, and the numbers a pipeline can gate on."""
+    """An audit: where its files are, what it found, and the numbers a pipeline can gate on.
+
+    Args:
+        folder: The run directory.
+        masthead: What was audited, with which settings: the head of the report.
+        views: The sections, as the report shows them.
+        numbers: Every number by name, such as `clean_accuracy` or `accuracy.fog`; accuracies are fractions.
+        failed: Tasks that ended in an error.
+        missing: How many tasks have no result yet.
+        task: `classification` or `segmentation`.
+        checks: What was required, and whether it holds.
+        answers: Answers image by image, where they were kept.
+    """
 
     folder: Path
     masthead: Masthead

@@ -93,6 +93,21 @@ class Certification:
     model itself, without noise, says of each image; `values` is how many values an image has, and
     `room` how large a range of a transformation keeps them in [0, 1]. `batch_size` is how many
     noisy images the model was given at a time, `distances` those at which certified accuracy is told.
+
+    Args:
+        model: What the model is called.
+        model_fingerprint: Which model it is.
+        data: What the data set is called.
+        data_fingerprint: Which data it is.
+        terms: What was certified, how: noise, rule, shift.
+        keys: The keys of the images.
+        labels: Their classes; None where they are not known.
+        certificates: One for each image.
+        plain: What the model itself, without noise, says of each image.
+        values: How many values an image has.
+        room: By image, how large a range of a transformation keeps its values in [0, 1].
+        batch_size: Noisy images in a batch.
+        distances: Radii at which certified accuracy is told.
     """
 
     model: str
@@ -269,7 +284,11 @@ def _value(found: Accuracy | None) -> float | None:
 
 
 def load_certificate(path: str | Path) -> dict[str, Any]:
-    """Return what a certificate file says, as written by `Certification.save`."""
+    """Return what a certificate file says, as written by `Certification.save`.
+
+    Args:
+        path: A file that `Certification.save` wrote.
+    """
     try:
         content = read_json(Path(path))
     except OSError as error:

@@ -25,6 +25,10 @@ DIGITS = 6
 def radius(bound: ArrayLike, sigma: float) -> FloatArray:
     """Return the certified L2 radius of a bound on p; 0 where it does not exceed one half (abstain).
 
+    Args:
+        bound: Lower bounds on the probability of the class.
+        sigma: Standard deviation of the noise.
+
     >>> radius([0.4, 0.5, 0.8413447460685429, 0.9772498680518208], sigma=0.25).round(6).tolist()
     [0.0, 0.0, 0.25, 0.5]
     """

@@ -48,6 +48,14 @@ class Certificate:
     prediction is the same. `guess` is the
     class the first n0 samples chose; `hits` of `samples` fresh ones agreed with it. An image whose guess was not its
     label was `skipped`: it counts 0 whatever its radius, so no fresh sample was drawn.
+
+    Args:
+        prediction: The certified class, or -1 where it abstains.
+        radius: The certified radius, or range of a transformation.
+        guess: The class that the first samples chose.
+        hits: Fresh samples that agreed with it.
+        samples: Fresh samples that were drawn.
+        skipped: Whether no fresh samples were drawn because the guess is not the label.
     """
 
     prediction: int
@@ -67,6 +75,16 @@ class Smoothed:
     smoothed is the model behind it (Salman et al. 2020), which needs no training with noise. `dtype` and `compile` run
     a copy of a module in another precision or compiled, and certificates are about that copy. The noise that certifies
     an image depends on (`seed`, its key) alone; that of a prediction is drawn afresh.
+
+    Args:
+        model: From images to scores.
+        sigma: Standard deviation of the noise.
+        against: `l2`, or a transformation (its name, or a `Transformation`).
+        denoiser: A name, a file or a module that noisy images go through first.
+        seed: The seed of the noise that certifies.
+        batch_size: Noisy images in a batch; by default as memory allows.
+        dtype: The precision that the model computes in.
+        compile: Whether the model is compiled.
 
     >>> smoothed = Smoothed(lambda images: images.mean((2, 3)), sigma=0.25)
     >>> smoothed.certify(torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8), n=1000)[1].prediction

@@ -64,6 +64,19 @@ class Spectrum:
     centre), averaged over strengths; `amplitudes` by corruption are the mean amplitude of its change at radial
     frequencies 0, 1, 2, ..., and under `clean` that of the images themselves; `powers` are the shares of its squared
     amplitude in each band, corners of the spectrum included.
+
+    Args:
+        measure: `accuracy`, or `acr` for the average certified radius.
+        model: What the model is called.
+        data: What the data set is called.
+        shape: Height and width of the images.
+        step: Frequencies between two measured waves.
+        clean: The value on the images as they are.
+        waves: The value under each wave, by its frequency.
+        sets: The value under power-law noise, by (alpha, centre).
+        amplitudes: Mean amplitude at radial frequencies 0, 1, 2, ..., by corruption.
+        powers: Shares of the squared amplitude in each band, by corruption.
+        facts: What it was measured with.
     """
 
     measure: Measure

@@ -25,6 +25,10 @@ class CertifiedSuite:
     """Certifications of the same images, clean or under shifts, on equal terms: all columns of one table.
 
     `groups` says which shifts are averaged together: of low, mid and high frequency, of a severity, of an alpha.
+
+    Args:
+        parts: One certification for each shift, the clean one first.
+        groups: Labels of shifts that are averaged together, by the name of a group.
     """
 
     parts: tuple[Certification, ...]

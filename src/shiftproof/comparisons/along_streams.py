@@ -42,6 +42,16 @@ class StreamComparison:
     `shifts` are those that occur along it. Where images are unlabelled, traces hold answers and no right ones. The
     answers to one's own images are in the file `predictions`. `measure` is what the accuracies of traces are: of label
     maps the mean of each image's own mIoU.
+
+    Args:
+        folder: The run directory.
+        traces: Right answers, batch by batch, by method.
+        reasons: Why a method does not apply, by method.
+        notes: What has to be known when reading them.
+        shifts: The shifts that occur along the stream.
+        labelled: Whether labels are known.
+        predictions: The file of answers to your own images, if there is one.
+        measure: What the accuracies of traces are; mIoU for label maps.
     """
 
     folder: Path
@@ -133,6 +143,11 @@ def compare_on_stream(
         out: Run directory; the same call resumes it.
         executor: inline, or processes:4 for so many methods at a time; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
+
+    >>> options = {"shifts": ["contrast"], "images": 128, "out": folder}
+    >>> found = compare_on_stream("demo", "demo", stream="concatenated", methods=["bn"], **options)
+    >>> found.traces["bn"].accuracy > found.traces["source"].accuracy
+    True
     """
     tried = with_source(methods)
     chosen = read_method_options(tried, options or {})

@@ -78,7 +78,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of a comparison: the differences of every audit from the first, and where the report is."""
+    """What came of a comparison: the differences of every audit from the first, and where the report is.
+
+    Args:
+        folder: Where the report of the comparison is.
+        labels: The names of the runs, the baseline first.
+        models: What was audited in each run.
+        data: The data set that all runs share.
+        images: The number of images that all runs share.
+        differences: By run, its differences from the first.
+        notes: What has to be known when reading them.
+    """
 
     folder: Path
     labels: tuple[str, ...]
@@ -121,6 +131,14 @@ def compare(*runs: str | Path, out: str | Path = OUT, command: str | None = None
         runs: Run directories of audits; the first is the baseline.
         out: Folder of the report and of comparison.json.
         command: What the report says it was made by.
+
+    >>> import shiftproof
+    >>> small = {"images": 20, "shifts": ["contrast"], "sections": ["clean", "corruptions"]}
+    >>> for model in ("demo", "cifar10-gaussian"):
+    ...     result = shiftproof.audit(model, "demo", out=folder / model, **small)
+    >>> found = compare(folder / "demo", folder / "cifar10-gaussian", out=folder / "comparison")
+    >>> found.labels, found.images
+    (('demo', 'cifar10-gaussian'), 20)
     """
     if len(runs) < 2:
         raise ConfigurationError(

@@ -58,6 +58,21 @@ class MethodComparison:
     it has seen the images. Costs are times per batch, the source model's being 1; `preset` is that of all methods. The
     answers themselves, image by image, are in the file `predictions`. Of label maps, whose `measure` is mIoU, there are
     `overlaps`, and no accuracies, agreements, estimates and file of answers.
+
+    Args:
+        folder: The run directory.
+        shifts: The shifts, by label.
+        methods: The methods, the source model first.
+        accuracies: Accuracy by (shift, method), where labels are known.
+        agreements: Share of images answered as the source model does, by (shift, method).
+        estimates: Accuracy estimated without labels, by (shift, method).
+        costs: Time per batch by method; the source model's is 1.
+        reasons: Why a method does not apply, by method.
+        counts: Batches, updates and resets, by (shift, method).
+        images: Number of images, by (shift, method).
+        preset: The preset that all methods used.
+        measure: What is measured: accuracy, or mIoU for label maps.
+        overlaps: mIoU by (shift, method), for label maps.
     """
 
     folder: Path

@@ -90,7 +90,15 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 @dataclass(frozen=True)
 class ProtocolResult:
-    """What every method reached along every stream of a protocol, and what has to be said."""
+    """What every method reached along every stream of a protocol, and what has to be said.
+
+    Args:
+        protocol: The name of the protocol.
+        folder: The run directory.
+        planned: The streams of the protocol.
+        runs: One comparison for each stream.
+        notes: What has to be known when reading them.
+    """
 
     protocol: str
     folder: Path
@@ -175,6 +183,11 @@ def run_protocol(
         out: Run directory; the same call resumes it.
         executor: inline, or processes:4 for so many methods at a time; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
+
+    >>> options = {"runs": 2, "shifts": ["contrast"], "images": 40, "out": folder}
+    >>> found = run_protocol("demo", "demo", protocol="cin-c", methods=["bn"], **options)
+    >>> [row["method"] for row in found.to_rows()]
+    ['source', 'bn']
     """
     if protocol not in PROTOCOLS:
         raise unknown("protocol", protocol, PROTOCOLS)

@@ -42,7 +42,12 @@ NOUNS: Mapping[str, Noun] = {"images": Noun("image", "images"), "texts": Noun("t
 
 
 class BadFile(NamedTuple):
-    """A file that cannot be decoded, and why."""
+    """A file that cannot be decoded, and why.
+
+    Args:
+        file: Its path.
+        reason: Why it cannot be decoded.
+    """
 
     file: str
     reason: str
@@ -55,6 +60,16 @@ class Batch(Generic[Inputs]):
     `inputs` are float32 images [N, C, H, W] in [0, 1], or a list of N texts; `labels` int64 [N], or maps [N, H, W] in
     which a value stands for no label, or None where nobody knows them; `keys` int64 [N] name the inputs, and decide
     their randomness.
+
+    Args:
+        inputs: Images [N, C, H, W] in [0, 1], or a list of N texts.
+        labels: Classes [N] or label maps [N, H, W]; None where they are not known.
+        keys: Whole numbers [N] that name the inputs and decide their randomness.
+        shift: The label of the shift that the inputs went through.
+
+    >>> import torch
+    >>> Batch(torch.rand(2, 3, 8, 8), None, torch.arange(2)).shift
+    'clean'
     """
 
     inputs: Inputs
@@ -110,6 +125,16 @@ class Dataset(ABC, Generic[Inputs]):
     `labels` int64 [N] count the classes of the model, from 0; `numbering` says where these numbers come from, which
     decides how `matching.match` fits them to a model. Labels may be maps, [N, H, W]. `on_bad_file` is what happens to
     files that cannot be decoded: `fail` raises an error that names the first, `skip` leaves them out and lists them.
+
+    Args:
+        source: Where the inputs are read from.
+        name: What reports call it.
+        labels: Classes [N] or label maps [N, H, W]; None where they are not known.
+        classes: Names of the classes, in the order of their numbers.
+        numbering: Where the numbers of labels come from.
+        notes: What reports should say of the set.
+        on_bad_file: `fail` or `skip`: what happens to files that cannot be decoded.
+        bad_files: Files that are known not to be readable.
     """
 
     kind: ClassVar[str]

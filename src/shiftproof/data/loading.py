@@ -269,7 +269,12 @@ def _load_joined(spec: str, split: str | None, reading: ReadOptions, columns: Ma
 
 
 def load_images(source: Any, **options: Any) -> ImageSet:
-    """Return what `load_data` does, and refuse texts: for what works on pixels."""
+    """Return what `load_data` does, and refuse texts: for what works on pixels.
+
+    Args:
+        source: Any form of data that `load_data` takes.
+        options: The options of `load_data`.
+    """
     return as_images(load_data(source, **options))
 
 

@@ -29,6 +29,11 @@ def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None =
     """Return a set whose labels are the output indices of a model, which is tried on two inputs where that matters.
 
     `names` are the model's class names, where it does not say them itself.
+
+    Args:
+        data: A labelled data set.
+        model: The model whose outputs the labels shall number.
+        names: Class names of the outputs, where the model does not say them itself.
     """
     if data.labels is None:
         return data
@@ -50,6 +55,11 @@ def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
     order that the user gave. Where the model has no names, names of ImageNet's classes are its 1,000 outputs in their
     usual order, and otherwise as many classes as outputs stand in the data's own order, or in the alphabet's, as
     torchvision's `ImageFolder` has them; a note says so. Everything else is refused.
+
+    Args:
+        data: A labelled data set.
+        names: Class names of the model's outputs, or None where they are not known.
+        outputs: The number of outputs.
 
     >>> from shiftproof.data import load_data
     >>> data = load_data((["a text", "another"], ["Dog", "cat"]))

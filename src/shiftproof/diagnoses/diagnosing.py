@@ -50,6 +50,21 @@ class Diagnosis:
 
     `explained` is what the accuracy on the source loses under the shifts that were found; `lost` what the new images
     lose against the source, where they have labels. `classes` name the shares of the class mix.
+
+    Args:
+        folder: The run directory.
+        model: What the model is called.
+        data: What the new images are called.
+        source: What the labelled source is called.
+        images: Number of new images.
+        source_images: Number of images of the source.
+        likeness: The mix of known shifts that the new images behave like.
+        source_accuracy: Accuracy on the source as it is.
+        explained: What the accuracy on the source loses under the shifts that were found.
+        lost: What the new images lose against the source; None without labels.
+        classes: Names of the classes.
+        quality: Faults of the new images: copies, blank images, unreadable files.
+        notes: What has to be known when reading it.
     """
 
     folder: Path

@@ -47,7 +47,20 @@ CALL = "shiftproof.find_failures(...)"
 
 @dataclass(frozen=True)
 class Failures:
-    """Which images a model fails on: a table image by image, weak slices, and faults of the data."""
+    """Which images a model fails on: a table image by image, weak slices, and faults of the data.
+
+    Args:
+        folder: The run directory.
+        model: What the model is called.
+        data: What the data set is called.
+        classes: Names of the classes.
+        table: One row per image and condition.
+        slices: The weak slices.
+        quality: Faults of the data set.
+        notes: What has to be known when reading it.
+        files: The tables that were written.
+        copies: Copies of failed images, where they were asked for.
+    """
 
     folder: Path
     model: str

@@ -57,6 +57,17 @@ class Calibration:
     another scale. None is the one that suits the kind of input. `others` are methods that are not ours. `mixing` finds
     class mixes and the places of sets, `classes` are names, `doubts` caveats of the source itself, and `model` tells
     which model all this is of.
+
+    Args:
+        source: What is known of the labelled source.
+        copies: What is known of its shifted copies.
+        neighborhood: Where the views for invariance come from.
+        n: Number of views.
+        others: Methods of other packages that are used too.
+        mixing: Finds class mixes, and where a set lies among the copies.
+        classes: Names of the classes.
+        doubts: Caveats of the source itself.
+        model: Which model it is of.
     """
 
     source: Reference

@@ -16,12 +16,17 @@ from shiftproof.registry import Registry
 class EstimationMethod:
     """Reads an accuracy off statistics of a set.
 
-    does: what it is, in a few words for tables.
-    paper: where it comes from.
-    needs: the statistics it reads, names of `STATISTICS`.
-    statistic: one of its own that it reads too, under the method's name.
-    read: the accuracy by the source's reference and the statistics; without it, a line through shifted copies says it.
-    second_model: whether it compares two models, and reads nothing else.
+    Args:
+        does: What it is, in a few words for tables.
+        paper: Where it comes from.
+        needs: The statistics it reads, names of `STATISTICS`.
+        statistic: One of its own that it reads too, under the method's name.
+        read: The accuracy by the source's reference and the statistics; by default a line through shifted copies.
+        second_model: Whether it compares two models, and reads nothing else.
+
+    >>> mine = EstimationMethod("confidence", needs=("confidence",), read=lambda source, found: found["confidence"])
+    >>> mine.second_model
+    False
     """
 
     does: str

@@ -21,6 +21,11 @@ def agreement_on_the_line(
     spans ALine-D and ALine-S; a warning says where agreements do not lie on a line. Models should differ by more than
     the last steps of one training.
 
+    Args:
+        source: Logits [N, K] on labelled inputs, by model.
+        labels: Their classes, [N].
+        target: Logits on unlabelled inputs, by model.
+
     >>> rng = np.random.default_rng(0)
     >>> labels = rng.integers(0, 3, 400)
     >>> logits = {f"m{k}": np.eye(3)[labels] * k + rng.normal(size=(400, 3)) for k in (1, 2, 3, 4)}

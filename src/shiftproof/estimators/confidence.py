@@ -44,6 +44,13 @@ def atc(
     The threshold leaves as many source scores below it as there are source errors; the estimate is the share of
     `target_scores` at or above it. Scores are numbers [N], or logits [N, K] of which the `score` is taken.
 
+    Args:
+        source_scores: Scores [N] or logits [N, K] of labelled inputs.
+        source_correct: Which of them were answered rightly, [N].
+        target_scores: Scores or logits of unlabelled inputs.
+        score: `confidence` (ATC-MC) or `entropy` (ATC-NE), of logits.
+        seed: The seed of the bootstrap.
+
     >>> round(atc([0.9, 0.8, 0.7, 0.4], [True, True, True, False], [0.95, 0.5, 0.75]).accuracy, 3)
     0.667
     """
@@ -72,7 +79,12 @@ def threshold_doubts(source_scores: Array, source_correct: NDArray[np.bool_]) ->
 
 
 def average_confidence(target_scores: ArrayLike, *, seed: int = 0) -> Estimate:
-    """Return the mean confidence as the accuracy: right if the model is calibrated on the target."""
+    """Return the mean confidence as the accuracy: right if the model is calibrated on the target.
+
+    Args:
+        target_scores: Confidences [N] or logits [N, K] of unlabelled inputs.
+        seed: The seed of the bootstrap.
+    """
     target = _scores(target_scores, "confidence")
     low, high = percentile_interval(bootstrap_means(target, draws=DRAWS, seed=seed))
     warnings = few(len(target), "inputs")
@@ -82,7 +94,14 @@ def average_confidence(target_scores: ArrayLike, *, seed: int = 0) -> Estimate:
 def difference_of_confidences(
     source_scores: ArrayLike, source_correct: ArrayLike, target_scores: ArrayLike, *, seed: int = 0
 ) -> Estimate:
-    """Return the source accuracy less the fall of mean confidence from source to target (Guillory et al. 2021)."""
+    """Return the source accuracy less the fall of mean confidence from source to target (Guillory et al. 2021).
+
+    Args:
+        source_scores: Confidences [N] or logits [N, K] of labelled inputs.
+        source_correct: Which of them were answered rightly, [N].
+        target_scores: Confidences or logits of unlabelled inputs.
+        seed: The seed of the bootstrap.
+    """
     source, target = _scores(source_scores, "confidence"), _scores(target_scores, "confidence")
     correct = np.asarray(source_correct, bool)
     if correct.shape != source.shape:
@@ -103,6 +122,11 @@ def agreement(logits: ArrayLike, other_logits: ArrayLike, *, seed: int = 0) -> E
     """Return how often two models predict the same class, as the accuracy of either (Jiang et al. 2022).
 
     The models should be of one kind, trained apart: from other seeds, or on other draws of the data.
+
+    Args:
+        logits: Of one model, [N, K].
+        other_logits: Of the other, on the same inputs.
+        seed: The seed of the bootstrap.
     """
     one, other = np.asarray(logits), np.asarray(other_logits)
     if one.shape != other.shape or one.ndim != 2:

@@ -78,6 +78,17 @@ class Estimator:
 
     `Estimator.fit(model, source)` shifts the source in known ways and keeps what it learns in `calibration`, which can
     be saved and loaded.
+
+    Args:
+        model: From inputs to logits.
+        calibration: What was learnt on the labelled source.
+        seed: The seed of views.
+        batch_size: Inputs in a batch.
+
+    >>> from shiftproof import load_data, load_model
+    >>> estimator = Estimator.fit(load_model("demo"), load_data("demo").take(40), shifts=["contrast@3", "fog@3"], n=2)
+    >>> 0 <= estimator(load_data("demo").take(40)).accuracy <= 1
+    True
     """
 
     model: Callable[..., Any]

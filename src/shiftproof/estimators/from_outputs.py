@@ -74,6 +74,14 @@ def estimate_outputs(
 
     Without a `calibration` (a file, or one that `Estimator.fit` made) nothing is known of shifts: the interval holds
     the sampling of inputs and changes of the class mix, and a warning says so.
+
+    Args:
+        source: Stored outputs of labelled inputs.
+        target: Stored outputs of unlabelled inputs.
+        method: One of `estimators.METHODS`, or `auto`.
+        level: The confidence of the interval.
+        calibration: A calibration, or its file.
+        seed: The seed of the bootstrap.
     """
     if calibration is None:
         normalized = any(_are_probabilities(_scores(_arrays(one))) for one in (source, target))

@@ -33,6 +33,13 @@ class Invariance:
     `per_input` [N] is the share of the most common prediction among n views and the input itself, from 1/K to 1: low
     values are strange inputs. `negative_entropy` [N] is that of the same decisions. `entropy_difference` tells how much
     less certain the model is on the views than on the inputs, in nats.
+
+    Args:
+        per_input: The share of the most common prediction among the views, [N].
+        negative_entropy: The negative entropy of these predictions, [N].
+        entropy_difference: How much less certain the model is on views than on inputs, in nats.
+        n: Number of views.
+        neighborhood: Where they come from.
     """
 
     per_input: Array
@@ -88,6 +95,15 @@ def neighborhood_invariance(
     a list of texts. `neighborhood` is one of `NEIGHBORHOODS`, any shift, or a function `(inputs, keys, n, seed) ->
     views`. The views of many inputs go through the model together, `batch_size` at a time; an input's views depend on
     its key and the seed, not on its batch.
+
+    Args:
+        model: From inputs to logits.
+        inputs: Images, a `Dataset`, or a list of texts.
+        neighborhood: One of `NEIGHBORHOODS`, a shift, or a function.
+        n: Number of views of each input.
+        keys: Whole numbers that decide the views of an input.
+        seed: The seed of the views.
+        batch_size: Inputs in a batch.
     """
     chosen = neighborhoods.neighborhood(neighborhood)
     batches = as_batches(inputs, keys=keys, batch_size=batch_size, device=device_of(model))

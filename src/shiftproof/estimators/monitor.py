@@ -70,6 +70,24 @@ class Monitor:
     Watching never breaks serving: whatever fails in it, the model's answer is returned. The first failure is logged,
     and `failures` and the warnings of `status()` tell how many there were. Without a model, `observe` takes outputs
     that were made elsewhere.
+
+    Args:
+        model: The model that serves; None where outputs are handed in.
+        calibration: What was learnt on the labelled source.
+        window: Number of latest inputs that estimates are made of.
+        share: The share of inputs that are looked at through views.
+        drift_every: Batches between two looks at normalisation statistics.
+        drop: The fall of accuracy, a fraction, that the alarm `accuracy` is about.
+        alpha: The share of streams of 20,000 inputs with a false alarm, at most.
+        patience: Looks in a row that raise the alarms `one_class` and `drift`.
+        seed: The seed of the sample.
+
+    >>> import torch
+    >>> from shiftproof import load_data, load_model
+    >>> model, source = load_model("demo"), load_data("demo").take(40)
+    >>> monitor = Monitor.fit(model, source, shifts=["contrast@3", "fog@3"], n=2)
+    >>> monitor(torch.rand(8, 3, 32, 32)).shape, monitor.status().seen
+    (torch.Size([8, 10]), 8)
     """
 
     def __init__(

@@ -20,6 +20,13 @@ class ClassEstimate:
     """What to expect of one class without labels, from calibrated probabilities; None where too few are expected.
 
     `support` is the expected number of inputs of the class. Recall is the accuracy on its inputs.
+
+    Args:
+        name: The class.
+        support: The expected number of its inputs.
+        precision: The share of inputs given this class that are of it.
+        recall: The share of its inputs that are given this class.
+        f1: The harmonic mean of the two.
     """
 
     name: str
@@ -40,6 +47,23 @@ class Estimate:
     all that is said. `warnings` say why the number should not be trusted; `notes` what else was found, such as another
     class mix. `by_class` has figures of single classes, and `others` the answers of other estimators. `measure` is what
     `accuracy` stands for, which is mIoU of label maps.
+
+    Args:
+        accuracy: The estimated accuracy, a fraction.
+        low: The lower end of its interval.
+        high: The upper end of its interval.
+        method: What estimated it.
+        inputs: Number of inputs.
+        error: Mean absolute error on families of shifts that were left out; None where not known.
+        warnings: Why the number should not be trusted.
+        facts: Statistics that it was read off, by name.
+        others: What other methods say.
+        level: The confidence of the interval.
+        in_family: Mean absolute error on new shifts of known families.
+        unlike: Whether the inputs are unlike anything calibrated on.
+        notes: What else was found, such as another class mix.
+        by_class: Estimates for single classes.
+        measure: What the accuracy stands for; mIoU for label maps.
     """
 
     accuracy: float

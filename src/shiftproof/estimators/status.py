@@ -20,6 +20,28 @@ class Status:
     are raised, `changed_at` the input at which what raised them began, `evidence` how far each is on its way (from 0 to
     1), and `alarm_every` how many inputs lie between false alarms on average, at least. `failures` counts how often
     watching failed; `warnings` speak against the estimate, `notes` say what else was found.
+
+    Args:
+        seen: Number of inputs so far.
+        window: Number of inputs that the estimate is made of.
+        accuracy: The estimated accuracy, a fraction.
+        low: The lower end of its interval.
+        high: The upper end of its interval.
+        method: What estimated it.
+        error: Mean absolute error of the method on families of shifts that were left out.
+        entropy: Mean entropy of predictions.
+        classes: The share of each predicted class.
+        invariance: Neighbourhood invariance of the sampled inputs.
+        drift: Distance of normalisation statistics from the source's, by layer.
+        alarms: Which alarms are raised.
+        warnings: Why the estimate should not be trusted.
+        failures: How often watching failed.
+        level: The confidence of the interval.
+        mix: The class mix that is found.
+        changed_at: The input at which what raised an alarm began.
+        evidence: How near each alarm is, from 0 to 1.
+        alarm_every: Inputs between two false alarms on average, at least.
+        notes: What else was found.
     """
 
     seen: int

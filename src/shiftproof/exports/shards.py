@@ -117,6 +117,9 @@ def write_stream(
         device: cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.
         executor: inline, processes, processes:4, ray or ray:16; the bytes are the same.
         on_progress: Called as on_progress(done, all, result).
+
+    >>> write_stream("mixed", shifts=["fog"], images=4, out=folder / "stream").name
+    'manifest.json'
     """
     stream = as_stream(
         stream, data, images=images, speed=speed, shifts=shifts, calibration=calibration, seed=seed, device=device

@@ -42,6 +42,9 @@ def preview_stream(
         out: What to write: a .png or an .html file.
         rows: Positions to show.
         columns: Neighbouring images at each.
+
+    >>> preview_stream("mixed", shifts=["fog"], images=12, rows=2, columns=2, out=folder / "stream.png").name
+    'stream.png'
     """
     stream = as_stream(stream, data, images=images, speed=speed, shifts=shifts, calibration=calibration, seed=seed)
     path = expand(out)

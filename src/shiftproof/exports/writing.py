@@ -48,6 +48,14 @@ class Written:
     """A finished copy: where it is, how many images it has under each shift, and the files that could not be read.
 
     `masks` is how many of the images have a label map, and `beside` how many other files came along.
+
+    Args:
+        folder: Where the copy is.
+        images: Images under each shift.
+        shifts: The shifts, by label.
+        left_out: Files that could not be read.
+        masks: How many images have a label map.
+        beside: How many other files were copied along.
     """
 
     folder: Path

@@ -53,6 +53,21 @@ class Hardened:
     `changes` are on images that were kept for proof, `unseen` the same under corruptions that played no part in
     choosing; each has a comparison with a report of its own. `images` are those trained on, chosen by, and kept for
     proof. `kept` is the candidate that was audited last, `spending` what the time went into.
+
+    Args:
+        folder: The run directory.
+        outcome: Whether a hardened network was kept, and if not, why.
+        choice: The recipe that was chosen, and why.
+        images: Numbers of images trained on, chosen by, and kept for proof.
+        max_clean_loss: The largest loss of clean accuracy that was allowed, as a fraction.
+        candidates: The networks that were tried.
+        kept: The candidate that was audited last.
+        changes: What changed, on images kept for proof.
+        unseen: What changed under corruptions that played no part in choosing.
+        seconds: Time that was spent.
+        comparison: The comparison of the audits before and after.
+        other: The same comparison under the corruptions that played no part in choosing.
+        spending: What the time went into.
     """
 
     folder: Path

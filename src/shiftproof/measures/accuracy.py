@@ -12,6 +12,10 @@ from shiftproof.measures.intervals import Interval, proportion_intervals
 class Accuracy:
     """So many right out of so many images.
 
+    Args:
+        right: Right answers.
+        images: All answers.
+
     >>> Accuracy(90, 100).value
     0.9
     >>> Accuracy.sum([Accuracy(1, 2), Accuracy(3, 4)])

@@ -19,7 +19,13 @@ from shiftproof.measures.intervals import CONFIDENCE, Interval, mean_interval
 
 @dataclass(frozen=True)
 class MeanRadius:
-    """An average certified radius (ACR) over images, and its interval for images drawn like these, where it has one."""
+    """An average certified radius (ACR) over images, and its interval for images drawn like these, where it has one.
+
+    Args:
+        value: The average certified radius.
+        interval: Its confidence interval, where there is one.
+        images: Number of images.
+    """
 
     value: float
     interval: Interval | None
@@ -33,6 +39,12 @@ def average_radius(
 
     `largest` is the largest radius that the samples can show (`Rule.reach`): without it, one image that is not among
     these could have any radius, and there is no interval. There is none of fewer than 10 images.
+
+    Args:
+        radii: Certified radii; 0 where an image is wrong or not certified.
+        largest: The largest radius that the samples can show.
+        confidence: That of the interval.
+        among: How many intervals shall hold together.
 
     >>> average_radius([0.0, 0.5, 1.0]).value
     0.5
@@ -49,6 +61,11 @@ def mean_average_radius(
 
     The interval is over images: an image counts with its mean radius over shifts.
 
+    Args:
+        radii: Certified radii of the same images, by shift.
+        largest: The largest radius that the samples can show.
+        confidence: That of the interval.
+
     >>> mean_average_radius({"fog": [0.0, 1.0], "snow": [1.0, 1.0]}).value
     0.75
     """
@@ -64,6 +81,10 @@ def mean_average_radius(
 def certified_accuracy(radii: ArrayLike, at: float) -> Accuracy:
     """Return the share of images that are right and certified at a distance; at 0 that of right, certified images.
 
+    Args:
+        radii: Certified radii; 0 where an image is wrong or not certified.
+        at: The distance.
+
     >>> certified_accuracy([0.0, 0.25, 0.5], at=0.25)
     Accuracy(right=2, images=3)
     """
@@ -72,7 +93,12 @@ def certified_accuracy(radii: ArrayLike, at: float) -> Accuracy:
 
 
 def certified_curve(radii: ArrayLike, at: Sequence[float]) -> list[Accuracy]:
-    """Return the certified accuracy at each of some distances."""
+    """Return the certified accuracy at each of some distances.
+
+    Args:
+        radii: Certified radii; 0 where an image is wrong or not certified.
+        at: The distances.
+    """
     return [certified_accuracy(radii, distance) for distance in at]
 
 

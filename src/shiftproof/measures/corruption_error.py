@@ -51,6 +51,10 @@ def mce(errors: Errors, baseline: Errors = ALEXNET) -> float:
     The published figure needs the fifteen common corruptions at severities 1 to 5 on ImageNet. A baseline run of one's
     own has the errors of another model under the same corruptions and severities.
 
+    Args:
+        errors: Errors at each severity, by corruption.
+        baseline: The same of the model it is compared with; AlexNet by default.
+
     >>> mce({"fog": [0.1, 0.3], "snow": [0.5, 0.5]}, {"fog": [0.2, 0.6], "snow": [0.5, 0.5]})
     75.0
     """
@@ -58,7 +62,12 @@ def mce(errors: Errors, baseline: Errors = ALEXNET) -> float:
 
 
 def corruption_errors(errors: Errors, baseline: Errors = ALEXNET) -> dict[str, float]:
-    """Return each corruption's error relative to the baseline's, in percent; `mce` is the mean of them."""
+    """Return each corruption's error relative to the baseline's, in percent; `mce` is the mean of them.
+
+    Args:
+        errors: Errors at each severity, by corruption.
+        baseline: The same of the model it is compared with; AlexNet by default.
+    """
     means, of_baseline = _means(errors), _baseline_means(errors, baseline)
     return {name: 100.0 * mean / _divisor(name, of_baseline[name]) for name, mean in means.items()}
 
@@ -69,6 +78,12 @@ def relative_mce(
     """Return the mean over corruptions of (what corruption adds to the clean error) / (the baseline's), in percent.
 
     `clean` and `baseline_clean` are the errors on images as they are; AlexNet's is known.
+
+    Args:
+        errors: Errors at each severity, by corruption.
+        clean: The error on images as they are.
+        baseline: Errors of the model it is compared with; AlexNet by default.
+        baseline_clean: The error of that model on images as they are.
     """
     if baseline_clean is None:
         if baseline is not ALEXNET:
@@ -87,6 +102,10 @@ def category_means(errors: Errors, categories: Mapping[str, str]) -> dict[str, f
     """Return the mean error of the corruptions of each category, in the order in which categories first occur.
 
     `categories` maps a corruption to its category, as `shiftproof.shifts.facts(name)["category"]` tells it.
+
+    Args:
+        errors: Errors at each severity, by corruption.
+        categories: The category of each corruption.
 
     >>> categories = {"fog": "weather", "snow": "weather", "contrast": "digital"}
     >>> category_means({"fog": [0.25, 0.75], "snow": [0.75, 0.75], "contrast": [0.5]}, categories)

@@ -18,6 +18,11 @@ class ErrorLine:
     `fit` it on shifts whose errors are known, such as the hold-out corruption of a category, and `predict` the errors
     of others. `r_squared` is the share of the variance of the known errors that the line explains.
 
+    Args:
+        slope: Error per unit of distance.
+        intercept: Error at distance 0.
+        r_squared: Share of the variance that the line explains.
+
     >>> line = ErrorLine.fit([0.0, 1.0, 2.0], [0.1, 0.3, 0.5])
     >>> round(float(line.predict(3.0)), 6)
     0.7

@@ -35,6 +35,11 @@ class Interval(NamedTuple):
 def lower_bound(hits: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
     """One-sided Clopper-Pearson bound: P(bound > p) <= alpha for hits ~ Binomial(n, p).
 
+    Args:
+        hits: Successes.
+        n: Trials.
+        alpha: The probability that the bound is wrong.
+
     >>> float(lower_bound(1000, 1000, 0.001).round(6))  # 0.001 ** (1 / 1000)
     0.993116
     """
@@ -45,7 +50,13 @@ def lower_bound(hits: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
 
 
 def upper_bound(hits: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
-    """One-sided Clopper-Pearson bound from above: P(bound < p) <= alpha for hits ~ Binomial(n, p)."""
+    """One-sided Clopper-Pearson bound from above: P(bound < p) <= alpha for hits ~ Binomial(n, p).
+
+    Args:
+        hits: Successes.
+        n: Trials.
+        alpha: The probability that the bound is wrong.
+    """
     return 1.0 - lower_bound(np.asarray(n) - np.asarray(hits), n, alpha)
 
 

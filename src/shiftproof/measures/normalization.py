@@ -30,6 +30,15 @@ class LayerStatistics:
     """The mean and biased variance of each channel entering a batch norm, [C] each.
 
     `images` is the number of images they were taken over, None where nobody knows it.
+
+    Args:
+        name: The layer.
+        mean: Mean of each channel, [C].
+        var: Biased variance of each channel, [C].
+        images: Number of images; None where it is not known.
+
+    >>> LayerStatistics("bn1", np.zeros(3), np.ones(3)).images is None
+    True
     """
 
     name: str
@@ -92,12 +101,24 @@ DISTANCES: Mapping[Distance, Callable[[LayerStatistics, LayerStatistics], float]
 def layer_distances(
     source: Statistics, target: Statistics, distance: Distance = "normalized_wasserstein"
 ) -> dict[str, float]:
-    """Return the distance between source and target by layer."""
+    """Return the distance between source and target by layer.
+
+    Args:
+        source: Statistics on the source, layer by layer.
+        target: Statistics on the target.
+        distance: Which distance between normal distributions.
+    """
     return {one.name: DISTANCES[distance](one, other) for one, other in pairs(source, target)}
 
 
 def mean_distance(source: Statistics, target: Statistics, distance: Distance = "normalized_wasserstein") -> float:
-    """Return the distance between source and target averaged over layers."""
+    """Return the distance between source and target averaged over layers.
+
+    Args:
+        source: Statistics on the source, layer by layer.
+        target: Statistics on the target.
+        distance: Which distance between normal distributions.
+    """
     return float(np.mean(list(layer_distances(source, target, distance).values())))
 
 

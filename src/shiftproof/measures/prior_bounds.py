@@ -35,6 +35,13 @@ def expected_distance_bounds(
     The estimate is N / (N + n) of the source statistics and n / (N + n) of the biased statistics of n samples of the
     target, N being the `prior`, 0 to infinity. L always holds (Jensen). U takes the sample variance to lie above its
     (1 - confidence) / 2 quantile; it is loose for a few samples without a prior.
+
+    Args:
+        source: Statistics of a layer on the source.
+        target: Statistics of that layer on the target.
+        prior: Images that the source statistics count for, N.
+        n: Images in a batch.
+        confidence: That of the upper bound.
     """
     _check_samples(prior, n, confidence)
     share = _share(prior, n)
@@ -61,6 +68,15 @@ def optimal_prior(
 
     As in the paper, n counts images, though a batch norm averages over the pixels of each too. Statistics of a few
     images of the target suffice, `collect_statistics(model, [batch])`; exact ones ask for larger priors.
+
+    Args:
+        source: Statistics on the source, layer by layer.
+        targets: Statistics on targets.
+        n: Images in a batch.
+        bound: `upper` or `lower`.
+        normalized: Whether channels are in units of the source's variance.
+        confidence: That of the upper bound.
+        eps: Added to variances before they are divided by.
     """
     if not targets:
         raise ConfigurationError("A prior needs a target.", expected="statistics of one shift or more", got="none")

@@ -16,6 +16,11 @@ class ShiftMap:
     """Shifts as points in the plane: near points have similar statistics. The source is at the origin.
 
     `points` are [S, 2], in the order of `names`; `share` is how much of the squared distances the plane shows, 0 to 1.
+
+    Args:
+        names: The shifts.
+        points: Their places, [S, 2].
+        share: How much of the squared distances the plane shows, from 0 to 1.
     """
 
     names: tuple[str, ...]
@@ -30,6 +35,11 @@ def shift_map(
 
     The paper embeds with t-SNE; this is classical scaling: deterministic, and true to large distances too. The
     normalised distance between two shifts is in units of the source's standard deviations.
+
+    Args:
+        source: Statistics on the source, layer by layer.
+        shifts: Statistics under each shift.
+        distance: Which distance between normal distributions.
     """
     if not shifts:
         raise DataError("There are no shifts to map.", expected="statistics by shift", got="none")

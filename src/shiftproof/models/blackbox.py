@@ -20,6 +20,12 @@ class BlackBox:
     whose largest is the prediction) per image, [N, K], as a tensor or an array; of texts it takes a list. `fingerprint`
     says which version it is, where the function's own code and data cannot, as for a remote service.
 
+    Args:
+        function: From images (or a list of texts) to one row of scores per input.
+        name: What reports call it; by default the function's name.
+        fingerprint: The version of what the function does, where its code cannot tell, as for a remote service.
+        device: Where the function takes its images.
+
     >>> box = BlackBox(lambda images: images.mean((2, 3)), name="mean colour")
     >>> box(torch.ones(2, 3, 8, 8)).shape
     torch.Size([2, 3])

@@ -35,6 +35,9 @@ def class_names(model: object) -> tuple[str, ...] | None:
     They are the model's attribute `class_names`, or `id2label` of its Hugging Face configuration, or those of the model
     that it wraps. Names that only count, such as LABEL_0 or 7, name nothing.
 
+    Args:
+        model: Any model.
+
     >>> from torch import nn
     >>> class_names(nn.Sequential(nn.Flatten(), with_class_names(nn.Linear(12, 2), ["cat", "dog"])))
     ('cat', 'dog')
@@ -59,6 +62,9 @@ def label_numbers(model: object) -> tuple[int, ...] | None:
     """Return the labels that a model's outputs stand for, in their order; None where they are 0, 1, 2 and so on.
 
     A model restricted to some of its classes has them, and a classifier that was trained on labels with gaps.
+
+    Args:
+        model: Any model.
     """
     own = getattr(model, "label_numbers", None)
     if isinstance(own, tuple):

@@ -8,6 +8,10 @@ from shiftproof.errors import ConfigurationError
 def choose_device(device: object, model: object = None) -> str:
     """Return the device to use; `auto` is where a module already is if that is no CPU, else CUDA where there is one.
 
+    Args:
+        device: `auto`, or the name of a device.
+        model: A module, whose own device `auto` prefers.
+
     >>> choose_device("cpu")
     'cpu'
     """

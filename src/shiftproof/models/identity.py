@@ -59,6 +59,9 @@ def fingerprint(model: Callable[..., Any]) -> str:
     hooks, the options of PyTorch's class, everything else it holds, and the source of classes that are not PyTorch's. A
     black box: its own `fingerprint`. A plain function: its source, and the modules, functions, arrays and numbers that
     it uses. What comes from a `file.py` counts with the whole file and the files beside it that it imports.
+
+    Args:
+        model: Any model.
     """
     return model.fingerprint if isinstance(model, BlackBox) else digest(model)
 

@@ -16,6 +16,11 @@ class InputSize:
 
     `firm`: images of any other size are brought to it. Otherwise only images of different sizes are: a network that
     takes any size may have been trained on theirs.
+
+    Args:
+        resize: Pixels of the short side that images are resized to.
+        crop: Pixels of the side of the square cut from the centre.
+        firm: Whether images of any other size are brought to this one.
     """
 
     resize: int
@@ -29,7 +34,11 @@ class InputSize:
 
 
 def input_size(model: object) -> InputSize | None:
-    """Return the size of images that a model, or one that it wraps, was made for; None where nothing says it."""
+    """Return the size of images that a model, or one that it wraps, was made for; None where nothing says it.
+
+    Args:
+        model: Any model.
+    """
     own = getattr(model, "input_size", None)
     if isinstance(own, InputSize):
         return own

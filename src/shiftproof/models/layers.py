@@ -9,6 +9,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 def has_batch_norm(model: object) -> bool:
     """Return whether a model has batch normalisation that can be seen; that of a black box cannot.
 
+    Args:
+        model: Any model.
+
     >>> has_batch_norm(nn.Sequential(nn.BatchNorm2d(3))), has_batch_norm(nn.LayerNorm(3)), has_batch_norm(len)
     (True, False, False)
     """

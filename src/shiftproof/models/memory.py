@@ -17,6 +17,9 @@ _WORDS = ("can't allocate memory", "not enough memory", "out of memory", "alloc_
 class BatchFitter:
     """A batch size that is halved when memory runs out, and stays so where that helped.
 
+    Args:
+        size: The batch size to begin with.
+
     >>> fit = BatchFitter(64)
     >>> fit(lambda size: size), fit.size
     (64, 64)

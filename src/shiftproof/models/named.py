@@ -30,7 +30,11 @@ def cards() -> dict[str, dict[str, Any]]:
 
 
 def card(name: str) -> dict[str, Any]:
-    """Return what is known of a network that comes with the package: its training, figures, use and limits."""
+    """Return what is known of a network that comes with the package: its training, figures, use and limits.
+
+    Args:
+        name: A network of the package, such as `cifar10-gaussian-jsd`.
+    """
     if name not in cards():
         raise unknown("network with a card", name, cards())
     return cards()[name]

@@ -17,6 +17,10 @@ class Normalize(nn.Module):
     [1, C, 1, 1], used in the images' own precision: `model.double()` computes with the constants as written. The
     model's `state_dict` carries them.
 
+    Args:
+        mean: One number per channel, on the [0, 1] scale.
+        std: One number per channel, on the [0, 1] scale.
+
     >>> model = nn.Sequential(Normalize([0.5], [0.25]), nn.Identity())
     >>> model(torch.ones(1, 1, 8, 8))[0, 0, 0, 0]
     tensor(2.)

@@ -20,7 +20,11 @@ _WRAP = (
 
 
 def device_of(model: Callable[..., Any]) -> torch.device:
-    """Return where a model computes: the device of its first parameter or buffer, and the CPU without any."""
+    """Return where a model computes: the device of its first parameter or buffer, and the CPU without any.
+
+    Args:
+        model: Any model.
+    """
     if isinstance(model, nn.Module):
         for tensor in (*model.parameters(), *model.buffers()):
             return tensor.device
@@ -34,6 +38,10 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
     No gradients are kept. Images are moved to the model's device, and to its precision where that is not float32; a
     list of texts, or of pairs of them, goes to the model as it is. Anything but finite scores, one row per input, is a
     `ModelError`.
+
+    Args:
+        model: Any model.
+        inputs: Images [N, C, H, W] in [0, 1], or a list of texts.
     """
     try:
         with torch.no_grad():

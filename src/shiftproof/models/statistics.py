@@ -32,7 +32,11 @@ from shiftproof.models.outputs import logits
 
 
 def source_statistics(model: nn.Module) -> tuple[LayerStatistics, ...]:
-    """Return the running statistics of every batch norm, in the order of the model's modules."""
+    """Return the running statistics of every batch norm, in the order of the model's modules.
+
+    Args:
+        model: A module with batch normalisation.
+    """
     return tuple(
         LayerStatistics(name, _numbers(norm.running_mean), _numbers(norm.running_var))
         for name, norm in _batch_norms(model).items()
@@ -52,6 +56,11 @@ def collect_statistics(
     Schneider et al. 2020, appendix A: the statistics of a layer are taken when all layers before it already normalise
     with those of the target. It reads the batches once per layer, each time up to that layer only (in all about half
     as many full passes as there are layers), so they must be a list or a loader that gives the same images again.
+
+    Args:
+        model: A module with batch normalisation; it is not changed.
+        batches: Images [N, C, H, W], batch by batch.
+        exact: Whether each layer is measured with all earlier layers already adapted.
     """
     norms = _batch_norms(model)
     worker = copy.deepcopy(model).eval()
@@ -87,12 +96,17 @@ class _Inputs:
 class StatisticsTap:
     """Takes the statistics of what enters a model's batch norms, in whatever forward passes happen while it is open.
 
-    with StatisticsTap(model) as tap:
-        logits(model, images)
-    tap.statistics(images=len(images))
-
     Unlike `collect_statistics` it works on the model itself, in passes that are made anyway; those should be in
     evaluation mode. It can be opened again, and then adds to what it has.
+
+    Args:
+        model: A module with batch normalisation.
+
+    >>> model = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(48, 2)).eval()
+    >>> with StatisticsTap(model) as tap:
+    ...     scores = model(torch.ones(2, 3, 4, 4))
+    >>> tap.statistics(images=2)[0].mean.tolist()
+    [1.0, 1.0, 1.0]
     """
 
     def __init__(self, model: nn.Module) -> None:

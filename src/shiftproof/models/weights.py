@@ -59,7 +59,11 @@ def is_safetensors(path: Path) -> bool:
 
 
 def read_weights(path: str | Path) -> Weights:
-    """Return the tensors of a safetensors file or a state dict, on the CPU; code in the file is never run."""
+    """Return the tensors of a safetensors file or a state dict, on the CPU; code in the file is never run.
+
+    Args:
+        path: A file of safetensors, or a state dict that holds tensors alone.
+    """
     path = Path(path)
     if not is_file(path):
         raise ModelError(f"There is no weights file {str(path)!r}.", expected="a .safetensors, .pt or .pth file")
@@ -119,6 +123,10 @@ def load_weights(network: nn.Module, weights: str | Path | Weights) -> None:
     Names may begin with the words that wrappers put in front of them (`module.`, `model.`, `net.`), in the file or in
     the network; what a file then holds beside the network is not read. The constants of a `Normalize` layer and the
     counters of batch normalisation may be absent.
+
+    Args:
+        network: The module to copy into.
+        weights: A file, or tensors by name.
     """
     if not isinstance(weights, Weights):
         weights = read_weights(weights)

@@ -25,6 +25,13 @@ class Cell(Task[CellWorker]):
 
     Its parameters are JSON values. Two cells with the same kind and parameters are equal. A store that is read without
     its plan gives back its tasks as cells, by their descriptions.
+
+    Args:
+        kind: What is to be done.
+        parameters: JSON values.
+
+    >>> Cell("corruptions", shift="fog@3") == Cell("corruptions", shift="fog@3")
+    True
     """
 
     def __init__(self, kind: str, /, **parameters: Json) -> None:

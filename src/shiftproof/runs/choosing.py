@@ -7,6 +7,7 @@ from shiftproof.registry import unknown
 from shiftproof.runs.executors import Executor, Inline, Processes
 
 EXECUTORS = ("inline", "processes", "ray")
+"""The names of executors."""
 
 
 def choose_executor(

@@ -32,6 +32,14 @@ def drive(
     serves many plans. `on_progress` hears of each new result after it is in the store. Failed tasks are kept with
     their error and run again next time; the others go on, unless the work is `essential`, such as "Training": then the
     first failure ends it, because a gap would make the rest wrong.
+
+    Args:
+        plan: The tasks.
+        store: Where results are kept.
+        setup: Makes a worker, or an open pool of workers.
+        executor: Where tasks run; by default in this process.
+        on_progress: Called with the results done, all, and the last one.
+        essential: The name of work that a failure ends.
     """
     identities = plan.identities()
     done = store.done() & identities.keys()
@@ -53,7 +61,12 @@ def drive(
 
 
 def stop_at_failure(result: Result, what: str) -> None:
-    """Raise the error of a failed task: a user's own as it is, an unforeseen one by its last line."""
+    """Raise the error of a failed task: a user's own as it is, an unforeseen one by its last line.
+
+    Args:
+        result: The result of a task.
+        what: The name of the work.
+    """
     if result.error is None:
         return
     unforeseen = result.error.startswith("Traceback")

@@ -62,6 +62,12 @@ class Inline:
 
     A task that runs longer than `timeout` seconds fails, if Python can interrupt it: code in C that does not come back
     it cannot; `Processes` can.
+
+    Args:
+        timeout: Seconds after which a task has failed.
+
+    >>> Inline(timeout=60)
+    Inline(timeout=60)
     """
 
     timeout: float | None = None
@@ -95,6 +101,14 @@ class Processes:
     own alone. A process that dies (killed, out of memory) takes no result with it. The tasks that were in flight run
     again at the end, one at a time, so that one which kills its process is found and fails alone. A task that runs
     longer than `timeout` seconds fails; where it cannot be interrupted, its process is ended.
+
+    Args:
+        count: Number of processes; by default one for each core or GPU.
+        device: `cpu` or `cuda`.
+        timeout: Seconds after which a task has failed.
+
+    >>> Processes(2, timeout=60).count
+    2
     """
 
     count: int | None = None

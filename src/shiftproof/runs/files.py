@@ -15,7 +15,12 @@ from shiftproof.errors import RunError
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new one and nothing between."""
+    """Write a file so that a reader, or a crash, sees the old content or the new one and nothing between.
+
+    Args:
+        path: The file.
+        content: Its bytes or text.
+    """
     # Bytes of a file's name that are not UTF-8 are written out; in JSON that is their own notation.
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with replacing(path) as file:

@@ -29,6 +29,7 @@ class Worker(Protocol):
 
 
 Setup: TypeAlias = Callable[[], Worker]
+"""Makes a worker, in the process where it shall measure."""
 
 
 def measure(worker: Worker, task: AnyTask, timeout: float | None = None, *, hosted: bool = False) -> Result:

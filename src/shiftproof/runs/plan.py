@@ -10,7 +10,14 @@ from shiftproof.runs.task import AnyTask, Row, canonical
 
 @dataclass(frozen=True)
 class Result:
-    """A finished task: its row of numbers, or the error that stopped it, and the seconds it took."""
+    """A finished task: its row of numbers, or the error that stopped it, and the seconds it took.
+
+    Args:
+        task: The task.
+        row: Its numbers; None where it failed.
+        error: Why it failed.
+        seconds: How long it took.
+    """
 
     task: AnyTask
     row: Row | None
@@ -20,7 +27,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Plan:
-    """Tasks in the order they should run, and the fingerprints of what they are measured on."""
+    """Tasks in the order they should run, and the fingerprints of what they are measured on.
+
+    Args:
+        tasks: The tasks, in order.
+        fingerprints: What they are measured on.
+
+    >>> from shiftproof.runs import Cell
+    >>> len(Plan((Cell("square", x=2), Cell("square", x=2)), {"data": "none"}).identities())
+    1
+    """
 
     tasks: tuple[AnyTask, ...]
     fingerprints: Mapping[str, str]

@@ -41,6 +41,18 @@ class Store:
     `subject` says what the run is about (fingerprints, version); a directory that was made for another subject is
     refused. None opens a store to read what is there, also beside a driver at work. A store that an older version wrote
     is brought up to date: in the file when it is opened to go on, in memory when it is only read.
+
+    Args:
+        folder: The run directory.
+        subject: What the run is about; None opens it to read.
+
+    >>> from shiftproof.runs import Cell, Plan, drive
+    >>> class Square:
+    ...     def measure(self, task):
+    ...         return {"y": task.parameters()["x"] ** 2}
+    >>> with Store(folder, {"about": "squares"}) as store:
+    ...     drive(Plan((Cell("square", x=3),), {}), store, Square)[0].row
+    {'y': 9}
     """
 
     def __init__(self, folder: Path, subject: Mapping[str, str] | None = None) -> None:

@@ -13,7 +13,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from shiftproof.runs.content import digest
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""What JSON can hold."""
 Row: TypeAlias = Mapping[str, Json]
+"""The numbers of a task, by name."""
 Subject = TypeVar("Subject")
 
 IDENTITY_VERSION = 2
@@ -26,6 +28,16 @@ class Task(ABC, Generic[Subject]):
     A subclass such as `CorruptedSlice(Task[Subject])` has a `kind`, "corruptions", and fields `shift`, `start`, `stop`.
     Its fields are plain data, dataclasses of it, or things with a `content_digest()`, such as shifts: tasks of the same
     type and content are equal, in every process. It can be pickled.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Power(Task[float]):
+    ...     exponent: int
+    ...     kind = "power"
+    ...     def measure(self, subject):
+    ...         return {"value": subject**self.exponent}
+    >>> Power(2).measure(3.0)
+    {'value': 9.0}
     """
 
     kind: str

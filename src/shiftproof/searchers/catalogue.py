@@ -74,6 +74,11 @@ def searcher(name: str, *, images: int, **options: Any) -> Callable[..., SearchT
     """Return a searcher with its own options set; `images` is how many there are to race on.
 
     Options that come as text are read as the function annotates them.
+
+    Args:
+        name: One of `searchers.SEARCHERS`.
+        images: Number of images.
+        options: Options of the searcher.
     """
     function = SEARCHERS.load(name)
     taken = inspect.signature(function).parameters

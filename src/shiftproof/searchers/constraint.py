@@ -26,6 +26,14 @@ class Constraint:
 
     `similarity` is the least structural similarity to the images as they were, -1 to 1. `agreement` is the least share
     of images that the `reference` model gives the class it gave them before, 0.9 unless stated.
+
+    Args:
+        similarity: The least structural similarity to the images as they were.
+        agreement: The least share of images to which the reference gives the class it gave before.
+        reference: The model that judges whether an image still shows its class.
+
+    >>> Constraint(similarity=0.7).similarity
+    0.7
     """
 
     similarity: float | None = None

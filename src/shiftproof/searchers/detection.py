@@ -23,6 +23,18 @@ class DetectionRecall(Fitness):
     `targets` has a mapping for each image, with `boxes` [n, 4] and `labels` [n]; a detector answers with the same for
     each, and `scores` where it has them, of which those below one half do not count. Every box finds one object at
     most, the surest first. A detector that names no labels is asked for places alone.
+
+    Args:
+        model: The detector.
+        targets: For each image, `boxes` [n, 4] and `labels` [n].
+        iou: The least intersection over union at which a box finds an object.
+
+    >>> import torch
+    >>> from shiftproof.searchers import Service
+    >>> face = {"boxes": [[0, 0, 4, 4]], "labels": [1]}
+    >>> recall = DetectionRecall(Service(lambda images: [face] * len(images)), [face, face])
+    >>> recall.value(recall.tally(torch.zeros(2, 3, 8, 8), slice(0, 2))[0])
+    1.0
     """
 
     name = "detection_recall"

@@ -70,6 +70,15 @@ class Evaluator:
     """The worker of a search: applies tuples, asks the model, and counts; equal tuples give equal rows.
 
     It can be sent to worker processes, with the images and the model it holds.
+
+    Args:
+        space: The transformations and their levels.
+        pixels: The images.
+        fitness: What is measured.
+        constraint: What an admissible chain must keep.
+        batch_size: Images in a batch.
+        seed: The seed of what shifts draw.
+        memory: Bytes that intermediate images may take.
     """
 
     def __init__(
@@ -152,6 +161,13 @@ class Evaluation:
 
     A tuple that was measured before, in this search or in a run that was killed, is not measured again. One whose
     measurement failed is noted with its error, and the others go on; where all of a batch fail, the search ends.
+
+    Args:
+        evaluator: What measures a chain.
+        store: Where results are kept.
+        fingerprints: What they are measured on.
+        pool: Open workers; by default everything happens here.
+        on_progress: Called with the results done, all, and the last one.
     """
 
     def __init__(
@@ -210,7 +226,11 @@ class Evaluation:
 
 
 class Direct:
-    """Scores of tuples without a store, for a search inside larger work; each tuple is measured once."""
+    """Scores of tuples without a store, for a search inside larger work; each tuple is measured once.
+
+    Args:
+        evaluator: What measures a chain.
+    """
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator

@@ -51,6 +51,16 @@ def evolution(
     * `release`: operations are drawn first and then levels, weights are 1 - f, and the cut may precede the first gene.
     * `ranked`: parents are the P best tuples so far, with weights falling linearly from the best to the last, and a
       child that was tried before gets fresh genes until it is new.
+
+    Args:
+        space: The transformations and their levels.
+        evaluate: From chains to scores.
+        length: Transformations in a chain.
+        budget: The most evaluations.
+        seed: The seed of the search.
+        population: Chains in a generation.
+        mutation: The probability that a gene is drawn anew.
+        variant: `paper`, `release` or `ranked`.
     """
     _check(budget, population, mutation, variant)
     trace = SearchTrace(space, length, "evolution", seed)

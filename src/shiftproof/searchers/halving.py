@@ -30,6 +30,17 @@ def racing(
     1 / `keep` of them and shows these `keep` times as many images, up to all in the last. Images already seen are not
     put through the model again, so a race costs about `rounds` / `keep`^(`rounds` - 1) of random search, and a tuple
     that goes on to another round is still the one evaluation it began as.
+
+    Args:
+        space: The transformations and their levels.
+        evaluate: From chains to scores.
+        length: Transformations in a chain.
+        budget: Chains that begin the race.
+        images: Number of images.
+        seed: The seed of the search.
+        keep: A round keeps one in so many.
+        rounds: Number of rounds.
+        draw: How chains are drawn.
     """
     if keep < 2 or rounds < 1:
         raise ConfigurationError(

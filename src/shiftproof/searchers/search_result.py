@@ -27,7 +27,17 @@ QUANTILE = 0.001
 
 @dataclass(frozen=True)
 class Search:
-    """A finished search: its trace, the fitness on the images as they are, and what it was a search of."""
+    """A finished search: its trace, the fitness on the images as they are, and what it was a search of.
+
+    Args:
+        trace: Every chain that was tried.
+        clean: The fitness on the images as they are.
+        images: Number of images.
+        fitness: What was measured, by name.
+        constraint: What an admissible chain had to keep.
+        model: What the model is called.
+        data: What the data set is called.
+    """
 
     trace: SearchTrace
     clean: float
@@ -120,7 +130,11 @@ class Search:
 
 
 def read(folder: str | Path) -> Mapping[str, Any]:
-    """Return the content of a search's result file, with its `SearchTrace` under `trace`."""
+    """Return the content of a search's result file, with its `SearchTrace` under `trace`.
+
+    Args:
+        folder: The run directory of a search.
+    """
     path = Path(folder) / FILE
     try:
         content: dict[str, Any] = read_json(path)

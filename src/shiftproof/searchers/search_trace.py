@@ -24,6 +24,17 @@ class Score:
     `similarity` and `agreement` are those of the constraint, where there is one, and `admissible` what it says.
     `error` is why the tuple could not be evaluated; its fitness is then None. `violation` is how far it is from being
     admissible, in sum over the bounds.
+
+    Args:
+        fitness: From 0 to 1; low is a weakness. None where the chain could not be evaluated.
+        admissible: Whether it keeps the constraint.
+        similarity: The structural similarity to the images as they were.
+        agreement: The share of images to which the reference gives the class it gave before.
+        error: Why the chain could not be evaluated.
+        violation: How far it is from being admissible.
+
+    >>> Score(0.4).admissible
+    True
     """
 
     fitness: float | None
@@ -51,7 +62,16 @@ class Evaluate(Protocol):
 
 @dataclass(frozen=True)
 class Trial:
-    """One evaluation: a tuple, its score, and the number of images it was made on (None: all)."""
+    """One evaluation: a tuple, its score, and the number of images it was made on (None: all).
+
+    Args:
+        genes: The chain, as places in the space.
+        score: What it is worth.
+        images: The number of images it was measured on; None for all.
+
+    >>> Trial((0, 3), Score(0.4)).images is None
+    True
+    """
 
     genes: Genes
     score: Score
@@ -63,6 +83,18 @@ class SearchTrace:
     """Every tuple a searcher tried, in order.
 
     Trials on a part of the images guide the search; what is found is decided on all of them.
+
+    Args:
+        space: What was searched.
+        length: Transformations in a chain.
+        searcher: How it was searched, by name.
+        seed: The seed of the search.
+        trials: Every evaluation, in order.
+
+    >>> from shiftproof.searchers import Score, Trial, make_space
+    >>> trace = SearchTrace(make_space("cifar"), 1, "mine", 0, [Trial((0,), Score(0.8)), Trial((7,), Score(0.3))])
+    >>> trace.best().score.fitness
+    0.3
     """
 
     space: Space

@@ -40,6 +40,17 @@ class Service:
     a `ModelError`. `fingerprint` says which version of the service it is, where the function's code cannot. `clock` is
     what it measures time with.
 
+    Args:
+        function: From images, uint8 [N, H, W, C], to one answer per image.
+        batch_size: The most images in a call.
+        retries: How often a failed call is made again.
+        timeout: Seconds after which a call has failed.
+        rate: The most calls per second.
+        wait: Seconds before the first repeat; they double.
+        name: What reports call it.
+        fingerprint: The version of the service.
+        clock: What time is measured with.
+
     >>> service = Service(lambda images: images.mean(axis=(1, 2, 3)) > 127, batch_size=2)
     >>> [bool(answer) for answer in service(np.full((3, 8, 8, 3), 200, np.uint8))]
     [True, True, True]

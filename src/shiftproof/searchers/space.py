@@ -48,6 +48,10 @@ class Space:
     An operation is written as in the text form of shifts, less its level: `contrast`, `rotate[fill=reflect]`, and
     `fog@`, whose levels are severities. One without levels, such as `grayscale`, is a single step.
 
+    Args:
+        name: What the space is called.
+        operations: Pairs of an operation and its levels.
+
     >>> space = Space("mine", (("contrast", (0.6, 1.4)), ("grayscale", ()), ("fog@", (1.0, 2.0))))
     >>> len(space), space.size(3), space.label((0, 2, 4))
     (5, 125, 'contrast=0.6 + grayscale + fog@2')
@@ -143,6 +147,9 @@ def spaces() -> tuple[str, ...]:
 
 def make_space(space: SpaceLike) -> Space:
     """Return a space from its name, a JSON file, or a list of operations with their levels.
+
+    Args:
+        space: A name of `spaces()`, a JSON file, or operations with their levels.
 
     >>> len(make_space("cifar"))
     190

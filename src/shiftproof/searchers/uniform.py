@@ -13,7 +13,16 @@ BATCH = 50
 def random_search(
     space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0, draw: Drawing = "step"
 ) -> SearchTrace:
-    """Evaluate `budget` tuples drawn uniformly; tuple i depends on the seed and i alone."""
+    """Evaluate `budget` tuples drawn uniformly; tuple i depends on the seed and i alone.
+
+    Args:
+        space: The transformations and their levels.
+        evaluate: From chains to scores.
+        length: Transformations in a chain.
+        budget: Number of chains.
+        seed: The seed of the search.
+        draw: How chains are drawn.
+    """
     trace = SearchTrace(space, length, "random", seed)
     drawn = draw_tuples(space, length, range(budget), seed=seed, draw=draw)
     for start in range(0, budget, BATCH):

@@ -39,6 +39,10 @@ class Shift(ABC, Generic[Inputs]):
     """A change of the input: a `name`, a `severity` in [0, 5], and a call that keeps the number and kind of its inputs.
 
     Severity 0 returns the inputs unchanged.
+
+    Args:
+        name: The name of the shift.
+        severity: From 0, no change, to 5.
     """
 
     acts_on: ClassVar[str]

@@ -105,6 +105,9 @@ def families() -> tuple[str, ...]:
 def names(family: str = "common") -> tuple[str, ...]:
     """Return the names of a family's shifts.
 
+    Args:
+        family: A family of `families()`.
+
     >>> names("holdout")
     ('speckle_noise', 'gaussian_blur', 'spatter', 'saturate')
     """
@@ -126,6 +129,15 @@ def corruption(name: str, severity: float, preset: str | None = None, **options:
     """Return a corruption by name: `corruption("fog", 3.5)`, `corruption("frost", 3, textures="photographs/")`.
 
     Those of other packages are made by their own classes; options that come as text are read as these annotate them.
+
+    Args:
+        name: The name of a corruption (`shiftproof list shifts`).
+        severity: From 0, no change, to 5.
+        preset: The table of parameters, `imagenet` or `cifar`; None chooses by image size.
+        options: Options of the corruption.
+
+    >>> corruption("fog", 3.5).label
+    'fog@3.5'
     """
     check_name(name)
     known = _corruptions()
@@ -157,7 +169,11 @@ def check_name(name: object) -> None:
 
 
 def as_shift(shift: str | Shift) -> Shift:
-    """Return the shift that a text stands for, and a shift as it is; refuse anything else."""
+    """Return the shift that a text stands for, and a shift as it is; refuse anything else.
+
+    Args:
+        shift: A shift, or its text form.
+    """
     if isinstance(shift, str):
         return parse(shift)
     if isinstance(shift, Shift):
@@ -170,7 +186,11 @@ def as_shift(shift: str | Shift) -> Shift:
 
 
 def as_image_shift(shift: str | Shift) -> ImageShift:
-    """Return what `as_shift` does, and refuse a shift of texts."""
+    """Return what `as_shift` does, and refuse a shift of texts.
+
+    Args:
+        shift: A shift of images, or its text form.
+    """
     found = as_shift(shift)
     if isinstance(found, ImageShift):
         return found
@@ -187,7 +207,11 @@ def coded(text: str) -> dict[str, dict[str, str]]:
 
 
 def facts(name: str) -> Mapping[str, Any]:
-    """Return what the tables say of a corruption: family, category, frequency and moves (of images), monotone."""
+    """Return what the tables say of a corruption: family, category, frequency and moves (of images), monotone.
+
+    Args:
+        name: The name of a corruption.
+    """
     if name in text_registry.SHIFTS:
         return text_registry.text_facts(name)
     if name in _corruptions():
@@ -199,6 +223,9 @@ def facts(name: str) -> Mapping[str, Any]:
 
 def parse(text: str) -> Shift:
     """Return the shift a text stands for, such as `fog@3.5`, `contrast=0.8`, `augmix` or `fog@3 + contrast=0.8`.
+
+    Args:
+        text: The text form of a shift.
 
     >>> parse("fog@3.5").severity
     3.5

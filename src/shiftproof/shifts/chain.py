@@ -24,6 +24,9 @@ class Chain(Shift[Inputs]):
     """Shifts applied in turn, written `fog@3 + jpeg_compression@2`; its severity is the largest of its steps'.
 
     All act on images, or all on texts. A chain of no steps is the identity.
+
+    Args:
+        steps: The shifts, in the order in which they are applied.
     """
 
     name: str = field(default="chain", init=False)
@@ -58,6 +61,13 @@ class ImageChain(Chain[Tensor], ImageShift):
 
     Each step draws from a generator of its own, named by its place, so that a shift that occurs twice draws twice, and
     what a step draws does not depend on the steps after it.
+
+    Args:
+        steps: The shifts, in the order in which they are applied.
+
+    >>> from shiftproof import shifts
+    >>> ImageChain([shifts.corruption("fog", 3), shifts.corruption("jpeg_compression", 2)]).label
+    'fog@3 + jpeg_compression@2'
     """
 
     steps: Sequence[ImageShift] = ()

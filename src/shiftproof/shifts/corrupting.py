@@ -64,6 +64,15 @@ def corrupt(
     is a hash of its pixels at those levels. So an image gets the same draws alone, in a batch and in any order, as an
     array, a tensor or a Pillow image; other images get others; and equal images are corrupted equally.
 
+    Args:
+        x: An image, a text, or a batch of either.
+        shift: A shift, or its text form, such as `fog@3`.
+        severity: The severity, where the shift is given by its name alone.
+        corruption_name: The name that `imagecorruptions` uses, instead of a shift.
+        corruption_number: The number that `imagecorruptions` uses, instead of a shift.
+        seed: The seed of what is drawn.
+        keys: One whole number per image; by default a hash of its content.
+
     >>> image = np.full((32, 32, 3), 128, np.uint8)
     >>> foggy = corrupt(image, "fog@3", seed=0)
     >>> foggy.shape, foggy.dtype, bool((foggy != image).any())

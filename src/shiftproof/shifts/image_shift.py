@@ -29,7 +29,16 @@ _IMAGES = "a float32 tensor N x C x H x W with values in [0, 1], C = 1 or 3"
 
 
 class Shape(NamedTuple):
-    """The shape of one image."""
+    """The shape of one image.
+
+    Args:
+        channels: Number of channels.
+        height: Pixels from top to bottom.
+        width: Pixels from left to right.
+
+    >>> Shape(3, 32, 48).width
+    48
+    """
 
     channels: int
     height: int

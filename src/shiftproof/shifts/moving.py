@@ -48,6 +48,13 @@ def move_labels(
     A shift that does not move content leaves them as they are; otherwise `ignore` is the label of pixels whose content
     comes from outside, also where the image shows a fill or its own reflection there.
 
+    Args:
+        shift: The shift that the images went through.
+        labels: Label maps [N, H, W].
+        keys: The keys of the images, [N].
+        seed: The seed that the images were shifted with.
+        ignore: The label of pixels whose content comes from outside.
+
     >>> import torch
     >>> from shiftproof import shifts
     >>> labels = torch.tensor([[[1, 2], [3, 4]]])

@@ -39,6 +39,11 @@ class Transform:
     It holds no state and pickles. What it draws depends on the image's content, so that an image is corrupted alike in
     every worker and every epoch; `dataclasses.replace(transform, seed=epoch)` draws anew.
 
+    Args:
+        shift: A shift, or its text form.
+        seed: The seed of what is drawn.
+        ignore: The label of mask pixels whose content comes from outside.
+
     >>> grey, label = Transform("grayscale")(torch.rand(3, 32, 32), 7)
     >>> grey.shape, torch.equal(grey[0], grey[2]), label
     (torch.Size([3, 32, 32]), True, 7)

@@ -22,7 +22,13 @@ _EMPTY = ("", "nan", "none", "null", "n/a")
 
 @dataclass(frozen=True)
 class Attribute:
-    """A column of a table of images as bins: `bins` [N] are places in `words`, which say what is in a bin."""
+    """A column of a table of images as bins: `bins` [N] are places in `words`, which say what is in a bin.
+
+    Args:
+        name: The column.
+        words: What is in each bin.
+        bins: The bin of each image, [N].
+    """
 
     name: str
     words: tuple[str, ...]
@@ -43,6 +49,10 @@ def attributes_of_classes(labels: ArrayLike, classes: Sequence[str], images: int
 
 def attributes(columns: Mapping[str, Column], images: int) -> list[Attribute]:
     """Return columns, each with a value for every image, as attributes; those with one value are left out.
+
+    Args:
+        columns: A value per image, by the name of the column.
+        images: Number of images.
 
     >>> [each.words for each in attributes({"camera": ["a", "b", "a"], "site": ["x", "x", "x"]}, 3)]
     [('camera a', 'camera b')]

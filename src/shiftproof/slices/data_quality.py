@@ -26,7 +26,15 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class LabelError:
-    """An image whose label is likely wrong: the class the model takes it for, and its probabilities of both."""
+    """An image whose label is likely wrong: the class the model takes it for, and its probabilities of both.
+
+    Args:
+        index: Which image it is.
+        label: The label it has.
+        suggested: The class the model takes it for.
+        label_probability: The probability of its label.
+        suggested_probability: The probability of the suggested class.
+    """
 
     index: int
     label: int
@@ -37,7 +45,16 @@ class LabelError:
 
 @dataclass(frozen=True)
 class DataQuality:
-    """What is wrong with a set, by the places of images in it."""
+    """What is wrong with a set, by the places of images in it.
+
+    Args:
+        images: Number of images.
+        copies: Groups of equal or nearly equal images.
+        copies_across_classes: Those with different labels.
+        label_errors: Labels that are likely wrong.
+        blank: Images of one colour.
+        unreadable: Files that cannot be decoded.
+    """
 
     images: int
     copies: tuple[tuple[int, ...], ...]
@@ -97,6 +114,11 @@ def check_quality(data: ImageSet, probabilities: ArrayLike | None = None, *, bat
 
     `probabilities` [N, K] are a model's, which should not have been trained on these images; without them, or without
     labels, label errors are not looked for.
+
+    Args:
+        data: The images.
+        probabilities: A model's probabilities, [N, K], to find label errors.
+        batch_size: Images in a batch.
     """
     seen: dict[int, tuple[int, bool]] = {}
     for batch in data.batches(batch_size):
@@ -125,6 +147,10 @@ def find_label_errors(probabilities: ArrayLike | None, labels: ArrayLike | None)
     A class's threshold is the mean probability that images labelled so have for it. An image is counted to the most
     probable of the classes whose thresholds it reaches; where that is not its label, the label is in doubt (Northcutt
     et al. 2021, the off-diagonal of the confident joint).
+
+    Args:
+        probabilities: A model's probabilities, [N, K].
+        labels: The labels, [N].
 
     >>> shares = [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.95, 0.05], [0.2, 0.8]]
     >>> [error.index for error in find_label_errors(shares, [0, 0, 1, 1, 1])]

@@ -27,7 +27,16 @@ _COLUMNS = {"entropy": "prediction_entropy"}
 
 
 class AnswerCondition(NamedTuple):
-    """Under what images were answered: a shift at a severity, and the method that adapted the model."""
+    """Under what images were answered: a shift at a severity, and the method that adapted the model.
+
+    Args:
+        shift: The name of the shift.
+        severity: Its severity.
+        method: The method that adapted the model, or `source`.
+
+    >>> AnswerCondition("fog", 3.0)
+    AnswerCondition(shift='fog', severity=3.0, method='source')
+    """
 
     shift: str = CLEAN
     severity: float = 0.0
@@ -39,6 +48,18 @@ class Answered:
     """What a model said of images: its answer and confidence, and more where all its scores are known, each [N].
 
     `places` [N] says which of all images these are, where they are not all.
+
+    Args:
+        predicted: The predicted class.
+        confidence: Its probability.
+        label_probability: The probability of the label.
+        margin: The probability of the first class less that of the second.
+        entropy: Entropy of the prediction, in nats.
+        loss: Cross entropy of the label.
+        places: Which of all images these are, where they are not all.
+
+    >>> Answered.of([[2.0, 0.0], [0.0, 1.0]], [0, 0]).predicted.tolist()
+    [0, 1]
     """
 
     predicted: NDArray[np.int64]
@@ -87,6 +108,13 @@ def image_table(
     `flipped` are images that are right clean and wrong now; `breaks_at` is the smallest severity of the same shift and
     method at which an image is wrong. `columns` hold one value per image.
 
+    Args:
+        files: The name of each image.
+        answers: What the model said under each condition.
+        labels: Classes, [N].
+        classes: Their names.
+        columns: Further values per image, by the name of the column.
+
     >>> answers = {AnswerCondition(): Answered.of([[2.0, 0.0], [0.0, 1.0]], [0, 0])}
     >>> table = image_table(["a.png", "b.png"], answers, labels=[0, 0], classes=["cat", "dog"])
     >>> table["file"], table["prediction"], table["right"]
@@ -112,6 +140,15 @@ def image_tables(
     """Yield the rows of `image_table` condition by condition: all of a large set need not be held at once.
 
     With `wrong`, only those that are, the most confident first, and at most so many as `most` under each condition.
+
+    Args:
+        files: The name of each image.
+        answers: What the model said under each condition.
+        labels: Classes, [N].
+        classes: Their names.
+        columns: Further values per image, by the name of the column.
+        wrong: Whether to keep wrong answers alone.
+        most: The most rows under each condition, with `wrong`.
     """
     truth = None if labels is None else np.asarray(labels, np.int64)
     for name, held in {"labels": truth, **(columns or {})}.items():
@@ -144,6 +181,10 @@ def image_tables(
 
 def failures(table: ImageTable, *, most: int | None = None) -> ImageTable:
     """Return the rows that are wrong, the most confident first; under each shift and method at most so many.
+
+    Args:
+        table: A table of `image_table`.
+        most: The most rows for each shift and method.
 
     >>> failures({"shift": ["clean"] * 2, "right": [True, False], "confidence": [0.9, 0.8], "file": ["a", "b"]})["file"]
     ['b']

@@ -39,6 +39,9 @@ def image_statistics(images: Tensor) -> dict[str, NDArray[np.float64]]:
     Immerkaer's mask sees (1996), colourfulness Hasler and Suesstrunk's (2003), saturation the share of values that are
     black or white.
 
+    Args:
+        images: Images [N, C, H, W] in [0, 1].
+
     >>> grey = torch.full((1, 3, 8, 8), 0.5)
     >>> {name: round(float(value[0]), 3) for name, value in image_statistics(grey).items() if name != "sharpness"}
     {'brightness': 0.5, 'contrast': 0.0, 'noise': 0.0, 'colourfulness': 0.0, 'entropy': 0.0, 'saturation': 0.0}

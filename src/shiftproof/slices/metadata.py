@@ -31,6 +31,11 @@ def read_columns(path: str | Path, files: Sequence[str], image_column: str | Non
     """Return the columns of a CSV or TSV for some files, in their order; the column of files itself is left out.
 
     What the table does not say of a file is None. A table that names none of the files is refused.
+
+    Args:
+        path: A CSV or TSV.
+        files: The images, in the order wanted.
+        image_column: The column that names them; by default it is found.
     """
     path = Path(path)
     if not is_file(path):
@@ -61,6 +66,10 @@ def file_columns(files: Sequence[str], paths: Sequence[Path | None]) -> dict[str
     """Return what files say of themselves: sub-folders, pixels, aspect, bytes per pixel, and EXIF.
 
     `files` are paths from the root of the data. Columns without any value are left out.
+
+    Args:
+        files: Paths from the root of the data.
+        paths: The files themselves.
     """
     made: dict[str, list[Value]] = {}
     rows = [{**_folders(file), **_header(path)} for file, path in zip(files, paths, strict=True)]

@@ -33,7 +33,12 @@ _LONGEST = 80
 
 
 def write_table(table: ImageTable, folder: str | Path) -> tuple[Path, ...]:
-    """Write images.csv, and images.parquet with the extra `parquet` (pyarrow); return what was written."""
+    """Write images.csv, and images.parquet with the extra `parquet` (pyarrow); return what was written.
+
+    Args:
+        table: The columns by name.
+        folder: Where to write.
+    """
     return write_tables(lambda: [table], folder)
 
 
@@ -43,6 +48,11 @@ def write_tables(
     """Write tables of the same columns as one, part by part, as `write_table` does; return what was written.
 
     `tables` gives them anew for every file: all of a large set need not be held at once. Of texts, it is texts.csv.
+
+    Args:
+        tables: Gives the tables, anew for each file.
+        folder: Where to write.
+        inputs: `images` or `texts`: the name of the files.
     """
     comma, parquet = (Path(folder, f"{inputs}.{kind}") for kind in ("csv", "parquet"))
     with replacing(comma) as file:
@@ -70,6 +80,9 @@ def read_csv(path: str | Path) -> ImageTable:
     """Return the table that `write_table` wrote as CSV, or one that a spreadsheet or another tool wrote of it.
 
     Columns of names stay texts; in others, what reads as a number, true or false is one, and an empty cell is None.
+
+    Args:
+        path: The file.
     """
     path = Path(path)
     if not is_file(path):
@@ -124,6 +137,12 @@ def copy_failures(
     `paths` are the files of the images by their `index`. Of an image that has none, `drawn` gives a PNG by its index;
     without that it is left out. Copies are named by their index, what the model said and the file's own name, so that
     no two are one; no name leads out of the folder.
+
+    Args:
+        table: A table of failures.
+        paths: The file of each image, by its index.
+        folder: Where copies go.
+        drawn: From the index of an image without a file to a PNG.
     """
     copies = []
     for row, index in enumerate(table["index"]):

@@ -39,6 +39,21 @@ class WeakSlice:
     `words` say what is in it and `shift` under what, `part_of` what it is compared with: the rest of that, which has
     `rest` as its accuracy. The interval of the accuracy holds for all named slices together on average (false coverage
     rate), and so does that of the `effect`, rest - accuracy.
+
+    Args:
+        words: What is in it.
+        part_of: What it is compared with the rest of.
+        shift: Under what.
+        images: Number of its images.
+        errors: How many of them are wrong.
+        accuracy: Accuracy on its images.
+        low: The lower end of the interval of the accuracy.
+        high: The upper end.
+        rest: Accuracy on the rest.
+        effect_low: The lower end of the interval of rest - accuracy.
+        effect_high: The upper end.
+        p: The p-value, before correction.
+        also: Other slices of nearly the same images.
     """
 
     words: tuple[str, ...]
@@ -83,6 +98,14 @@ class WeakSlices:
     """The weak slices that were found, the worst first, among how many, and how bad one must be to be found.
 
     `members` [S, N] says which images are in each.
+
+    Args:
+        slices: The slices, the worst first.
+        tested: How many groups were tested.
+        images: Number of images.
+        accuracies: Accuracy under each shift.
+        power: How bad a slice of so many images must be to be found.
+        members: Which images are in each slice, [S, N].
     """
 
     slices: tuple[WeakSlice, ...]
@@ -160,6 +183,15 @@ def find_weak_slices(
     `right` [N] says which images are answered rightly; under several shifts, by the name of each, of the same images.
     `columns` hold a value for every image: metadata, statistics of the image; numbers are cut into fifths. `labels` [N]
     with names in `classes` are a column too. Groups are bins and pairs of bins of two columns, under one shift each.
+
+    Args:
+        right: Which images are answered rightly, [N]; or that by shift.
+        columns: A value per image, by the name of the column.
+        labels: Classes, [N].
+        classes: Their names.
+        q: The expected share of false slices among those named.
+        min_support: The fewest images of a slice.
+        min_effect: The smallest loss of accuracy that is looked for, a fraction.
 
     >>> rng = np.random.default_rng(0)
     >>> camera = np.repeat(["a", "b", "c", "d"], 250)

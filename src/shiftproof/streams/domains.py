@@ -42,6 +42,19 @@ class Domains(Stream):
 
     Folders come in the order given, the corruptions of a suite in one drawn by the seed, as in CIN-C; images of a
     domain come in a random order. A longer stream goes round again.
+
+    Args:
+        data: Joined sets.
+        length: Number of images; by default all.
+        options: Those of `Stream`.
+
+    >>> from PIL import Image
+    >>> from shiftproof import load_data
+    >>> for name in ("day/cat", "day/dog", "night/cat", "night/dog"):
+    ...     (folder / name).mkdir(parents=True)
+    ...     Image.new("RGB", (32, 32)).save(folder / name / "1.png")
+    >>> len(Domains(load_data(f"folders:{folder}/day,{folder}/night")))
+    4
     """
 
     kind: ClassVar[str] = "domains"

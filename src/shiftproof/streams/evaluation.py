@@ -44,6 +44,22 @@ def evaluate(
     `chunk` batches, and the same call on a fresh model and stream goes on where the last one was killed: bit for bit
     on one device, as far as the device's own arithmetic repeats itself. With `predictions` the trace keeps every
     answer; without labels, that is all it tells. `on_progress(done, all, result)` hears of progress.
+
+    Args:
+        model: Any model; one that adapts learns as it goes.
+        stream: The stream, from its position on.
+        out: A run directory; the same call then resumes.
+        stop: The position to end at; by default the end of the stream.
+        chunk: Batches between two saves.
+        predictions: Whether to keep every answer.
+        on_progress: Called with the results done, all, and the last one.
+
+    >>> from shiftproof import adapt, load_data, load_model
+    >>> from shiftproof.streams import Concatenated
+    >>> stream = Concatenated(load_data("demo"), shifts=["contrast"], length=128)
+    >>> trace = evaluate(adapt(load_model("demo"), "bn"), stream)
+    >>> len(trace.right), trace.accuracy > 0.5
+    (2, True)
     """
     if stream.data.labels is None and not predictions:
         raise DataError(

@@ -90,7 +90,17 @@ _WORDS = {"mixed": "mixed stream", "domains": "stream of folders"}
 
 
 def make_stream(kind: str, data: Dataset, **options: Any) -> Stream:
-    """Return a stream by name; options that are None are left to the stream."""
+    """Return a stream by name; options that are None are left to the stream.
+
+    Args:
+        kind: One of `streams.STREAMS`.
+        data: Where the images come from.
+        options: Options of that stream; those that are None keep their defaults.
+
+    >>> from shiftproof import load_data
+    >>> len(make_stream("mixed", load_data("demo"), shifts=["fog"], length=100))
+    100
+    """
     made: Stream = resolve({**STREAMS, **DOMAINS}, kind, "stream")(
         data, **{name: value for name, value in options.items() if value is not None}
     )

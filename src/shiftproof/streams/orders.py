@@ -73,6 +73,19 @@ class Concatenated(Staged):
     `shifts` are names of corruptions or families, or shifts, which have severities of their own.
     Where the stream is longer than one round of all shifts, the next round has an order of its own; where it is shorter
     and no `speed` is given, every shift has an equal share of it.
+
+    Args:
+        data: Where the images come from.
+        shifts: Names of corruptions or families, or shifts; by default the fifteen of ImageNet-C.
+        severity: The severity of shifts that are given by name.
+        length: Number of images; by default all images under each shift.
+        speed: Images under each shift.
+        options: Those of `Stream`.
+
+    >>> from shiftproof import load_data
+    >>> stream = Concatenated(load_data("demo"), shifts=["fog", "contrast"], length=128)
+    >>> sorted(batch.shift for batch in stream)
+    ['contrast@5', 'fog@5']
     """
 
     kind: ClassVar[str] = "concatenated"
@@ -123,7 +136,19 @@ class Concatenated(Staged):
 
 
 class Mixed(Stream):
-    """Every image under a shift and a severity of its own, drawn at random; shifts that are given come as they are."""
+    """Every image under a shift and a severity of its own, drawn at random; shifts that are given come as they are.
+
+    Args:
+        data: Where the images come from.
+        shifts: Names of corruptions or families, or shifts; by default the fifteen of ImageNet-C.
+        severities: The severities to draw from.
+        length: Number of images; by default all images under as many shifts as there are.
+        options: Those of `Stream`.
+
+    >>> from shiftproof import load_data
+    >>> next(iter(Mixed(load_data("demo"), shifts=["contrast"], length=8))).inputs.shape
+    torch.Size([8, 3, 32, 32])
+    """
 
     kind: ClassVar[str] = "mixed"
 
@@ -160,6 +185,16 @@ class Correlated(Concatenated):
 
     With a `concentration`, each class divides itself over ten parts of a pass by shares from a symmetric Dirichlet
     distribution (the smaller, the more unequal), and each part goes class by class; 0 sorts a pass by label.
+
+    Args:
+        data: Where the images come from, with labels.
+        concentration: Of the Dirichlet distribution: the smaller, the more correlated; 0 sorts by label.
+        options: Those of `Concatenated`.
+
+    >>> from shiftproof import load_data
+    >>> stream = Correlated(load_data("demo"), concentration=0, shifts=["contrast"], length=40, batch_size=20)
+    >>> len(set(next(iter(stream)).labels.tolist()))  # sorted by label
+    1
     """
 
     kind: ClassVar[str] = "correlated"
@@ -211,7 +246,18 @@ class Correlated(Concatenated):
 
 
 class Recurring(Correlated):
-    """The same shifts in the same order, visited over and over, with correlated labels (PeTTA; Hoang et al. 2024)."""
+    """The same shifts in the same order, visited over and over, with correlated labels (PeTTA; Hoang et al. 2024).
+
+    Args:
+        data: Where the images come from, with labels.
+        visits: How often all shifts are visited.
+        length: Number of images; by default that of all visits.
+        options: Those of `Correlated`.
+
+    >>> from shiftproof import load_data
+    >>> len(Recurring(load_data("demo"), shifts=["contrast"], visits=2, length=100))
+    100
+    """
 
     kind: ClassVar[str] = "recurring"
 
@@ -229,7 +275,20 @@ class Recurring(Correlated):
 
 
 class Gradual(Staged):
-    """One shift after another, each rising to its highest severity and falling again, `speed` images a step."""
+    """One shift after another, each rising to its highest severity and falling again, `speed` images a step.
+
+    Args:
+        data: Where the images come from.
+        shifts: Names of corruptions or families; by default the fifteen of ImageNet-C.
+        severities: The severities, rising; they fall again in the opposite order.
+        speed: Images at each severity.
+        length: Number of images; by default one round of all shifts.
+        options: Those of `Stream`.
+
+    >>> from shiftproof import load_data
+    >>> len(Gradual(load_data("demo"), shifts=["fog"], severities=[1, 3, 5], speed=100))  # 1, 3, 5, 3, 1
+    500
+    """
 
     kind: ClassVar[str] = "gradual"
 

@@ -51,6 +51,14 @@ class Stream(ABC):
     `len(stream)` counts images. Every pass over the images takes each of them once, in an order of its own. Batches
     hold float32 images in [0, 1], labels (None where nobody knows them), keys and the label of their shift, all on
     `device`; they are made on the fly and never stored.
+
+    Args:
+        data: Where the images come from.
+        length: Number of images along the stream.
+        seed: The seed of the order of images and of what shifts draw.
+        batch_size: Images in a batch.
+        device: Where batches are.
+        framing: A shift that every image goes through first, such as a random crop.
     """
 
     kind: ClassVar[str]

@@ -17,6 +17,17 @@ class Trace:
 
     `updates` counts how often a model that adapts learnt from a batch, `resets` how often it went back to its start.
     Where answers were kept, `predicted` are the classes of all images, with their `confidences`.
+
+    Args:
+        images: Images in each batch.
+        right: Right answers in each batch.
+        seconds: Time that each batch took.
+        shifts: Each shift in turn, with the number of images under it.
+        start: The position in the stream of the first image.
+        resets: How often the model went back to its start.
+        updates: How often it learnt from a batch.
+        predicted: The classes of all images, where they were kept.
+        confidences: The confidence of each of these answers.
     """
 
     images: tuple[int, ...]

@@ -42,6 +42,21 @@ class Recipe:
     `noise` goes on every image, on half of them (each with probability one half, and only where sigma is given), or on
     none. `defaults` are the paper's settings of the loop where they differ from the usual ones, `large` its options for
     ImageNet's images where they are not those for CIFAR's.
+
+    Args:
+        name: What it is called by.
+        does: What it does, in a few words.
+        paper: Where it was published.
+        objective: The loss, and what it needs.
+        augment: The text form of a shift that every image goes through.
+        noise: Which images get Gaussian noise: `all`, `half` or `none`.
+        tuples: How chains of transformations are found while training.
+        defaults: Settings that differ from the usual ones.
+        large: Options for images of ImageNet's size.
+        departures: Where it differs from the paper or its code.
+
+    >>> Recipe("mine", does="trains under fog", paper="none", augment="fog@2").noise
+    'none'
     """
 
     name: str
@@ -244,6 +259,10 @@ RECIPES: Registry[Recipe] = Registry(
 
 def recipe(name: str | Recipe, **options: Any) -> Recipe:
     """Return a recipe by name, with other settings: `recipe("esda", length=3)`.
+
+    Args:
+        name: The name of a recipe (`shiftproof list recipes`), or a `Recipe`.
+        options: Other settings of the recipe.
 
     >>> recipe("fouriermix+hcr").passes
     6

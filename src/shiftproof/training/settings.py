@@ -13,7 +13,11 @@ GoalName = Literal["accuracy", "corruptions", "certified", "worst_case"]
 
 
 class TrainingSettings(Options):
-    """How a network is optimised; the defaults are those of He et al. 2016, which the papers use on CIFAR."""
+    """How a network is optimised; the defaults are those of He et al. 2016, which the papers use on CIFAR.
+
+    >>> TrainingSettings(epochs=10, lr=0.05).optimizer
+    'sgd'
+    """
 
     epochs: Annotated[Count, "Passes over the data; more than a finished run has go on from its end."] = 200
     batch_size: Annotated[Count, "Images of one step, over all processes."] = 256

@@ -27,6 +27,15 @@ class Trained:
     `model` is in evaluation mode. `log` has a row for every `log_every` steps. `tuples` are those that rsda and esda
     found, in their order, as texts. `folder` is the run directory, which `load_model` and `--model` take, or None.
     `kept` is the step whose weights were kept, where a goal chose it: accuracies are those of that step.
+
+    Args:
+        model: The network, in evaluation mode.
+        recipe: What it was trained by.
+        sigma: Standard deviation of the noise it was trained with.
+        log: Rows of the training log.
+        tuples: Chains that were found while training.
+        folder: The run directory, or None.
+        kept: The step whose weights were kept, where a goal chose it.
     """
 
     model: nn.Module

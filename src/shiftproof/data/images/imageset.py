@@ -121,7 +121,11 @@ class ImageSet(Dataset[Tensor]):
 
 
 def as_images(data: Dataset) -> ImageSet:
-    """Return a set of images as what it is, and refuse another: for what works on pixels."""
+    """Return a set of images as what it is, and refuse another: for what works on pixels.
+
+    Args:
+        data: Any data set.
+    """
     if isinstance(data, ImageSet):
         return data
     raise DataError(

@@ -53,7 +53,11 @@ class TextSet(Dataset[list[Text]]):
 
 
 def as_texts(data: Dataset) -> TextSet:
-    """Return a set of texts as what it is, and refuse another: for what works on texts."""
+    """Return a set of texts as what it is, and refuse another: for what works on texts.
+
+    Args:
+        data: Any data set.
+    """
     if isinstance(data, TextSet):
         return data
     raise DataError(

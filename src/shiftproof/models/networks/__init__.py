@@ -39,6 +39,13 @@ def build_network(
     """Return an untrained reference network, in training mode.
 
     Without a `mean` and `std`, three channels get CIFAR-10's and any other number 0.5 and 0.25.
+
+    Args:
+        name: One of `models.NETWORKS`.
+        classes: Number of outputs.
+        channels: Number of input channels.
+        mean: Mean of each channel, of the `Normalize` layer inside.
+        std: Standard deviation of each channel.
     """
     build = resolve(NETWORKS, name, "reference network")
     mean = mean or (CIFAR10_MEAN if channels == 3 else (0.5,) * channels)

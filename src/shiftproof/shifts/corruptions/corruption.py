@@ -43,6 +43,16 @@ class Corruption(ImageShift):
 
     `preset` fixes the table (`imagenet`, `cifar`); None chooses by image size. `options` are the recipe's own, written
     `frost@3[textures=photographs/]`.
+
+    Args:
+        name: The name of the corruption (`shiftproof list shifts`).
+        severity: From 0, no change, to 5.
+        preset: The table of parameters, `imagenet` or `cifar`; None chooses by image size.
+        family: The family that the name is of.
+        options: Options of the corruption, as (name, text) pairs.
+
+    >>> Corruption("fog", 3, preset="cifar").label
+    'fog@3[preset=cifar]'
     """
 
     preset: str | None = None

@@ -102,7 +102,17 @@ KINDS = MappingProxyType({**ENHANCE, **GEOMETRIC})
 
 @dataclass(frozen=True)
 class Operation(ImageShift):
-    """A named operation at a level, deterministic; `fill` is what a geometric operation puts outside the image."""
+    """A named operation at a level, deterministic; `fill` is what a geometric operation puts outside the image.
+
+    Args:
+        name: The name of the operation (`shiftproof list shifts`).
+        severity: From 0, no change, to 5; the level decides what happens.
+        level: The strength, in the operation's own unit; None where it has no levels.
+        fill: What a geometric operation shows outside the image.
+
+    >>> Operation("rotate", level=15.0).label
+    'rotate=15'
+    """
 
     severity: float = 1.0
     level: float | None = None

@@ -86,6 +86,22 @@ def calibrate(
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
+
+    >>> import torch
+    >>> images = torch.linspace(0.3, 0.7, 40)[:, None, None, None].expand(40, 3, 32, 32).clone()
+    >>> images[::2, :, ::2] += 0.3  # class 0 has stripes
+    >>> found = calibrate(
+    ...     lambda images: torch.stack([images.std((1, 2, 3)), torch.full((len(images),), 0.08)], 1),
+    ...     (images, [0, 1] * 20),
+    ...     target=0.75,
+    ...     shifts=["contrast", "fog"],
+    ...     calibration_images=20,
+    ...     images=200,
+    ...     speed=100,
+    ...     out=folder,
+    ... )
+    >>> found.target
+    0.75
     """
     length, images = images, calibration_images
     target = read_target(target)

@@ -41,6 +41,22 @@ class Ccc(Staged):
     straight from (`severity`, 0) to (0, `severity`): the difficulty then varies. Length, speed and seed are by default
     those of the calibration, or 100,000 images, 1,000 a step and seed 43. Where labels are known, every stretch
     of 256 images has the classes in their shares: the accuracy of a window then does not move with its mix of classes.
+
+    Args:
+        data: Where the images come from.
+        length: Number of images along the stream.
+        calibration: Paths of severities along which the accuracy of a model stays at its target.
+        shifts: Names of corruptions or families; by default the fifteen of ImageNet-C.
+        severity: The highest severity, without a calibration.
+        speed: Images at each pair of severities.
+        seed: The seed of pairs, paths and the order of images.
+        crop: The least share of an image's area that a crop keeps.
+        options: Those of `Stream`.
+
+    >>> from shiftproof import load_data
+    >>> stream = Ccc(load_data("demo"), length=256, speed=64, shifts=["fog", "contrast"])
+    >>> len(stream), next(iter(stream)).inputs.shape
+    (256, torch.Size([64, 3, 32, 32]))
     """
 
     kind: ClassVar[str] = "ccc"

@@ -47,6 +47,28 @@ class StreamCalibration:
     images, `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream. `length`,
     `speed` and `stream_seed` are those of the run it was made for, and a stream's own unless it is told others; `name`
     is what the model was called.
+
+    Args:
+        model: Fingerprint of the model.
+        data: Fingerprint of the data.
+        target: The accuracy that the paths keep to.
+        clean: Accuracy on the images as they are.
+        classes: Number of classes.
+        images: The most images measured at a pair of severities.
+        seed: The seed that chose the images.
+        crop: The least share of an image's area that a crop keeps.
+        variant: `paper` or `release`: whose corruptions.
+        noises: Corruptions that come first in a pair.
+        left_out: Accuracy at severity 5 of corruptions too weak to reach the target.
+        measured: Right answers and images, by the label of a shift.
+        paths: Pairs of severities, step by step, for each pair of corruptions.
+        expected: The fitted accuracy along each path.
+        errors: The largest standard error of the fitted accuracy along each path.
+        off_target: How far the paths of pairs to be avoided are from the target.
+        name: What the model was called.
+        length: Number of images of the stream it was made for.
+        speed: Images a step of that stream.
+        stream_seed: The seed of that stream.
     """
 
     model: str
