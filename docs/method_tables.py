@@ -30,7 +30,7 @@ from shiftproof.training import RECIPES
 
 DOCS = Path(__file__).parent
 FIGURES = DOCS.parent / "benchmarks" / "reproduce" / "figures"
-PAGES = {"prime": "mixed", "spectra": "mixed", "rda": "tuples", "rsda": "tuples", "esda": "tuples"}
+PAGES = {"ada": "tuples", "prime": "mixed", "spectra": "mixed", "rda": "tuples", "rsda": "tuples", "esda": "tuples"}
 """Recipes that share a page of another name."""
 
 
