@@ -67,7 +67,7 @@ RETURNED = {
     "measures": "MeanRadius ShiftMap",
     "models": "Adaptive InputSize",
     "runs": "Executor Result Worker WorkerPool",
-    "searchers": "Direct Evaluation Evaluator Fitness Search",
+    "searchers": "Direct Evaluation Evaluator Fitness Search SemanticExamples",
     "shifts": "Chain ImageShift Shift",
     "slices": "Attribute DataQuality LabelError WeakSlice WeakSlices",
     "streams": "Stream StreamCalibration Trace",

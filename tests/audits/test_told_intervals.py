@@ -115,7 +115,7 @@ def test_the_weakest_band_is_one_of_three():
     ]
     view = section("spectrum").view(found)
     expected = mean_interval(np.arange(40) < 4, among=3)
-    assert f"10.0% ({between(expected)}) are right" in view.verdict[-1].text
+    assert f"under a wave there is 10.0% ({between(expected)})" in view.verdict[-1].text
 
 
 def test_the_best_method_is_one_of_all():

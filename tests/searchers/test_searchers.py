@@ -11,9 +11,20 @@ from scipy.stats import binomtest, chisquare
 
 from shiftproof.errors import ConfigurationError
 from shiftproof.keyed import Keyed
-from shiftproof.searchers import SEARCHERS, Score, SearchTrace, evolution, make_space, racing, random_search, searcher
+from shiftproof.searchers import (
+    SEARCHERS,
+    Score,
+    SearchTrace,
+    climbing,
+    evolution,
+    make_space,
+    racing,
+    random_search,
+    searcher,
+)
 from shiftproof.searchers.evolving import Variant, cross, next_generation, select, selection_weights
 from shiftproof.searchers.halving import race_rounds
+from shiftproof.searchers.stepwise import first_chains
 
 SPACE = make_space("cifar")
 OPTIONAL = {"optuna": "optuna", "cma": "cma"}
@@ -66,7 +77,7 @@ def test_short_tuples(name, length):
     assert len(run(name, Counting(), length=length, budget=20)) >= 20
 
 
-@pytest.mark.parametrize("name", ["random", "optuna", "cma"])
+@pytest.mark.parametrize("name", ["random", "climbing", "optuna", "cma"])
 def test_the_budget_is_the_number_of_evaluations(name):
     assert len(run(name, Counting(), budget=37)) == 37
 
@@ -269,3 +280,54 @@ def test_what_a_trace_tells():
     assert empty.best() is None
     assert empty.quantile() is None
     assert empty.best_so_far().tolist() == []
+
+
+def test_climbing_begins_with_single_operations_and_goes_on_by_one_change_at_a_time():
+    fitness = Counting()
+    trace = climbing(SPACE, fitness, length=4, budget=90, seed=2)
+    tried = [trial.genes for trial in trace.trials]
+    assert len(set(tried)) == 90
+    first = first_chains(SPACE, 4, 30, seed=2)
+    assert tried[: len(first)] == first
+    assert all(len(set(genes)) == 1 for genes in first)
+    for number in range(len(first), 90):
+        before = sorted(tried[:number], key=fitness.value)
+        changes = [sum(a != b for a, b in zip(tried[number], genes, strict=True)) for genes in before]
+        assert min(changes) <= 2  # one step replaced, or two swapped
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_climbing_finds_what_repeats_a_step_where_uniform_tuples_do_not(seed):
+    wanted = len(SPACE) - 1
+
+    def value(genes):
+        return 1 - sum(gene == wanted for gene in genes) / len(genes)
+
+    found, uniform = (run(name, Counting(value), budget=72, seed=seed).best() for name in ("climbing", "random"))
+    assert found.score.fitness == 0
+    assert uniform.score.fitness > 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_climbing_leaves_the_ends_of_the_levels_where_others_are_worse(seed):
+    levels = SPACE.counts[0]
+    assert levels > 4
+    found = run(
+        "climbing", Counting(lambda genes: np.mean([abs(gene - levels // 2) for gene in genes]) / 190), seed=seed
+    )
+    first = min(
+        Counting(lambda genes: np.mean([abs(gene - levels // 2) for gene in genes]) / 190).value(genes)
+        for genes in first_chains(SPACE, 5, 20, seed)
+    )
+    assert found.best().score.fitness < first
+
+
+def test_climbing_needs_a_budget():
+    with pytest.raises(ConfigurationError, match="needs a budget"):
+        run("climbing", Counting(), budget=0)
+
+
+def test_climbing_ends_where_a_small_space_has_no_more():
+    space = make_space([("contrast", [0.6, 1.4]), "grayscale"])
+    trace = climbing(space, Counting(), length=2, budget=50, seed=0)
+    assert len(trace) == len({trial.genes for trial in trace.trials}) == 9

@@ -17,12 +17,12 @@ from shiftproof.audits.audited_images import AuditedImages
 from shiftproof.audits.caveats import caveats, with_caveats
 from shiftproof.audits.costs import Costs, duration
 from shiftproof.audits.image_answers import ImageAnswers, frame
-from shiftproof.audits.limits import limits
 from shiftproof.audits.requirements import Check, Requirement, check
 from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.sections.packed_answers import CONFIDENCES, PREDICTED
 from shiftproof.audits.sections.shift_names import named
+from shiftproof.audits.untold import limits
 from shiftproof.data.base import NOUNS
 from shiftproof.errors import RunError
 from shiftproof.prediction_tasks import CLASSES

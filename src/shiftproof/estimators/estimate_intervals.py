@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def _guesses(calibration: Calibration, method: str, names: Sequence[str], drawn:
     if read is None:
         return np.clip(calibration.lines.read_rows(method, drawn), 0, 1)
     if method in METHODS.own:  # arithmetic, of numbers and of arrays; those of others may be anything
-        columns: Mapping[str, Any] = dict(zip(names, drawn.T, strict=True))
+        columns: Mapping[str, float] = dict(zip(names, drawn.T, strict=True))
         said: Array = np.clip(np.asarray(read(calibration.source, columns), float), 0, 1)
         return said
     return np.array([calibration.predict(method, dict(zip(names, row, strict=True))) for row in drawn.tolist()])

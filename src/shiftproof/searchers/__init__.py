@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shiftproof.searchers.searching import search
     from shiftproof.searchers.service import Service
     from shiftproof.searchers.space import Space, make_space, spaces
+    from shiftproof.searchers.stepwise import climbing
     from shiftproof.searchers.uniform import random_search
 
 _TARGETS = {
@@ -42,6 +43,7 @@ _TARGETS = {
     "Space": "shiftproof.searchers.space:Space",
     "SearchTrace": "shiftproof.searchers.search_trace:SearchTrace",
     "Trial": "shiftproof.searchers.search_trace:Trial",
+    "climbing": "shiftproof.searchers.stepwise:climbing",
     "evolution": "shiftproof.searchers.evolving:evolution",
     "make_space": "shiftproof.searchers.space:make_space",
     "racing": "shiftproof.searchers.halving:racing",
@@ -69,6 +71,7 @@ __all__ = [
     "Service",
     "Space",
     "Trial",
+    "climbing",
     "evolution",
     "make_space",
     "racing",

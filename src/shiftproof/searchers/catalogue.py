@@ -16,6 +16,7 @@ from shiftproof.searchers.search_trace import SearchTrace
 _OWN: Mapping[str, str] = {
     "random": "shiftproof.searchers.uniform:random_search",
     "evolution": "shiftproof.searchers.evolving:evolution",
+    "climbing": "shiftproof.searchers.stepwise:climbing",
     "racing": "shiftproof.searchers.halving:racing",
     "optuna": "shiftproof.searchers.libraries:optuna_search",
     "cma": "shiftproof.searchers.libraries:cma_search",
@@ -39,6 +40,7 @@ _FACTS: Mapping[str, SearcherFacts] = {
         "selection, crossover, mutation in P (K + 1) evaluations; variants ranked, paper, release",
         "Volpi & Murino 2019, alg. 2",
     ),
+    "climbing": SearcherFacts("chains of one operation at its strongest, then one change at a time to the worst", ""),
     "racing": SearcherFacts(
         "random tuples on few images, the lowest third on three times as many", "Jamieson & Talwalkar 2016"
     ),

@@ -31,6 +31,13 @@ class SemanticExamples:
 
     `trials` [N] says how many were tried until an image was wrong, 0 where it is so as it is, -1 where none did it;
     `hue` and `saturation` [N] are the last that were tried, in turns and on the scale from 0 to 1.
+
+    Args:
+        clean: Accuracy on the images as they are.
+        accuracy: Accuracy under each image's own hue and saturation.
+        trials: How many were tried of each image, [N].
+        hue: The last turn of the hue, [N].
+        saturation: The last change of the saturation, [N].
     """
 
     clean: Accuracy
@@ -54,6 +61,15 @@ def semantic_examples(
 
     In every trial the hue is turned by a uniform angle, and a uniform number is added to the saturation, whose range
     grows from nothing to -1 to 1 over the trials; an image that is wrong is tried no more.
+
+    Args:
+        model: What `load_model` takes or returned.
+        data: Labelled images: what `load_data` takes or returned.
+        trials: The most hues and saturations that are tried of an image.
+        images: Use this many images, drawn in proportion to the classes. Default: all.
+        seed: Seed of every random draw.
+        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        batch_size: Images per forward pass. Default: by the size of the images.
 
     >>> found = semantic_examples("demo", "demo", images=20, trials=5)
     >>> found.accuracy.value <= found.clean.value

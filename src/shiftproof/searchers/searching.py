@@ -72,7 +72,7 @@ def search(
         space: mnist, cifar, camvid, faces, geometric, corruptions, or a JSON file; in Python also a list of operations
             with levels.
         length: Transformations in a chain.
-        searcher: random, evolution, racing, optuna, cma, or a package's.
+        searcher: random, evolution, climbing, racing, optuna, cma, or a package's.
         budget: Chains to try.
         fitness: accuracy, detection_rate, or with label maps pixel_accuracy, mean_iou; in Python also a function from
             images, uint8 [N, H, W, C], and their labels to a number, or one per image, in [0, 1].

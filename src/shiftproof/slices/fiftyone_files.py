@@ -29,6 +29,10 @@ def write_fiftyone(table: ImageTable, folder: str | Path) -> dict[str, Path]:
     """Write a table of results as files that FiftyOne imports; return them by the field that each is meant for.
 
     The first is `ground_truth`, where images have labels; the others are named by shift, severity and method.
+
+    Args:
+        table: Columns as those of `images.csv`.
+        folder: Where the files are written.
     """
     truth: dict[str, Json] = {}
     said: dict[str, dict[str, Json]] = defaultdict(dict)
@@ -54,6 +58,10 @@ def read_fiftyone(path: str | Path, *, files: Sequence[str] | None = None) -> Im
     """Return labels that FiftyOne exported, or that `write_fiftyone` wrote, as a table: file, label, and what else.
 
     Files are named without their suffix, as in the file; with `files`, such as the column of `images.csv`, as there.
+
+    Args:
+        path: The JSON file of labels.
+        files: Names with their suffixes, which are then used.
     """
     try:
         content = read_json(Path(path))

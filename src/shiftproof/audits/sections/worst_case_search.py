@@ -34,8 +34,6 @@ CHOICE = 32
 """Examples are chosen among the first so many images."""
 COMPARED = 5
 """Chains of a space that are compared on images they were not searched on."""
-FEW_EVALUATIONS, SMALL_POPULATION = 100, 6
-"""With fewer evaluations than this, a smaller population leaves evolution enough generations."""
 FIRST_SHARE, KEPT, MARGIN = 0.4, 5, 0.15
 """Chains are tried on this share of the images first; the others follow where they may be among so many worst."""
 
@@ -84,7 +82,7 @@ class UnchangedImages(Measurement):
 
 @dataclass(frozen=True)
 class SearchedSpace(Measurement):
-    """Chains of a space that evolution finds, over several seeds, and the worst of them on other images.
+    """Chains of a space that climbing finds, over several seeds, and the worst of them on other images.
 
     With a `similarity` only chains count that leave images at least as similar on average; without, all of the space.
     """
@@ -136,12 +134,10 @@ class SearchedSpace(Measurement):
         }
 
     def _search(self, evaluator: Evaluator, run: int) -> SearchTrace:
-        from shiftproof.searchers import evolution
-        from shiftproof.searchers.evolving import POPULATION
+        from shiftproof.searchers import climbing
 
         raced, seed = RacedChains(evaluator, self.parts.searched), self.seed + 1000 * run
-        population = SMALL_POPULATION if self.budget < FEW_EVALUATIONS else POPULATION
-        return evolution(self.space, raced, length=self.length, budget=self.budget, seed=seed, population=population)
+        return climbing(self.space, raced, length=self.length, budget=self.budget, seed=seed)
 
     def work(self) -> Work:
         """Count images under a chain: in the search, in the comparison, measured, and those of pictures."""
