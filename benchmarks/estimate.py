@@ -150,20 +150,19 @@ def _calibration(model: Callable[..., Any]) -> Calibration:
 
 
 def _in_turn(works: list[Callable[[], Any]], options: argparse.Namespace) -> list[float]:
-    """Return the median seconds of each work, measured in turn; processor time on a CPU, which others may use too."""
+    """Return the median seconds of each work, measured in turn; on a CPU nothing else may run beside."""
     cuda = options.device != "cpu"
-    clock = time.perf_counter if cuda else time.process_time
     spent: list[list[float]] = [[] for _ in works]
     for repeat in range(options.repeats + 1):
         for place, work in enumerate(works):
             if cuda:
                 torch.cuda.synchronize()
-            start = clock()
+            start = time.perf_counter()
             work()
             if cuda:
                 torch.cuda.synchronize()
             if repeat:  # the first time warms up
-                spent[place].append(clock() - start)
+                spent[place].append(time.perf_counter() - start)
     return [statistics.median(times) for times in spent]
 
 

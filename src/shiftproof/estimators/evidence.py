@@ -84,31 +84,44 @@ def observe(
 
     Of a `share` of the inputs, which ones by their keys, it also sees `n` views each from the `neighborhood`, in
     batches of up to `batch_size`. `drift` compares the statistics of its batch norms with the source's, where it has
-    any; a number is of how many inputs at least, the first ones: it costs a sixth of a pass.
+    any; a number is of how many inputs, the first ones: it costs most of a pass of these.
     """
     if n < 1 or batch_size < 1:
         raise ConfigurationError("There must be views.", expected="n and a batch size of 1 or more", got=f"{n}")
     tap = _tap(model) if drift else None
     inside = FeaturesTap.of(model)
-    outputs, labels, viewed, shares, entropies = [], [], [], [], []
+    outputs: list[Tensor] = []
+    labels, viewed, shares, entropies = [], [], [], []
     features: list[NDArray[np.float32] | None] = []
+    waiting: list[tuple[Inputs, Tensor, Tensor]] = []
+
+    def look(least: int) -> None:
+        """See the views of inputs that wait, where these are so many: of few at a time, passes are small."""
+        if neighborhood is None or not waiting or n * sum(len(keys) for _, keys, _ in waiting) < least:
+            return
+        some, keys, own = map(joined, zip(*waiting, strict=True))
+        votes, entropy = _answers(model, some, keys, neighborhood, n, seed, batch_size)
+        shares.append(decision_shares(torch.cat([own, votes], 1).numpy(), outputs[0].shape[1]))
+        entropies.append(entropy)
+        waiting.clear()
+
     seen = 0
     for batch in batches:
-        tapped = tap if drift is True or seen < drift else None
+        tapped = 0 if tap is None else len(batch) if drift is True else max(0, min(len(batch), drift - seen))
         with inside or nullcontext():
-            out = _outputs(model, batch.inputs, batch_size, tapped)
+            parts = (batch.inputs[:tapped], tap), (batch.inputs[tapped:], None)
+            out = torch.cat([_outputs(model, some, batch_size, taps) for some, taps in parts if len(some)])
         features.append(None if inside is None else inside.features(len(batch)))
         outputs.append(out)
         labels.append(batch.labels)
         if neighborhood is not None:
             chosen = sampled(batch.keys, share, seed)
-            some = at(batch.inputs, chosen)
-            votes, entropy = _answers(model, some, batch.keys[chosen], neighborhood, n, seed, batch_size)
             own = out[chosen.cpu()].argmax(1, keepdim=True)
-            shares.append(decision_shares(torch.cat([own, votes], 1).numpy(), out.shape[1]))
-            entropies.append(entropy)
+            waiting.append((at(batch.inputs, chosen), batch.keys[chosen], own))
             viewed.append(chosen.cpu().numpy() + seen)
+            look(batch_size)
         seen += len(batch)
+    look(0)
     if not outputs:
         raise DataError("There are no inputs to estimate from.", expected="one input or more", got="none")
     found = torch.cat(outputs).numpy()

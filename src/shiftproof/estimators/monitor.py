@@ -96,7 +96,7 @@ class Monitor:
         calibration: Calibration,
         *,
         window: int = 1000,
-        share: float = 0.01,
+        share: float = 0.006,
         drift_every: int = 32,
         drop: float = 0.05,
         alpha: float = 0.05,
