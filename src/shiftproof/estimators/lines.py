@@ -79,8 +79,9 @@ class CopyLines:
     def read_remixed(self, method: str, statistics: Mapping[str, float]) -> float:
         """Return the same for a set brought to the source's class mix, by a line through all copies brought there."""
         if method not in self._remixed:
-            rows = np.array([_row(method, at_source_mix(copy.statistics)) for copy in self._copies])
-            self._remixed[method] = _fit(rows, np.array([copy.accuracy for copy in self._copies]))
+            known = [copy for copy in self._copies if set(needs(method)) <= set(copy.statistics)]
+            rows = np.array([_row(method, at_source_mix(copy.statistics)) for copy in known])
+            self._remixed[method] = _fit(rows, np.array([copy.accuracy for copy in known]))
         return float(_row(method, at_source_mix(statistics)) @ self._remixed[method])
 
     def left_out_alone(self, method: str) -> Array:
