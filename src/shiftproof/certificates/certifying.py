@@ -17,7 +17,7 @@ from shiftproof.certificates.certifying_maps import MapCertification, certify_ma
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.conditions import PUBLISHED_SIDE, SuiteName, conditions, groups_of, label_of
 from shiftproof.certificates.covering import certify_covered
-from shiftproof.certificates.driving import check_subject, measure_all
+from shiftproof.certificates.driving import check_same, check_subject, measure_all
 from shiftproof.certificates.laws import Against, law_of, scale_of
 from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.rules import TOLERANCE, Grid, Rule, make_rule
@@ -26,7 +26,7 @@ from shiftproof.certificates.suite import FILE as SUITE_FILE
 from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.transformations import TRANSFORMATIONS
 from shiftproof.data import DataLike, as_images
-from shiftproof.errors import ConfigurationError, RunError
+from shiftproof.errors import ConfigurationError
 from shiftproof.models import BatchFitter, ModelLike, device_of, fingerprint, logits
 from shiftproof.models.denoising import load_denoiser
 from shiftproof.models.outputs import precision_of
@@ -212,7 +212,7 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     paths = {} if out is None else {each: Path(out) / file_name(label_of(each)) for each in shifts}
     for each, path in paths.items():
         if path.exists():
-            check_same(path, job.terms(each))
+            check_same(path, load_certificate(path)["terms"], job.terms(each).to_row())
     where = choose_executor(executor, device=subject.device)
     results = measure_all(subject, job.tasks(), job, out=out, executor=where, on_progress=on_progress)
     distances = tuple(sorted({*law_of(chosen.against).distances, *map(float, at)}))
@@ -388,19 +388,6 @@ def room_of(images: Tensor, against: str) -> list[Json]:
         return [None] * len(images)
     room = TRANSFORMATIONS[against].room(images).tolist()
     return [round_down(max(0.0, each)) if math.isfinite(each) else None for each in room]
-
-
-def check_same(path: Path, terms: Terms) -> None:
-    """Refuse to write a certificate over one on other terms."""
-    held, wanted = load_certificate(path)["terms"], terms.to_row()
-    other = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
-    if other:
-        raise RunError(
-            f"There is a certificate on other terms in {str(path)!r}.",
-            expected=", ".join(f"{name} {held.get(name, 'not given')}" for name in other),
-            got=", ".join(f"{name} {wanted.get(name, 'not given')}" for name in other),
-            fix="write this one to another folder with --out (out=); nothing was overwritten",
-        )
 
 
 def file_name(shift: str) -> str:

@@ -14,10 +14,10 @@ import torch
 
 from shiftproof.certificates.certified_maps import ABSTAIN, MapCertificateOptions, SmoothedSegmenter
 from shiftproof.certificates.conditions import label_of
-from shiftproof.certificates.driving import check_subject, measure_all
+from shiftproof.certificates.driving import check_same, check_subject, measure_all
 from shiftproof.data import as_images
 from shiftproof.data.images.mask_values import IGNORE
-from shiftproof.errors import ConfigurationError, DataError, RunError
+from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.measures.intervals import MIN_IMAGES, Interval
 from shiftproof.measures.overlap import Overlap, count_overlap, percentiles, unpack
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, write_atomically
@@ -154,7 +154,7 @@ def certify_maps(
     facts["shifts"] = [label_of(shift) for shift in shifts]
     path = None if out is None else Path(out) / FILE
     if path is not None and path.exists():
-        _check_same(path, facts)
+        check_same(path, cast("Mapping[str, Json]", read_json(path)["terms"]), facts)
     tasks = tuple(CertifiedImage(place, shift, used, seed) for shift in shifts for place in range(len(data)))
     setup = partial(Measurer, subject)
     results = measure_all(subject, tasks, setup, out=out, executor=executor, on_progress=on_progress)
@@ -200,16 +200,3 @@ def _part(results: Sequence[Result], shift: Shift | None, subject: Subject) -> C
     counts = np.concatenate([unpack(str(row["overlap"]), classes + 1) for row in rows])
     abstained = np.mean([cast("list[float]", row["abstained"]) for row in rows])
     return CertifiedPixels(Overlap(counts, present), float(abstained))
-
-
-def _check_same(path: Path, wanted: Mapping[str, Json]) -> None:
-    """Refuse to write a certificate over one on other terms."""
-    held = cast("Mapping[str, Json]", read_json(path)["terms"])
-    other = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
-    if other:
-        raise RunError(
-            f"There is a certificate on other terms in {str(path)!r}.",
-            expected=", ".join(f"{name} {held.get(name, 'not given')}" for name in other),
-            got=", ".join(f"{name} {wanted.get(name, 'not given')}" for name in other),
-            fix="write this one to another folder with --out (out=); nothing was overwritten",
-        )

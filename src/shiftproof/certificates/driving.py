@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from shiftproof.certificates.checks import check_fixed, check_function
-from shiftproof.errors import DataError
-from shiftproof.runs import AnyTask, Executor, OnProgress, Plan, Result, Setup, Store, drive
+from shiftproof.errors import DataError, RunError
+from shiftproof.runs import AnyTask, Executor, Json, OnProgress, Plan, Result, Setup, Store, drive
 from shiftproof.subjects import Subject
 
 
@@ -45,3 +46,15 @@ def measure_all(
         subject.check_answers(store)
         plan = Plan(tasks, subject.fingerprints)
         return drive(plan, store, setup, executor=executor, on_progress=on_progress, essential="A measurement")
+
+
+def check_same(path: Path, held: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:
+    """Refuse to write a certificate over one on other terms."""
+    other = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
+    if other:
+        raise RunError(
+            f"There is a certificate on other terms in {str(path)!r}.",
+            expected=", ".join(f"{name} {held.get(name, 'not given')}" for name in other),
+            got=", ".join(f"{name} {wanted.get(name, 'not given')}" for name in other),
+            fix="write this one to another folder with --out (out=); nothing was overwritten",
+        )
