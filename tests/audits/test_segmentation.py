@@ -10,14 +10,18 @@ import torch
 from PIL import Image
 
 from shiftproof import audit, compare
+from shiftproof.adapters import method as find_method
 from shiftproof.audits.auditing import gate
 from shiftproof.audits.sections import SECTIONS_BY_TASK
+from shiftproof.audits.sections.segmentation.map_adaptation import AdaptedMaps, MapAdaptation
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError, DataError, ModelError, UsageError
 from shiftproof.measures.overlap import Overlap, count_overlap
 from shiftproof.models import BlackBox
 from shiftproof.models.class_names import with_class_names
 from shiftproof.prediction_tasks import MapPrediction, present_classes
+from shiftproof.runs import Result
+from shiftproof.shifts import as_image_shift
 from tests.label_maps import COLOURS, ColourNet, load_masks, painted, write_tree
 
 
@@ -405,3 +409,34 @@ def test_calibration_is_told_by_shift(asked_alike):
     assert "Confidence and accuracy of pixels are" in page
     assert "mIoU by frequency of a wave" in page
     assert "mean of each image" in page
+
+
+def streams(right: dict[str, float]) -> list[Result]:
+    """Return streams of 40 images of 100 pixels of two classes, of which a method gets so many right in each image."""
+    rng = np.random.default_rng(0)
+    hard = rng.normal(0, 5, 40)
+    found = []
+    for name, share in right.items():
+        method = None if name == "source" else find_method(name)
+        task = AdaptedMaps(as_image_shift("fog@5"), method, 0, 40, 0)
+        hits = (100 * share + hard + rng.normal(0, 0.5, 40)).round().clip(0, 100)
+        counts = np.stack([np.stack([hits, hits]), np.full((2, 40), 100), np.full((2, 40), 100)]).transpose(2, 0, 1)
+        packed = Overlap(counts.astype(np.int64)).pack()
+        found.append(Result(task, {"images": 40, "classes": 2, "overlap": packed, "present": [0, 1]}, None, 0.0))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("right", "told", "advised"),
+    [
+        ({"source": 0.5, "bn": 0.7, "tent": 0.701}, "Adapting by bn", '"bn"'),  # within noise: the cheapest
+        ({"source": 0.5, "bn": 0.6, "rdumb": 0.8}, "Adapting by rdumb", '"rdumb"'),  # clearly better, and goes back
+        ({"source": 0.5, "bn": 0.6, "tent": 0.8}, "Adapting by bn", '"bn"'),  # learns without end
+        ({"source": 0.5, "tent": 0.8}, "Adapting by tent", None),
+        ({"source": 0.7, "bn": 0.5}, "No method of adaptation raises", None),
+    ],
+)
+def test_the_cheapest_method_within_noise_is_advised(right, told, advised):
+    view = MapAdaptation().view(streams(right))
+    assert view.verdict[0].text.startswith(told)
+    assert [action.code.split("adapt(model, ")[1].split(")")[0] for action in view.actions] == [advised] * bool(advised)

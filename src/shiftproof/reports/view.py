@@ -76,11 +76,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Gallery:
-    """A row of pictures under a title."""
+    """Rows of pictures under a title; `large` ones are four in a row, to be looked into."""
 
     title: str
     pictures: tuple[Picture, ...]
     caption: str = ""
+    large: bool = False
 
 
 @dataclass(frozen=True)

@@ -219,12 +219,19 @@ def _verdict(
 
 
 def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Condition]) -> tuple[Action, ...]:
-    """Advise training against the category that costs most; all it can win is what the category costs."""
     if any(shift.acts_on == "texts" for shift in tested.values()):
         return ()  # recipes of training are for images
+    return train_against(means, clean.value)
+
+
+def train_against(means: Mapping[str, float], clean: float, recipe: str = RECIPE) -> tuple[Action, ...]:
+    """Advise training against the category that costs most; all it can win is what the category costs.
+
+    `means` are scores by corruption; `recipe` is what trains against corruptions of no category with one of its own.
+    """
     losses: dict[str, float] = defaultdict(float)
     for name, value in means.items():
-        losses[facts(name)["category"]] += max(0.0, clean.value - value) / len(means)
+        losses[facts(name)["category"]] += max(0.0, clean - value) / len(means)
     worst = max(losses, key=lambda category: losses[category])
     if losses[worst] < HARMLESS_LOSS / 2:
         return ()
@@ -235,7 +242,7 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, C
             f"Train against {worst}" if several else "Train against these changes",
             f"{listed(names).capitalize()} cost{'s' * (len(names) == 1)} {100 * losses[worst]:.1f} of the "
             f"{100 * sum(losses.values()):.1f} points lost on average.",
-            f"shiftproof train --data train-images/ --model model.py:build --recipe {RECIPES.get(worst, RECIPE)} "
+            f"shiftproof train --data train-images/ --model model.py:build --recipe {RECIPES.get(worst, recipe)} "
             "--out robust/",
             gain=100 * losses[worst],
             on="on average under corruption",

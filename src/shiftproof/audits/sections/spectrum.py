@@ -192,7 +192,7 @@ class FrequencySensitivity(Section):
                 *_verdict(bands, _band_intervals(waves), self.words),
             ),
             blocks=(
-                wave_map(values, side, step, bands, self.words),
+                wave_map(values, side, step, bands, self.words, even=_even(bands)),
                 *([noise_curves(sets, self.words)] if sets else []),
                 *([corruption_bars(amplitudes)] if amplitudes else []),
             ),
@@ -247,6 +247,10 @@ def _band_intervals(waves: Sequence[tuple[Wave, Row]]) -> dict[Band, Interval | 
     return {name: some.interval(among=len(means)) for name, some in means.items() if some is not None}
 
 
+def _even(bands: Mapping[Band, float]) -> bool:
+    return max(bands.values()) - min(bands.values()) < UNEVEN
+
+
 def _verdict(
     bands: Mapping[Band, float], intervals: Mapping[Band, Interval | None], words: ScoreWords
 ) -> tuple[Sentence, ...]:
@@ -256,7 +260,7 @@ def _verdict(
     if weakest in intervals:
         said += f" ({between(intervals[weakest])})"
     rest = " and ".join(f"{percent(bands[name])} at {name} ones" for name in others)
-    if not others or bands[ranked[-1]] - bands[weakest] < UNEVEN:
+    if _even(bands):
         return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
     return (
         Sentence(

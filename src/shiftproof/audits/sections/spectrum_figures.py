@@ -25,8 +25,10 @@ def wave_map(
     step: int,
     bands: Mapping[Band, float],
     words: ScoreWords = WORDS[CLASSES.name],
+    *,
+    even: bool = False,
 ) -> Figure:
-    """Draw the score under each wave, the zero frequency in the middle."""
+    """Draw the score under each wave, the zero frequency in the middle; `even` says that no band costs more."""
     heat = laid_out(values, side, side, step)
     places = list(axis(side, step))
     weakest = min(bands, key=lambda name: bands[name])
@@ -66,7 +68,8 @@ def wave_map(
         caption="The other half is its mirror image.",
     )
     return Figure(
-        f"Waves of {weakest} frequency cost most: {words.is_.format(percent(bands[weakest]))} on average",
+        f"Waves of {'any' if even else weakest} frequency cost {'about the same' if even else 'most'}: "
+        f"{words.is_.format(percent(bands[weakest]))} on average{' at ' + weakest + ' ones' if even else ''}",
         plot,
         table,
         caption="The middle is a change of brightness, the edge the finest stripes. Dark places are what the model "
@@ -109,7 +112,7 @@ def noise_curves(found: Sequence[tuple[PowerLaw, Row]], words: ScoreWords = WORD
     means = {center: sum(curve[center] for curve in values.values() if center in curve) for center in centers}
     worst = min(means, key=lambda center: means[center])
     return Figure(
-        f"Noise around {worst:g} cycles per image costs most",
+        f"Noise around {worst:g} cycle{'s' * (worst != 1)} per image costs most",
         plot,
         table,
         caption="Noise of equal strength: alpha says how narrowly it keeps to its centre (Sun et al. 2022).",

@@ -144,7 +144,11 @@ class MapClean(Section):
             blocks=(
                 class_table(found, names),
                 *(
-                    Gallery("Images, label maps and predictions", (*shown_overlays(row), legend(names, found.labels)))
+                    Gallery(
+                        "Images, label maps and predictions",
+                        (*shown_overlays(row), legend(names, found.labels)),
+                        large=True,
+                    )
                     for row in pictures
                 ),
                 _reliability(bins, error),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Measurement, PerImage, Scope, Section, Work, passes
 from shiftproof.audits.sections.corrupted_images import allotted
+from shiftproof.audits.sections.corruptions import train_against
 from shiftproof.audits.sections.corruptions_figures import loss_figure, mean_accuracy, severity_table
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.segmentation.map_clean import CleanMaps, present_in
@@ -33,6 +34,8 @@ from shiftproof.subjects import Subject
 
 GOOD, WATCH = 0.10, 0.25
 WORST, SHOWN_CLASSES = 3, 20
+STILL = "augmix+jsd --option 'augment=augmix[geometric=false]'"
+"""The recipe against corruptions: AugMix of operations that leave content where it is."""
 LEVEL_RULE = "{:.1f} points of mIoU lost to corruption on average: good from 0 to 10, bad over 25"
 
 
@@ -196,6 +199,7 @@ class MapCorruptions(Section):
             ),
             notes=_notes(results, clean),
             numbers=numbers,
+            actions=train_against(means, clean.value, STILL),
         )
 
 
@@ -299,7 +303,9 @@ def _galleries(results: Sequence[Result], ranked: Sequence[str]) -> Iterator[Blo
     for name in [name for name in ranked if name in found][:WORST]:
         task, row = found[name]
         yield Gallery(
-            f"What the model sees under {title(name)}{at_severity(cell_of(task.shift)[1])}", shown_overlays(row)
+            f"What the model sees under {title(name)}{at_severity(cell_of(task.shift)[1])}",
+            shown_overlays(row),
+            large=True,
         )
 
 

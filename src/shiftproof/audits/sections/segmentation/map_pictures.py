@@ -21,7 +21,7 @@ from shiftproof.runs import Json, Row
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
 
-SIDE = 200
+SIDE = 280
 """Pixels of a picture's longer side, at most."""
 ROWS = 10
 """Classes of a column of a legend."""

@@ -166,7 +166,7 @@ class MapWorstCase(Section):
             tiles=(Tile("Worst-case mIoU", percent(after.value), between(after.interval()), level, LEVEL_RULE),),
             blocks=(
                 worst_table(tried, "mIoU"),
-                Gallery("What the model sees under the worst chain", shown_overlays(row)),
+                Gallery("What the model sees under the worst chain", shown_overlays(row), large=True),
             ),
             notes=(
                 f"{task.random} random chains and {task.evolution} of evolution, {task.length} steps each, from the "
