@@ -9,6 +9,7 @@ from torch import nn
 
 from shiftproof.errors import ModelError
 from shiftproof.models import BlackBox, load_model, logits
+from shiftproof.runs import Cell, Processes, Row
 
 IMAGES = torch.rand(2, 3, 8, 8)
 
@@ -101,3 +102,31 @@ def test_what_goes_wrong_is_told_in_one_paragraph(text: str, message: str, tmp_p
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ModelError, match=r"nowhere/model.py"):
         load_model("nowhere/model.py:build")
+
+
+class Asking:
+    """A setup that is sent with a model, and the worker that asks it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def __call__(self) -> Asking:
+        return self
+
+    def measure(self, task: Cell) -> Row:
+        return {"answer": self.model(torch.ones(1, 3, 4, 4)).tolist()}
+
+
+def test_what_it_built_can_be_sent_to_worker_processes(tmp_path: Path) -> None:
+    """Neither the file nor what it imports is on the path of a worker process."""
+    write(tmp_path / "net_of_mine_too.py", NET)
+    text = "import net_of_mine_too\n\nclass Own(net_of_mine_too.Net):\n    pass\n\ndef build():\n    return Own()\n"
+    try:
+        model = load_model(write(tmp_path / "model.py", text))
+        assert isinstance(model, nn.Module)
+        with Processes(1).open(Asking(model)) as pool:
+            (result,) = pool.run([Cell("ask", n=1)])
+    finally:
+        sys.modules.pop("net_of_mine_too", None)
+    assert result.row == {"answer": model(torch.ones(1, 3, 4, 4)).tolist()}, result.error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.py", "net_of_mine_too.py"]

@@ -19,6 +19,7 @@ from shiftproof.models.array_models import as_model, is_estimator
 from shiftproof.models.sources import MODULE_PREFIX, SOURCE, is_users, neighbours, sources
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
+from shiftproof.runs.user_modules import FILES
 
 _SPEC = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w+))?")
 
@@ -47,7 +48,9 @@ def load_python_file(spec: str) -> Callable[..., Any]:
         raise ModelError(f"There is no model file {str(path)!r}.", expected="a Python file with a function build()")
     with told(path, "reading it"):
         read = hashlib.blake2b(repr(sources(path)).encode(), digest_size=16).hexdigest()
-        _forget(neighbours(path))
+        found = neighbours(path)
+        _forget(found)
+        FILES.update({name: str(file.resolve()) for name, file in found.items()})
     with beside(path), told(path, "running it"):
         module = _run(path)
     return built_by(module, function, path, read, path)
@@ -104,6 +107,7 @@ def _run(path: Path) -> Any:
     if spec is None or spec.loader is None:
         raise ModelError(f"{str(path)!r} cannot be imported.", expected="a Python file with a function build()")
     module = importlib.util.module_from_spec(spec)
+    FILES[name] = str(path.resolve())
     sys.modules[name] = module  # where dataclasses, pickle and `inspect.getsource` look for it
     spec.loader.exec_module(module)
     return module

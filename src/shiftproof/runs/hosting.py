@@ -18,6 +18,7 @@ from shiftproof.runs import limits
 from shiftproof.runs.limits import TimedOut, time_limit
 from shiftproof.runs.plan import Result
 from shiftproof.runs.task import AnyTask, Row, canonical
+from shiftproof.runs.user_modules import FILES, make_importable
 from shiftproof.version import __version__
 
 
@@ -61,12 +62,13 @@ class Packed:
     version: str
     content: bytes
     registered: tuple[tuple[str, str, bytes], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
 
 def pack(setup: Setup, dumps: Callable[[Any], bytes] = pickle.dumps) -> Packed:
     """Return a setup that can be sent to another process with the same version installed."""
     try:
-        return Packed(__version__, dumps(setup), tuple(_registered(dumps)))
+        return Packed(__version__, dumps(setup), tuple(_registered(dumps)), tuple(FILES.items()))
     except Exception as error:
         raise ConfigurationError(
             "The model or data cannot be sent to worker processes.",
@@ -123,6 +125,7 @@ def _unpack(packed: Packed, threads: int) -> Setup:
         import torch
 
         torch.set_num_threads(threads)
+    make_importable(dict(packed.files))
     for kind, name, thing in packed.registered:
         with suppress(Exception):  # what was defined in a notebook cannot be found here
             registry(kind).register(name, pickle.loads(thing))
