@@ -241,6 +241,9 @@ def test_adaptation_and_the_worst_case_are_measured(images, tmp_path):
     assert not found.failed
     assert {"adaptation_gain.bn", "adaptation_gain.tent", "adaptation_gain.eta"} <= found.numbers.keys()
     assert found.numbers["worst_case_loss"] > 0
+    kinds = [found.numbers[f"worst_case_miou.{kind}"] for kind in ("colour", "corruption")]
+    assert found.numbers["worst_case_miou"] in kinds
+    assert "one step at a time" in found.report.read_text()
     assert found.passed
     box = BlackBox(ColourNet(), name="colours")
     kept = audit(box, images, sections=["adaptation"], out=tmp_path / "b", **options)

@@ -101,7 +101,7 @@ class SearchedSpace(Measurement):
         evaluator = _evaluator(self.space, subject, self.parts.all, self.similarity, self.seed)
         traces = [self._search(evaluator, run) for run in range(self.runs)]
         row: dict[str, Json] = {
-            "runs": {str(number): _trials(trace) for number, trace in enumerate(traces, 1)},
+            "runs": {str(number): trials_row(trace) for number, trace in enumerate(traces, 1)},
             "batch_norm": has_batch_norm(subject.model),
         }
         chains = _worst(traces)
@@ -200,7 +200,7 @@ class RandomTuples(Measurement):
         drawn = draw_tuples(self.space, self.length, range(self.first, self.last), seed=self.seed)
         trace = SearchTrace(self.space, self.length, "random", self.seed)
         trace.add(drawn, evaluate(drawn))
-        return {"clean": clean.fitness, "trials": _trials(trace)}
+        return {"clean": clean.fitness, "trials": trials_row(trace)}
 
     def work(self) -> Work:
         """Count images under a chain, and the clean ones."""
@@ -256,7 +256,7 @@ def _similarity(evaluator: Evaluator, genes: Genes, images: int) -> float:
     return round(float(structural_similarity(evaluator.pixels.unit(0, len(after)), after).mean()), 4)
 
 
-def _trials(trace: SearchTrace) -> Json:
+def trials_row(trace: SearchTrace) -> Json:
     """Return what was tried as JSON: chains in words, accuracies, similarities, and whether they count."""
     return {
         "words": [trace.space.words(trial.genes) for trial in trace.trials],

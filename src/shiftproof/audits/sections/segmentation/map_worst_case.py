@@ -1,4 +1,4 @@
-"""The worst case of a segmenter: the chain of colour edits that costs most, measured on images it was not found on."""
+"""The worst case of a segmenter: the chain of small edits that costs most, measured on images it was not found on."""
 
 from __future__ import annotations
 
@@ -13,101 +13,85 @@ from shiftproof.audits.sections.segmentation.map_measuring import counts_of, par
 from shiftproof.audits.sections.segmentation.map_pictures import overlays, shown_overlays
 from shiftproof.audits.sections.wording import between, percent
 from shiftproof.audits.sections.worst_case import GOOD, WATCH
-from shiftproof.audits.sections.worst_case_figures import Found, found_in, worst_table
-from shiftproof.audits.sections.worst_case_search import SIMILARITY, chain_unit
+from shiftproof.audits.sections.worst_case import KINDS as KINDS_OF_CLASSES
+from shiftproof.audits.sections.worst_case_figures import found_in, worst_table
+from shiftproof.audits.sections.worst_case_search import SIMILARITY, RacedChains, chain_unit, trials_row
 from shiftproof.data.images.maskset import MaskSet
 from shiftproof.measures.overlap import Overlap
-from shiftproof.reports.view import Gallery, Level, Sentence, Tile, View
+from shiftproof.reports.view import Column, Gallery, Level, Sentence, Table, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.subjects import Subject
 
 if TYPE_CHECKING:
     from shiftproof.searchers import Space
 
-SPACE, LENGTH = "camvid", 5
+KINDS = {
+    "colour": ("camvid", KINDS_OF_CLASSES["colour"]),
+    "corruption": ("corruptions", KINDS_OF_CLASSES["corruption"]),
+}
+"""What is searched: the kinds that leave content, and so label maps, where they are. Kind -> space, length, words."""
+NAMES = {space: kind for kind, (space, _) in KINDS.items()}
 LEVEL_RULE = "points of mIoU lost to the worst chain found: good from 0 to 10, bad over 25"
-LEAST_IMAGES, LEAST_TUPLES, CHECKED = 16, 20, 64
+LEAST_IMAGES, LEAST_CHAINS, CHECKED = 16, 40, 64
 """Images that chains are tried on and chains that are tried, at least; other images that the worst is measured on."""
 
 
 @dataclass(frozen=True)
 class MapSearchSize:
-    """On how many images chains are tried, and how many of them."""
+    """On how many images chains are tried, and how many of each kind."""
 
     images: int
-    random: int
-    evolution: int
+    chains: int
 
 
 SIZES = {
-    "quick": MapSearchSize(images=100, random=60, evolution=70),
-    "standard": MapSearchSize(images=500, random=500, evolution=300),
-    "full": MapSearchSize(images=1000, random=1000, evolution=1000),
+    "quick": MapSearchSize(images=100, chains=80),
+    "standard": MapSearchSize(images=500, chains=300),
+    "full": MapSearchSize(images=1000, chains=800),
 }
 
 
 @dataclass(frozen=True)
 class WorstMapChain(Measurement):
-    """Chains tried at random and by evolution on the first images, and the worst of them on the images after those."""
+    """Chains of a space that climbing finds on the first images, and the worst of them on the images after those."""
 
     kind = "worst_case.maps"
     space: Space
     length: int
     images: int
     checked: int
-    random: int
-    evolution: int
+    budget: int
     seed: int
 
     def measure(self, subject: Subject) -> Row:
         """Return every chain with its mIoU and similarity, and the counts of other images clean and under the worst."""
-        from shiftproof.searchers import Constraint, Direct, Evaluator, evolution
+        from shiftproof.searchers import Constraint, Evaluator, climbing
         from shiftproof.searchers.evaluator import hold
         from shiftproof.searchers.map_fitness import MapFitness
-        from shiftproof.searchers.search_trace import SearchTrace
-        from shiftproof.searchers.uniform import draw_tuples
-        from shiftproof.shifts import ImageChain
 
         data = subject.data.subset(range(self.images))
         if not isinstance(data, MaskSet):
             raise TypeError("label maps are needed")
-        fitness = MapFitness(subject.fast_model, data.labels, len(data.classes))
         evaluator = Evaluator(
             self.space,
             hold(data, subject.device),
-            fitness,
+            MapFitness(subject.fast_model, data.labels, len(data.classes)),
             Constraint(SIMILARITY),
             batch_size=subject.batch_size,
             seed=self.seed,
         )
-        evaluate = Direct(evaluator)
-        (clean,) = evaluate([()])
-        drawn = draw_tuples(self.space, self.length, range(self.random), seed=self.seed)
-        trace = SearchTrace(self.space, self.length, "random", self.seed)
-        trace.add(drawn, evaluate(drawn))
-        evolved = evolution(self.space, evaluate, length=self.length, budget=self.evolution, seed=self.seed)
-        trials = [*trace.trials, *evolved.trials]
-        kept = min(
-            (trial for trial in trials if (trial.score.similarity or 0.0) >= SIMILARITY),
-            key=lambda trial: trial.score.objective,
-            default=None,
-        )
-        row: dict[str, Json] = {
-            "clean": clean.fitness,
-            "trials": {
-                "words": [self.space.words(trial.genes) for trial in trials],
-                "fitness": [trial.score.fitness for trial in trials],
-                "similarity": [round(trial.score.similarity or 0.0, 4) for trial in trials],
-                "admissible": [(trial.score.similarity or 0.0) >= SIMILARITY for trial in trials],
-            },
-        }
-        if kept is None:
+        raced = RacedChains(evaluator, self.images)
+        trace = climbing(self.space, raced, length=self.length, budget=self.budget, seed=self.seed)
+        row: dict[str, Json] = {"trials": trials_row(trace)}
+        worst = trace.best(admissible=True)
+        if worst is None:
             return row
-        chain = ImageChain(tuple(self.space.steps[gene] for gene in kept.genes))
+        chain = self.space.chain(worst.genes)
         others = range(self.images, self.images + self.checked)
         return {
             **row,
-            "worst": self.space.words(kept.genes),
+            "worst": self.space.words(worst.genes),
+            "searched": worst.score.fitness,
             "before": predicted_maps(subject, others, None, self.seed),
             "after": predicted_maps(subject, others, chain, self.seed),
             "pictures": overlays(subject, 1, chain, self.seed),
@@ -115,8 +99,27 @@ class WorstMapChain(Measurement):
 
     def work(self) -> Work:
         """Count images under chains, and the other images twice."""
-        images = (self.random + self.evolution + 1) * self.images + self.checked
+        images = self.budget * self.images + self.checked
         return [(chain_unit(self.space, self.length), images), (FORWARD, images + self.checked)]
+
+
+@dataclass(frozen=True)
+class WorstOfKind:
+    """The worst chain of a kind: in words, its mIoU where it was searched, other images before and after it."""
+
+    kind: str
+    words: str
+    searched: float
+    before: Overlap
+    after: Overlap
+    row: Row
+
+    @classmethod
+    def of(cls, task: WorstMapChain, row: Row) -> WorstOfKind:
+        """Read a row."""
+        parts = [part_of(row, name) for name in ("before", "after")]
+        before, after = (Overlap(counts_of(part), present_of(part)) for part in parts)
+        return cls(NAMES[task.space.name], str(row["worst"]), float(str(row["searched"])), before, after, row)
 
 
 class MapWorstCase(Section):
@@ -130,49 +133,78 @@ class MapWorstCase(Section):
             "worst_case_miou", "mIoU under the worst chain found that keeps the content, on images it was not found on"
         ),
         Number("worst_case_loss", "clean mIoU of the same images less that", None),
+        Number("worst_case_miou.*", "the same of one kind of change: colour, corruption"),
     )
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
-        """Plan one search."""
+        """Plan a search of every kind."""
         from shiftproof.searchers import make_space
 
         size, seed = SIZES[scope.settings.budget], scope.settings.seed
         images = min(scope.scaled(size.images, LEAST_IMAGES), max(1, scope.images // 2))
         checked = min(scope.scaled(size.images, CHECKED), scope.images - images)
-        if checked > 0:
-            random, evolved = scope.scaled(size.random, LEAST_TUPLES), scope.scaled(size.evolution, LEAST_TUPLES)
-            yield WorstMapChain(make_space(SPACE), LENGTH, images, checked, random, evolved, seed)
+        budget = scope.scaled(size.chains, LEAST_CHAINS)
+        for space, kind in KINDS.values() if checked > 0 else ():
+            yield WorstMapChain(make_space(space), kind.length, images, checked, budget, seed)
+
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say that a kind's own number needs its search alone, and others all."""
+        kind = number.removeprefix("worst_case_miou.")
+        return kind == number or not isinstance(task, WorstMapChain) or NAMES[task.space.name] == kind
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how low the model can be brought, and by what."""
-        measured = [(task, row) for task, row in rows(results, WorstMapChain) if "worst" in row]
-        if not measured:
+        measured = rows(results, WorstMapChain)
+        found = [WorstOfKind.of(task, row) for task, row in measured if "worst" in row]
+        if not found:
             return View(self.name, self.title, self.question, notes=("No chain that keeps the content was found.",))
-        task, row = measured[0]
-        parts = [part_of(row, name) for name in ("before", "after")]
-        before, after = (Overlap(counts_of(part), present_of(part)) for part in parts)
-        lost, interval = before.loss(after)
+        worst, task = min(found, key=lambda one: one.searched), measured[0][0]
+        lost, interval = worst.before.loss(worst.after)
         level: Level = "plain" if lost < 0 else "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
-        tried: list[Found] = found_in(row["trials"])
+        mious = percent(worst.before.value), percent(worst.after.value), between(worst.after.interval())
+        kind = KINDS_OF_CLASSES[worst.kind]
         said = (
-            f"A chain of {task.length} colour edits that leaves images recognisable brings mIoU from "
-            f"{percent(before.value)} to {percent(after.value)} ({between(after.interval())}): {row['worst']}."
+            f"A chain of {kind.length} {kind.said} that leaves images recognisable brings mIoU from {mious[0]} to "
+            f"{mious[1]} ({mious[2]}), on images it was not found on: {worst.words}."
         )
         return View(
             self.name,
             self.title,
             self.question,
             verdict=(Sentence(said, level),),
-            tiles=(Tile("Worst-case mIoU", percent(after.value), between(after.interval()), level, LEVEL_RULE),),
+            tiles=(Tile("Worst-case mIoU", mious[1], mious[2], level, LEVEL_RULE),),
             blocks=(
-                worst_table(tried, "mIoU"),
-                Gallery("What the model sees under the worst chain", shown_overlays(row)),
+                _kinds_table(found),
+                worst_table([one for _, row in measured for one in found_in(row["trials"])], "mIoU"),
+                Gallery("What the model sees under the worst chain", shown_overlays(worst.row)),
             ),
             notes=(
-                f"{task.random} random chains and {task.evolution} of evolution, {task.length} steps each, from the "
-                f"space {SPACE!r}, tried on {task.images} images; the worst that keeps a structural similarity of "
-                f"{SIMILARITY:g} was then measured on {before.images} other images, so that the choice does not bias "
-                f"its interval (loss {between(interval, ' points')}). A search that tries more may find worse.",
+                f"{task.budget} chains of each kind, found by changing one step at a time, were tried on {task.images} "
+                f"images; the worst that keeps a structural similarity of {SIMILARITY:g} was then measured on "
+                f"{worst.before.images} other images, so that the choice does not bias its interval (loss "
+                f"{between(interval, ' points')}). A search that tries more may find worse. Changes that move content, "
+                "and label maps with it, are not searched.",
             ),
-            numbers={"worst_case_miou": after.value, "worst_case_loss": lost},
+            numbers={
+                "worst_case_miou": worst.after.value,
+                "worst_case_loss": lost,
+                **{f"worst_case_miou.{one.kind}": one.after.value for one in found},
+            },
         )
+
+
+def _kinds_table(found: Sequence[WorstOfKind]) -> Table:
+    return Table(
+        "The worst chain of every kind of change",
+        (
+            Column("kind"),
+            Column("mIoU", "percent", heat=(0.0, 1.0)),
+            Column("interval"),
+            Column("changes in turn"),
+            Column("where searched", "percent"),
+        ),
+        tuple(
+            (one.kind, one.after.value, between(one.after.interval()), one.words, one.searched)
+            for one in sorted(found, key=lambda one: one.searched)
+        ),
+    )
