@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from torch import nn
 
 import shiftproof
 from shiftproof import load_data, shifts
-from shiftproof.diagnoses.diagnosing import Diagnosis
+from shiftproof.diagnoses.diagnosing import Diagnosis, Points
+from shiftproof.diagnoses.diagnosis_views import sentences
 from shiftproof.diagnoses.signatures import signatures
 from shiftproof.errors import DataError
 
@@ -55,6 +57,8 @@ def test_a_shift_is_named_sized_and_priced(source_run):
     assert "no proof of the cause" in page
     assert f"compare-methods --model demo --data demo-source --shifts &#39;{found.shift}&#39;" in page
     assert found.likeness.runners_up
+    unnoticed = replace(found, explained=Points(0.002, -0.004, 0.008))
+    assert "costs nothing measurable: 0.2 points (-0.4 to 0.8)." in sentences(unnoticed)[1].text
 
 
 def test_clean_images_are_nothing_and_labels_are_optional(source_run):

@@ -40,7 +40,8 @@ def sentences(found: Diagnosis) -> list[Sentence]:
     like = found.likeness
     told = [_first(found)]
     if like.shifts:
-        told.append(Sentence(f"On the labelled source that costs {found.explained}."))
+        nothing = "nothing measurable: " * (found.explained.low <= 0)
+        told.append(Sentence(f"On the labelled source that costs {nothing}{found.explained}."))
     if found.lost is not None:
         told.append(Sentence(_balance(found)))
     if like.mix_changed:
