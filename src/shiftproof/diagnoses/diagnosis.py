@@ -21,6 +21,8 @@ OTHERS = 1.3
 """The null is of images of the source itself; other images like them are up to this much further off."""
 FITS = 2.7
 """A fit is within error up to so many times the misfit that is expected of the right shifts (by the benchmark)."""
+GRID = 0.1
+"""What an interval of a severity reaches to either side at least, for every shift that was fitted with it."""
 TRIED, CORRECTED = 4, 2
 """Pairs that are really applied to decide between them, and how often the severities of the best are corrected more."""
 RUNNERS = 3
@@ -144,7 +146,7 @@ def likeness(known: Knowledge, new: Signed, images: int, applied: Applied | None
     return replace(
         same,
         shifts=tuple(
-            _severity(known.curves, part, values, with_error)
+            _severity(known.curves, part, values, with_error, GRID * len(best.parts))
             for part, values in zip(best.parts, severities, strict=True)
         ),
         size=size,
@@ -254,10 +256,10 @@ def _resampled(
     return chosen, np.array(severities).T
 
 
-def _severity(curves: Curves, part: KnownShift, values: Floats, misfit: float) -> Severity:
+def _severity(curves: Curves, part: KnownShift, values: Floats, misfit: float, least: float) -> Severity:
     """Return a severity with its interval: by resamples, the misfit, and the distance to severities measured."""
     spread = float(np.hypot(values.std() * np.sqrt(max(1.0, misfit)), curves.interpolation_error(part.kind)))
-    reach = 1.96 * spread + 0.1
+    reach = 1.96 * spread + least
     return Severity(part.kind, part.severity, max(0.0, part.severity - reach), min(HIGHEST, part.severity + reach))
 
 
