@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import shiftproof
@@ -92,6 +93,13 @@ def test_a_kind_that_is_not_known_is_told_to_be_near_and_not_the_same(source_run
     assert "none of what I know" in told["told"][0]
     low, high = told["left_out"]
     assert 0 <= low < high <= 1
+
+
+def test_faults_of_the_data_are_told_by_the_names_of_files(source_run, tmp_path):
+    for number, image in enumerate(images_under(None, count=12)[0]):
+        Image.fromarray(image if number else 0 * image).save(tmp_path / f"{number}-new.png")
+    found = diagnosed(tmp_path, source_run)
+    assert "1 image shows one colour: 0-new.png." in found.report.read_text()
 
 
 def test_two_shifts_are_found_together(tmp_path):

@@ -55,7 +55,7 @@ def sentences(found: Diagnosis) -> list[Sentence]:
 def views(found: Diagnosis, source: ImageSet, new: ImageSet, *, seed: int) -> tuple[View, ...]:
     """Return the diagnosis, and the faults of the new data."""
     like = found.likeness
-    faults = found.quality.sentences(new.names, found.classes)
+    faults = found.quality.sentences(found.files, found.classes)
     return (
         View(
             "diagnosis",
