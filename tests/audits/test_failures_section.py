@@ -54,8 +54,8 @@ def test_a_planted_slice_is_told(view):
 
 def test_faults_of_the_data_are_told(view):
     said = " ".join(view.notes)
-    assert "occur under several labels" in said
-    assert "show one colour" in said
+    assert "1 image occurs under several labels" in said
+    assert "1 image shows one colour" in said
     assert view.numbers["label_doubts"] > 0
 
 

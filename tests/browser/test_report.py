@@ -272,6 +272,22 @@ def test_a_narrow_window_scrolls_tables_and_not_the_page(hostile: Visit) -> None
     assert page.locator("table.heat").evaluate("table => table.offsetWidth > table.parentElement.clientWidth")
 
 
+def test_a_long_title_of_an_axis_is_folded_where_there_is_little_room(visit: Opener, tmp_path: Path) -> None:
+    title = {"text": "distance of the statistics from the source's, in standard deviations"}
+    plot = {"data": [{"type": "bar", "x": [1, 2], "y": [3, 4]}], "layout": {"xaxis": {"title": title}}}
+    table = Table("Behind it", (Column("x"),), (("1",),))
+    html.write(tmp_path / "report.html", masthead(), (View("one", "One", "?", blocks=(Figure("Bars", plot, table),)),))
+    chart = visit(tmp_path / "report.html", width=400).page.locator(".chart")
+    chart.scroll_into_view_if_needed()
+    axis = chart.locator(".xtitle")
+    expect(axis).to_be_visible()
+    box, around = axis.bounding_box(), chart.bounding_box()
+    assert box is not None
+    assert around is not None
+    assert around["x"] <= box["x"]
+    assert box["x"] + box["width"] <= around["x"] + around["width"]
+
+
 def marks(chart: Locator) -> int:
     """Return how many bars and lines of some extent a chart shows."""
     count: int = chart.evaluate(

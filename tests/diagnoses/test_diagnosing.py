@@ -3,15 +3,18 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import shiftproof
 from shiftproof import load_data, shifts
-from shiftproof.diagnoses.diagnosing import Diagnosis
+from shiftproof.diagnoses.diagnosing import Diagnosis, Points
+from shiftproof.diagnoses.diagnosis_views import sentences
 from shiftproof.diagnoses.signatures import signatures
 from shiftproof.errors import DataError
 
@@ -55,6 +58,8 @@ def test_a_shift_is_named_sized_and_priced(source_run):
     assert "no proof of the cause" in page
     assert f"compare-methods --model demo --data demo-source --shifts &#39;{found.shift}&#39;" in page
     assert found.likeness.runners_up
+    unnoticed = replace(found, explained=Points(0.002, -0.004, 0.008))
+    assert "costs nothing measurable: 0.2 points (-0.4 to 0.8)." in sentences(unnoticed)[1].text
 
 
 def test_clean_images_are_nothing_and_labels_are_optional(source_run):
@@ -88,6 +93,13 @@ def test_a_kind_that_is_not_known_is_told_to_be_near_and_not_the_same(source_run
     assert "none of what I know" in told["told"][0]
     low, high = told["left_out"]
     assert 0 <= low < high <= 1
+
+
+def test_faults_of_the_data_are_told_by_the_names_of_files(source_run, tmp_path):
+    for number, image in enumerate(images_under(None, count=12)[0]):
+        Image.fromarray(image if number else 0 * image).save(tmp_path / f"{number}-new.png")
+    found = diagnosed(tmp_path, source_run)
+    assert "1 image shows one colour: 0-new.png." in found.report.read_text()
 
 
 def test_two_shifts_are_found_together(tmp_path):

@@ -45,6 +45,19 @@ def test_two_shifts_come_back_in_their_order(severities, together):
     assert by_kind["fog"] == pytest.approx(severities[1], abs=0.25)
 
 
+def test_a_kind_is_not_less_likely_for_being_measured_less_exactly():
+    known = curves()
+    noise = np.random.default_rng(1).normal(size=known.points[0].shape)
+    near = known.points[:1] + 0.25 * np.random.default_rng(2).normal(size=known.points[0].shape)
+    blurred = np.concatenate([known.points[:1] + 0.5 * noise, near])  # fog with error, mist that is like it without
+    errors = np.array([[0.5**2 * 40] * 5, [0.0] * 5])
+    fog = known.changed_by((KnownShift("fog", 3.0),))
+    assert Curves(("fog", "mist"), SEVERITIES, blurred).singles(fog)[0].parts[0].kind == "mist"
+    exact = Curves(("fog", "mist"), SEVERITIES, blurred, errors=errors)
+    assert exact.singles(fog)[0].parts[0].kind == "fog"
+    assert exact.of(("fog",)).error_of((KnownShift("fog", 3.0),)) == pytest.approx(10)
+
+
 def test_what_is_not_known_is_left_unexplained():
     known = curves()
     shares = left_out_shares(known)
@@ -80,6 +93,28 @@ def test_a_class_mix_is_recovered_and_is_no_change():
     assert rest @ rest / (1 / 1500 + mix.error(space.counts)) / space.dimensions < 2
     moved = space.without_mix(space.coordinates(signed(rng, labels, shift=0.5).mean(0)))
     assert moved @ moved * 750 / space.dimensions > 20
+
+
+def test_content_does_not_hide_a_shift():
+    rng = np.random.default_rng(0)
+    labels = np.arange(800) % 2
+    content = rng.normal(size=(30,))
+
+    def images(count, shift):
+        means = rng.normal(size=(count, 1)) * content + 0.1 * rng.normal(size=(count, 30)) + shift
+        return np.concatenate([means, means**2 + 0.1], 1).astype(np.float32)
+
+    space = SignatureSpace.of(images(800, 0.0), labels)
+    assert 0 < len(space.content) <= 800 // 40
+    assert space.reach[0] > 3
+    across = rng.normal(size=30)
+    across -= across @ content / (content @ content) * content
+    sizes = []
+    for shift in (0.0, 0.02 * across):
+        off = space.without_mix(space.coordinates(images(800, shift).mean(0)))
+        sizes.append(off @ off * 400 / space.dimensions)
+    assert sizes[0] < 2
+    assert sizes[1] > 3  # content makes it 1/20 of the spread of a channel
 
 
 def test_a_class_mix_under_a_shift_is_told_by_predictions():

@@ -171,6 +171,7 @@ def test_a_link_in_the_way_is_left_alone(tmp_path):
         "label": ["y"],
     }
     (target,) = copy_failures(one, [tmp_path / "a.png"], tmp_path / "out")
+    assert target.suffix == ".png"  # what opens it goes by that
     target.unlink()
     target.symlink_to(tmp_path / "other")
     assert copy_failures(one, [tmp_path / "a.png"], tmp_path / "out") == []

@@ -41,6 +41,6 @@ def show_diagnosis(found: Diagnosis, _: Mapping[str, Any]) -> None:
     if found.likeness.shifts:
         typer.echo(CAUSE)
         typer.echo(f"shift     {found.shift}")
-    for told in found.quality.sentences([str(place) for place in range(found.images)], found.classes):
+    for told in found.quality.sentences(found.files, found.classes):
         typer.echo(f"data      {told}")
     typer.echo(f"report    {found.report}")

@@ -63,6 +63,7 @@ class Diagnosis:
         explained: What the accuracy on the source loses under the shifts that were found.
         lost: What the new images lose against the source; None without labels.
         classes: Names of the classes.
+        files: Names of the new images.
         quality: Faults of the new images: copies, blank images, unreadable files.
         notes: What has to be known when reading it.
     """
@@ -78,6 +79,7 @@ class Diagnosis:
     explained: Points
     lost: Points | None
     classes: tuple[str, ...]
+    files: tuple[str, ...]
     quality: DataQuality
     notes: tuple[str, ...]
 
@@ -191,6 +193,7 @@ def diagnose(
         explained=_paired(right, after),
         lost=_lost(right, new_to, new.predicted),
         classes=tuple(name(number) for number in range(len(found.mix))),
+        files=tuple(as_images(new_to.labelled_data).subset(new_to.places).names),
         quality=check_quality(as_images(new_to.data)),
         notes=tuple(new_to.data.notes),
     )

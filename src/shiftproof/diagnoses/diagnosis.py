@@ -11,19 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.diagnoses.explaining import HIGHEST, Curves, Fit, Floats, KnownShift
-from shiftproof.diagnoses.knowledge import KNOWN, Knowledge, Signed
+from shiftproof.diagnoses.knowledge import Knowledge, Signed
 from shiftproof.runs import Json
 
 DRAWS, NULL_DRAWS = 60, 100
-BETTER = 0.85
+BETTER = 0.75
 """Two shifts are named where they leave less than this share of what one leaves, and one does not fit within error."""
 OTHERS = 1.3
 """The null is of images of the source itself; other images like them are up to this much further off."""
-FITS, CURVE_ERROR = 2.7, 0.32
-"""A fit is within error up to so many times the misfit that is expected of the right shifts. That is 1 of the images,
-and the error of curves that were measured on `KNOWN` images, in squared errors of one image (both by the benchmark)."""
-TRIED = 4
-"""Pairs that are really applied to decide between them."""
+FITS = 2.7
+"""A fit is within error up to so many times the misfit that is expected of the right shifts (by the benchmark)."""
+GRID = 0.1
+"""What an interval of a severity reaches to either side at least, for every shift that was fitted with it."""
+TRIED, CORRECTED = 4, 2
+"""Pairs that are really applied to decide between them, and how often the severities of the best are corrected more."""
 RUNNERS = 3
 MIX_DISTANCE = 0.1
 """Predicted classes that differ in more than this share of images, beyond chance, say that the class mix changed."""
@@ -86,7 +87,7 @@ class Likeness:
     @property
     def unknown(self) -> bool:
         """Whether none of the known shifts explains the change."""
-        return not self.nothing and self.unexplained > self.unknown_share
+        return not self.nothing and not self.exact and self.unexplained > self.unknown_share
 
     @property
     def exact(self) -> bool:
@@ -127,7 +128,7 @@ def likeness(known: Knowledge, new: Signed, images: int, applied: Applied | None
         misfit=size,
         unexplained=0.0,
         unknown_share=known.unknown_share,
-        within_error=FITS * (1 + CURVE_ERROR / min(KNOWN, len(known.labels)) / error),
+        within_error=FITS,
         left_out=known.left_out_range,
         runners_up=(),
         source_mix=own,
@@ -140,16 +141,18 @@ def likeness(known: Knowledge, new: Signed, images: int, applied: Applied | None
     fits = _ranked(known.curves, change, scale, threshold)
     best = fits[0] if applied is None or len(fits[0].parts) == 1 else _tried(known, change, fits, applied)
     chosen, severities = _resampled(known, new, best, rng)
-    size, misfit = float(change @ change) * scale, best.left * scale
+    size, misfit = float(change @ change) * scale, max(0.0, best.left) * scale
+    with_error = misfit + known.curves.error_of(best.parts) * scale
     return replace(
         same,
         shifts=tuple(
-            _severity(known.curves, part, values, misfit) for part, values in zip(best.parts, severities, strict=True)
+            _severity(known.curves, part, values, with_error, GRID * len(best.parts))
+            for part, values in zip(best.parts, severities, strict=True)
         ),
         size=size,
         misfit=misfit,
-        unexplained=min(1.0, max(0.0, misfit - 1) / max(size - 1, 1e-9)),
-        runners_up=_runners(fits, best, chosen),
+        unexplained=min(1.0, max(0.0, misfit - threshold) / max(size - threshold, 1e-9)),
+        runners_up=_runners(fits, best, chosen, 1 / scale),
         mix=own,
     )
 
@@ -197,17 +200,22 @@ def _ranked(curves: Curves, change: Floats, scale: float, threshold: float) -> l
 
 def _tried(known: Knowledge, change: Floats, fits: Sequence[Fit], applied: Applied) -> Fit:
     """Return the best of some pairs when they are really applied, their severities corrected by what that shows."""
-    found = []
-    for fit in fits[:TRIED]:
-        off = change - known.change(applied(fit.parts).mean)
-        steps = np.linalg.lstsq(known.curves.slopes(fit.parts).T, off, rcond=None)[0]
-        moved = tuple(
-            part._replace(severity=float(np.clip(part.severity + np.clip(step, -1, 1), 0.1, HIGHEST)))
-            for part, step in zip(fit.parts, steps, strict=True)
-        )
-        still = change - known.change(applied(moved).mean)
-        found += [Fit(fit.parts, float(off @ off)), Fit(moved, float(still @ still))]
-    return min(found, key=lambda fit: fit.left)
+
+    def left(parts: tuple[KnownShift, ...]) -> Floats:
+        return change - known.change(applied(parts).mean)
+
+    def corrected(parts: tuple[KnownShift, ...], off: Floats) -> tuple[KnownShift, ...]:
+        steps = np.linalg.lstsq(known.curves.slopes(parts).T, off, rcond=None)[0].clip(-1, 1)
+        moved = (float(np.clip(part.severity + step, 0.1, HIGHEST)) for part, step in zip(parts, steps, strict=True))
+        return tuple(part._replace(severity=at) for part, at in zip(parts, moved, strict=True))
+
+    found = [(fit.parts, left(fit.parts)) for fit in fits[:TRIED]]
+    found += [(parts, left(parts)) for parts in (corrected(*each) for each in found)]
+    best = min(found, key=lambda each: float(each[1] @ each[1]))
+    for _ in range(CORRECTED):
+        parts = corrected(*best)
+        best = min(best, (parts, left(parts)), key=lambda each: float(each[1] @ each[1]))
+    return Fit(best[0], float(best[1] @ best[1]) - known.curves.error_of(best[0]))
 
 
 def _null(known: Knowledge, images: int, rng: np.random.Generator) -> float:
@@ -248,18 +256,20 @@ def _resampled(
     return chosen, np.array(severities).T
 
 
-def _severity(curves: Curves, part: KnownShift, values: Floats, misfit: float) -> Severity:
+def _severity(curves: Curves, part: KnownShift, values: Floats, misfit: float, least: float) -> Severity:
     """Return a severity with its interval: by resamples, the misfit, and the distance to severities measured."""
     spread = float(np.hypot(values.std() * np.sqrt(max(1.0, misfit)), curves.interpolation_error(part.kind)))
-    reach = 1.96 * spread + 0.1
+    reach = 1.96 * spread + least
     return Severity(part.kind, part.severity, max(0.0, part.severity - reach), min(HIGHEST, part.severity + reach))
 
 
-def _runners(fits: Sequence[Fit], best: Fit, chosen: Counter[frozenset[str]]) -> tuple[RunnerUp, ...]:
+def _runners(fits: Sequence[Fit], best: Fit, chosen: Counter[frozenset[str]], error: float) -> tuple[RunnerUp, ...]:
+    """Return other shifts; what is below the sampling error is not told apart from it."""
     seen = {best.kinds}
     found = []
     for fit in fits:
         if fit.kinds not in seen:
             seen.add(fit.kinds)
-            found.append(RunnerUp(fit.parts, fit.left / max(best.left, 1e-12), chosen[fit.kinds] / DRAWS))
+            times = max(fit.left, error) / max(best.left, error)
+            found.append(RunnerUp(fit.parts, times, chosen[fit.kinds] / DRAWS))
     return tuple(found[:RUNNERS])

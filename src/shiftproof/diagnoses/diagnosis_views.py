@@ -40,7 +40,8 @@ def sentences(found: Diagnosis) -> list[Sentence]:
     like = found.likeness
     told = [_first(found)]
     if like.shifts:
-        told.append(Sentence(f"On the labelled source that costs {found.explained}."))
+        nothing = "nothing measurable: " * (found.explained.low <= 0)
+        told.append(Sentence(f"On the labelled source that costs {nothing}{found.explained}."))
     if found.lost is not None:
         told.append(Sentence(_balance(found)))
     if like.mix_changed:
@@ -54,7 +55,7 @@ def sentences(found: Diagnosis) -> list[Sentence]:
 def views(found: Diagnosis, source: ImageSet, new: ImageSet, *, seed: int) -> tuple[View, ...]:
     """Return the diagnosis, and the faults of the new data."""
     like = found.likeness
-    faults = found.quality.sentences(new.names, found.classes)
+    faults = found.quality.sentences(found.files, found.classes)
     return (
         View(
             "diagnosis",

@@ -33,7 +33,11 @@ class KnownShift(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Shifts, the first applied first, that make a change like the one seen, and what is left, as a squared length."""
+    """Shifts, the first applied first, that make a change like the one seen, and what is left, as a squared length.
+
+    The squared error of the curves is taken off, so that it may be below 0: a kind that was measured less exactly is
+    not less likely for it.
+    """
 
     parts: tuple[KnownShift, ...]
     left: float
@@ -49,12 +53,14 @@ class Curves:
     """The changes that shifts make, [kinds, severities, D], at severities above 0, and two together, [kinds, kinds, D].
 
     `together[i, j]` is what i and then j change beyond the sum of both, at `TOGETHER`; None where it was not measured.
+    `errors` [kinds, severities] are the squared lengths of what is expected of the points' errors; None is no error.
     """
 
     kinds: tuple[str, ...]
     severities: tuple[float, ...]
     points: Floats
     together: Floats | None = None
+    errors: Floats | None = None
 
     @cached_property
     def grid(self) -> Floats:
@@ -82,11 +88,20 @@ class Curves:
         """Return the curves of some kinds."""
         kept = [self.kinds.index(kind) for kind in kinds]
         together = None if self.together is None else self.together[np.ix_(kept, kept)]
-        return Curves(kinds, self.severities, self.points[kept], together)
+        errors = None if self.errors is None else self.errors[kept]
+        return Curves(kinds, self.severities, self.points[kept], together, errors)
+
+    def error_of(self, parts: tuple[KnownShift, ...]) -> float:
+        """Return the squared error that is expected of the change of some shifts."""
+        if self.errors is None:
+            return 0.0
+        own = ((self.errors[self.kinds.index(part.kind)], part.severity) for part in parts)
+        return sum(float(_curve(self.severities, errors[:, None], np.array([at]))[0, 0]) for errors, at in own)
 
     def singles(self, change: Floats) -> list[Fit]:
         """Return the best fit of every shift alone, the best first."""
         lefts = (self._lengths - 2 * self._atoms @ change + change @ change).reshape(len(self.kinds), -1)
+        lefts = lefts - self._grid_errors
         found = [
             Fit((KnownShift(kind, severity),), left)
             for kind, (severity, left) in zip(self.kinds, (_between(self.grid, own) for own in lefts), strict=True)
@@ -98,7 +113,7 @@ class Curves:
         size, along = float(change @ change), self._atoms @ change
         strong = self.grid >= LEAST
         steps = len(self.grid)
-        alone = (self._lengths - 2 * along).reshape(-1, steps)[:, strong]
+        alone = ((self._lengths - 2 * along).reshape(-1, steps) - self._grid_errors)[:, strong]
         found = []
         for one, other in permutations(range(len(self.kinds)), 2):
             both = self._products[one * steps : (one + 1) * steps, other * steps : (other + 1) * steps]
@@ -113,7 +128,7 @@ class Curves:
             first, low = _between(self.grid[strong], lefts[:, column])
             second, lowest = _between(self.grid[strong], lefts[row])
             parts = KnownShift(self.kinds[one], first), KnownShift(self.kinds[other], second)
-            found.append(Fit(parts, max(0.0, min(low, lowest))))
+            found.append(Fit(parts, min(low, lowest)))
         return sorted(found, key=lambda fit: fit.left)
 
     def slopes(self, parts: tuple[KnownShift, ...], step: float = 0.1) -> Floats:
@@ -142,6 +157,12 @@ class Curves:
     def _atoms(self) -> Floats:
         """The changes at all severities of the grid, kind after kind, [kinds x grid, D]."""
         return np.concatenate([self.at(kind, self.grid) for kind in range(len(self.kinds))])
+
+    @cached_property
+    def _grid_errors(self) -> Floats:
+        """The squared errors at all severities of the grid, [kinds, grid]."""
+        errors = np.zeros((len(self.kinds), len(self.severities))) if self.errors is None else self.errors
+        return _curve(self.severities, errors.T, self.grid).T
 
     @cached_property
     def _products(self) -> Floats:

@@ -1,7 +1,9 @@
 """Where signatures of sets are compared: in errors of one image from the source, less what a class mix can do.
 
 A coordinate is the difference of a channel's means in standard deviations of the source, or the logarithm of the ratio
-of its standard deviations. Signatures are averages, so that those of any class mix of the source are known exactly.
+of its standard deviations. Directions in which images of one class differ much count less by as much: otherwise content
+hides a shift that the model hardly minds. Signatures are averages, so that those of any class mix of the source are
+known exactly.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ MIXABLE = 5
 SMALLEST = 1e-6
 """Channels whose variance is below this share of the median are dead."""
 ROUNDS = 6
+IMAGES_A_DIRECTION = 40
+"""One direction of content is known for so many images of the source; of fewer, chance would be taken for content."""
 
 
 class Mix(NamedTuple):
@@ -40,13 +44,16 @@ class SignatureSpace:
     """The moments of a labelled source, class by class [K, 2 C], the error of each coordinate, and what mixes change.
 
     `live` are the channels that vary; `mixing` [M, D] is an orthonormal basis of what class mixes change, to first
-    order.
+    order. `content` [Q, D] are the orthonormal directions in which images of a class differ most, and `reach` [Q] how
+    many times as far as in others: along them places are divided by it.
     """
 
     live: NDArray[np.int64]
     mean: Floats
     variance: Floats
     error: Floats
+    content: Floats
+    reach: Floats
     mixing: Floats
     moments: Floats
     counts: NDArray[np.int64]
@@ -71,11 +78,14 @@ class SignatureSpace:
         moments = np.zeros((len(counts), rows.shape[1]))
         for number in present:
             centres[number], moments[number] = influence[labels == number].mean(0), rows[labels == number].mean(0)
-        error = np.maximum((influence - centres[labels]).std(0), 1e-6)
-        weighted = np.sqrt(counts[present] / len(labels))[:, None] * (centres[present] - influence.mean(0)) / error
-        _, sizes, directions = np.linalg.svd(weighted, full_matrices=False)
+        within = influence - centres[labels]
+        error = np.maximum(within.std(0), 1e-6)
+        content, reach, rest = _content(within / error)
+        error = error * rest
+        between = _along((centres[present] - influence.mean(0)) / error, content, 1 / reach)
+        _, sizes, directions = np.linalg.svd(np.sqrt(counts[present] / len(labels))[:, None] * between, False)
         kept = sizes[:MIX_DIRECTIONS] > 1e-6 * max(sizes[0], 1e-12)
-        return cls(live, mean, variance, error, directions[:MIX_DIRECTIONS][kept], moments, counts)
+        return cls(live, mean, variance, error, content, reach, directions[:MIX_DIRECTIONS][kept], moments, counts)
 
     @property
     def dimensions(self) -> int:
@@ -117,7 +127,7 @@ class SignatureSpace:
     def _place(self, means: Floats, squares: Floats) -> Floats:
         variances = np.maximum(squares - means**2, SMALLEST * self.variance)
         moved = (means - self.mean) / np.sqrt(self.variance), np.log(variances / self.variance) / 2
-        return np.asarray(np.concatenate(moved, -1) / self.error)
+        return _along(np.concatenate(moved, -1) / self.error, self.content, 1 / self.reach)
 
     def _slopes(self, at: Floats) -> Floats:
         """Return how the place moves with the share of each class, [K, D]."""
@@ -125,4 +135,23 @@ class SignatureSpace:
         variances = np.maximum(squares - means**2, SMALLEST * self.variance)
         first, second = np.split(self.moments, 2, axis=1)
         moved = first / np.sqrt(self.variance), (second - 2 * means * first) / (2 * variances)
-        return np.asarray(np.concatenate(moved, 1) / self.error)
+        return _along(np.concatenate(moved, 1) / self.error, self.content, 1 / self.reach)
+
+
+def _content(within: Floats) -> tuple[Floats, Floats, float]:
+    """Return the directions in which images differ most, how many times as far as in the others, and how far in those.
+
+    Probabilistic principal components (Tipping and Bishop 1999) of [N, D].
+    """
+    count = min(len(within) // IMAGES_A_DIRECTION, within.shape[1] // 4)
+    products = within @ within.T if len(within) < within.shape[1] else within.T @ within
+    values, vectors = (part[..., ::-1][..., :count] for part in np.linalg.eigh(products / len(within)))
+    if len(within) < within.shape[1]:
+        vectors = within.T @ vectors / np.sqrt(np.maximum(values, 1e-12) * len(within))
+    rest = float((within**2).sum() / len(within) - values.sum()) / (within.shape[1] - count)
+    return vectors.T, np.sqrt(values / rest), float(np.sqrt(rest))
+
+
+def _along(places: Floats, directions: Floats, times: Floats) -> Floats:
+    """Return places that are so many times as far along some orthonormal directions."""
+    return np.asarray(places + (places @ directions.T * (times - 1)) @ directions)

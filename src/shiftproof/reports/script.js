@@ -24,12 +24,25 @@
   // Buttons are named one by one: among Plotly's own is one that sends the chart's data to a server.
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]], plotlyServerURL: "" };
   const drawn = new Set();
+  // Plotly cuts off what does not fit: words beyond so many characters go on the next line.
+  const folded = (text, most) => {
+    const lines = [""];
+    for (const word of text.split(" ")) {
+      const longer = `${lines.at(-1)} ${word}`.trim();
+      if (longer.length > most && lines.at(-1)) lines.push(word);
+      else lines[lines.length - 1] = longer;
+    }
+    return lines.join("<br>");
+  };
   const draw = (chart, width) => {
     const figure = chart.parentElement;
     const { data, layout } = resolved(JSON.parse(figure.querySelector(".plot").textContent));
     if (!width && chart.clientWidth < 600) {
       Object.assign(layout, layout.meta?.narrow); // how a figure wants to be laid out where there is little room
       for (const trace of data) trace.mode = trace.mode?.replace("+text", "");
+      for (const [name, axis] of Object.entries(layout)) {
+        if (name.startsWith("xaxis") && axis.title?.text) axis.title.text = folded(axis.title.text, chart.clientWidth / 12);
+      }
     }
     chart.style.height = `${layout.height}px`;
     Object.assign(layout, { template: resolved(template), width, autosize: width === undefined });

@@ -108,7 +108,7 @@ class Space:
         return ", ".join(
             f"{step.name.replace('_', ' ')} {step.level:.3g}"
             if isinstance(step, Operation) and step.level is not None
-            else step.label.replace("_", " ").replace("@", " ")
+            else _spoken(step.label)
             for step in (self.steps[gene] for gene in genes)
         )
 
@@ -212,6 +212,17 @@ def _pairs(operations: Iterable[str | tuple[str, Sequence[float]]]) -> tuple[tup
                 got=repr(pair),
             )
     return tuple((name.strip(), tuple(float(level) for level in levels)) for name, levels in pairs)
+
+
+def _spoken(label: str) -> str:
+    """Return the text form of a shift for people to read.
+
+    >>> _spoken("occlude[x=0.6,y=0.2,shade=1]"), _spoken("defocus_blur@2")
+    ('occlude (x 0.6, y 0.2, shade 1)', 'defocus blur 2')
+    """
+    for sign, spoken in (("_", " "), ("@", " "), ("[", " ("), ("]", ")"), (",", ", "), ("=", " ")):
+        label = label.replace(sign, spoken)
+    return label
 
 
 def _texts(operation: str, levels: Sequence[float]) -> list[str]:

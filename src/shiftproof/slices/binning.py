@@ -16,7 +16,7 @@ from shiftproof.slices.image_statistics import EXTREMES
 
 FIFTHS = 5
 MISSING = "missing"
-_PLACES = ("lowest", "second", "middle", "fourth", "highest")
+_PLACES = ("lowest", "second lowest", "middle", "second highest", "highest")
 _EMPTY = ("", "nan", "none", "null", "n/a")
 
 

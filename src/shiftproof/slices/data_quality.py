@@ -70,13 +70,13 @@ class DataQuality:
             named = _some(self.unreadable, lambda bad: bad.file)
             told.append(f"{_count(len(self.unreadable), 'file')} cannot be read: {named}.")
         if self.blank:
-            told.append(f"{_count(len(self.blank), 'image')} show one colour: {_some(self.blank, files.__getitem__)}.")
+            told.append(f"{_do(len(self.blank), 'show')} one colour: {_some(self.blank, files.__getitem__)}.")
         if self.copies_across_classes:
             groups = _some(self.copies_across_classes, lambda group: " = ".join(files[place] for place in group))
-            told.append(f"{_count(len(self.copies_across_classes), 'image')} occur under several labels: {groups}.")
+            told.append(f"{_do(len(self.copies_across_classes), 'occur')} under several labels: {groups}.")
         repeated = sum(len(group) - 1 for group in self.copies)
         if repeated:
-            told.append(f"{_count(repeated, 'image')} are copies of others, to the pixel; they count as often.")
+            told.append(f"{_do(repeated, 'repeat')} another to the pixel; each copy counts.")
         if self.label_errors:
 
             def said(error: LabelError) -> str:
@@ -215,9 +215,13 @@ def copies_of(contents: Mapping[int, object]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
+def _do(count: int, verb: str) -> str:
+    return f"{_count(count, 'image')} {verb}{'s' * (count == 1)}"
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _some(things: Sequence[Thing], word: Callable[[Thing], str]) -> str:
-    return ", ".join(map(word, things[:SHOWN])) + (", ..." if len(things) > SHOWN else "")
+    return ", ".join(map(word, things[:SHOWN])) + (f" and {len(things) - SHOWN:,} more" if len(things) > SHOWN else "")

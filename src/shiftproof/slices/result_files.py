@@ -151,7 +151,7 @@ def copy_failures(
         if path is None and drawn is None:
             continue
         shift, severity = table["shift"][row], float(str(table["severity"][row] or 0))
-        own = "image.png" if path is None else f"{_part(path.stem)}{_part(path.suffix.lower())}"
+        own = "image.png" if path is None else _part(path.stem) + (path.suffix and f".{_part(path.suffix.lower())}")
         name = f"{index}-{_part(table['prediction'][row])}-{own}"
         target = Path(folder, _part(f"{shift}@{severity:g}" if severity else shift), _part(table["label"][row]), name)
         target.parent.mkdir(parents=True, exist_ok=True)

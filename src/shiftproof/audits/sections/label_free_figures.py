@@ -78,7 +78,7 @@ def _arranged(shown: Sequence[str], columns: int) -> dict[str, Any]:
         left, top = place % columns / columns, 1 - place // columns / lines
         first, last = place % columns == 0, place + columns >= len(shown)
         layout[f"xaxis{number}"] = {
-            "domain": [left, left + 1 / columns - 0.05],
+            "domain": [left, left + 0.8 / columns],
             "anchor": f"y{number}",
             "range": [0, 100],
             "title": {"text": "true accuracy, %" if last else ""},

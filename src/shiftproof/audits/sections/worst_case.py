@@ -230,9 +230,9 @@ def _action(kind: str, lost: float, searched: Sequence[tuple[SearchedSpace, Row]
 def _notes(parts: SearchedParts, task: SearchedSpace, random: int) -> tuple[str, ...]:
     seeds = f"{task.runs} seed{'s' * (task.runs != 1)}"
     notes = [
-        f"Evolution tried {task.budget} chains and more of each kind from each of {seeds}, on up to "
-        f"{parts.searched:,} images; the "
-        f"worst were compared on {parts.compared:,} others, and the worst of these was measured on {parts.measured:,} "
+        f"Climbing, one changed step at a time, tried {task.budget} chains and more of each kind from each of {seeds}, "
+        f"on up to {parts.searched:,} images; the worst were compared on {parts.compared:,} others, and the worst of "
+        f"these was measured on {parts.measured:,} "
         "that had no part in choosing it: its interval is that of a chain given beforehand. The same chain is applied "
         "to every image; a search that tries more may find worse.",
         f"Colour edits and corruptions count that leave a mean structural similarity of {SIMILARITY:g}. Moves and "

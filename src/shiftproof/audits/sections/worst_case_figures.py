@@ -94,23 +94,23 @@ def space_table(chains: Mapping[str, WorstChain], each: Accuracy) -> Table:
     body = tuple(
         (
             kind,
-            chain.words,
             chain.accuracy.value,
             interval(chain.accuracy),
+            chain.words,
             chain.searched,
             " to ".join(dict.fromkeys(percent(value) for value in (min(chain.spread), max(chain.spread)))),
             round(chain.similarity, 2),
         )
         for kind, chain in ranked
     )
-    every = ("every image its own", "the worst of all chains compared", each.value, interval(each), None, "", None)
+    every = ("every image its own", each.value, interval(each), "the worst of all chains compared", None, "", None)
     return Table(
         "The worst chain of every kind of change",
         (
             Column("kind"),
-            Column("changes in turn"),
             Column("accuracy", "percent", heat=(0.0, 1.0)),
             Column("interval"),
+            Column("changes in turn"),
             Column("where searched", "percent"),
             Column("over seeds"),
             Column("similarity", "number"),
