@@ -77,13 +77,13 @@ def planted(others: int, seed: int = 1) -> tuple[list[Planted], list[Planted]]:
 class Bench:
     """The source, what is known of it, and the other images with their labels."""
 
-    def __init__(self, model: str, data: Path, out: Path, device: str) -> None:
+    def __init__(self, model: str, data: Path, out: Path, device: str, seed: int = 1) -> None:
         with np.load(data) as held:
             images, labels = held["images"], held["labels"].astype(np.int64).ravel()
         used = {image.tobytes() for name in ("demo", "demo-source") for image in _pixels(as_images(load_data(name)))}
         free = np.array([place for place, image in enumerate(images) if image.tobytes() not in used])
-        free = np.random.default_rng(0).permutation(free)
-        self.model, self.out, self.device = model, out, device
+        free = np.random.default_rng(seed - 1).permutation(free)
+        self.model, self.out, self.device, self.seed = model, out, device, seed
         self.images, self.labels = images[free[SOURCE:]], labels[free[SOURCE:]]
         self.source = self._measuring(images[free[:SOURCE]], labels[free[:SOURCE]], "source")
         self.known = Knowledge.of(self.source)
@@ -150,7 +150,7 @@ def diagnosed(bench: Bench, each: Planted) -> tuple[Likeness, float, float]:
 
 def report_shifted(bench: Bench, every: int) -> None:
     """Print how sets with one shift and with two are diagnosed."""
-    singles, pairs = (some[::every] for some in planted(len(bench.labels)))
+    singles, pairs = (some[::every] for some in planted(len(bench.labels), bench.seed))
     for title, sets in (("singles", singles), ("pairs", pairs)):
         rows = []
         for each in sets:
@@ -204,7 +204,7 @@ def report_clean(bench: Bench) -> None:
 
 def left_out(bench: Bench, every: int) -> None:
     """Print how sets of a kind that is not known are told, and whether what is left of them is as was said."""
-    singles = planted(len(bench.labels))[0][::every]
+    singles = planted(len(bench.labels), bench.seed)[0][::every]
     found, known = [], []
     for kind in dict.fromkeys(each.parts[0].kind for each in singles):
         others = Knowledge.of(bench.source, kinds=tuple(other for other in KINDS if other != kind))
@@ -240,8 +240,9 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="of sets with shifts, take every so many")
     parser.add_argument("--clean", action="store_true", help="only clean sets and class mixes")
     parser.add_argument("--left-out", action="store_true", help="only kinds that are not known")
+    parser.add_argument("--seed", type=int, default=1, help="another source, other sets; with an --out of its own")
     given = parser.parse_args()
-    bench = Bench(given.model, given.data, given.out, given.device)
+    bench = Bench(given.model, given.data, given.out, given.device, given.seed)
     if given.left_out:
         return left_out(bench, given.every)
     if not given.clean:
