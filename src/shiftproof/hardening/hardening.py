@@ -70,7 +70,7 @@ def harden(
 
     >>> found = harden("demo", "demo", images=60, epochs=1, test=0.5, out=folder)
     >>> len(found.weaknesses), found.report.name
-    (6, 'report.html')
+    (7, 'report.html')
     """
     request = Request(
         recipe=recipe,
@@ -83,7 +83,7 @@ def harden(
         batch_size=128 if batch_size is None else batch_size,
         seed=seed,
     )
-    parts = ImagesByUse.of(data, test, images=images, seed=seed)
+    parts = ImagesByUse.of(data, test, images=images, proof=test_images, seed=seed)
     mender = Mender(model, parts, request, Path(out), device=device, executor=executor, on_progress=on_progress)
     made_by = command or f"shiftproof.harden({str(getattr(model, 'given', model))!r}, ...)"
     return mender.mend(None if audit is None else Path(audit), made_by, on_plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -18,7 +18,7 @@ from shiftproof.comparisons.audit_comparison import compare
 from shiftproof.hardening.between import Candidate, between, candidates, ranked
 from shiftproof.hardening.choice import Choice
 from shiftproof.hardening.hardened import Change, Hardened, Outcome, write
-from shiftproof.hardening.remedies import policy, weaknesses, worth_mending
+from shiftproof.hardening.remedies import Weakness, policy, weaknesses, worth_mending
 from shiftproof.hardening.request import ImagesByUse, Request
 from shiftproof.hardening.spending import TRAINING, Spending
 from shiftproof.hardening.training_time import fit
@@ -76,7 +76,8 @@ class Mender:
                 with self.spending.timed(store, TRAINING) as stage:
                     trained = self._train(choice, on_plan)
                     stage.working = sum(float(str(row["seconds"])) for row in trained.log)
-                found = replace(found, candidates=self._candidates(store, trained), seconds=stage.working)
+                made = self._candidates(store, trained, choice.weaknesses)
+                found = replace(found, candidates=made, seconds=stage.working)
                 found = self._prove(store, found, trained)
             found = replace(found, spending=self.spending)
         write(found, before.masthead, command)
@@ -133,7 +134,6 @@ class Mender:
             recipe=choice.recipe,
             options={"augment": choice.augment} if augmented else None,
             validation=self.parts.probing,
-            goal="corruptions",
             device=self.device,
             out=self.folder / "training",
             images=choice.fitted.images,
@@ -142,7 +142,7 @@ class Mender:
             **choice.fitted.settings(self.request.seed),
         )
 
-    def _candidates(self, store: Store, trained: Trained) -> tuple[Candidate, ...]:
+    def _candidates(self, store: Store, trained: Trained, weak: Sequence[Weakness]) -> tuple[Candidate, ...]:
         """Return how the weights on the way do on the images for choosing, measured once."""
         noted = store.about().get("candidates")
         if noted is not None:
@@ -150,7 +150,12 @@ class Mender:
         where, request = choose_device(self.device), self.request
         with self.spending.timed(store, "candidates"):
             found = candidates(
-                self.network, trained.model.to(where), self.parts.choosing, seed=request.seed, size=request.batch_size
+                self.network,
+                trained.model.to(where),
+                self.parts.choosing,
+                [each.probe for each in weak if each.particular],
+                seed=request.seed,
+                size=request.batch_size,
             )
         store.note({"candidates": json.dumps([each.to_row() for each in found])})
         return tuple(found)
