@@ -178,8 +178,8 @@ def main() -> None:
 
     results: dict[str, dict[str, float]] = {}
     if options.fouriermix:
-        results["fouriermix"] = found = fouriermix(options)
-        print(f"batched {found['batched']:,.0f}, numpy {found['numpy']:,.0f} images/s: {found['ratio']:.1f} times")
+        results["fouriermix"] = alone = fouriermix(options)
+        print(f"batched {alone['batched']:,.0f}, numpy {alone['numpy']:,.0f} images/s: {alone['ratio']:.1f} times")
     else:
         most = options.batch * max(RECIPES[name].passes + 1 for name in options.recipes)
         count = max(2 * most, 50_000) if options.device == "cuda" else most  # as many as CIFAR-10 has

@@ -13,6 +13,7 @@ from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.hardening import harden
 from shiftproof.hardening.between import Candidate, between, ranked
+from shiftproof.hardening.proof_audits import fits
 from shiftproof.hardening.remedies import (
     GENERAL,
     REMEDIES,
@@ -25,6 +26,7 @@ from shiftproof.hardening.remedies import (
 )
 from shiftproof.models import BlackBox, load_model
 from shiftproof.shifts import as_image_shift, names
+from shiftproof.subjects import Subject
 from tests.training.samples import two_classes
 
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 20, "test": 0.4}
@@ -112,6 +114,19 @@ def test_the_same_call_resumes_and_another_is_refused(hardened):
     if careful.outcome == "hardened":
         assert careful.clean is not None
         assert careful.clean.value >= 0
+
+
+def test_an_audit_on_the_terms_of_the_proof_is_the_first(hardened, tmp_path):
+    data, _, found = hardened
+    start, before = found.folder.parent / "start", found.folder / "before"
+    again = harden(start, data, audit=before, max_clean_loss=100, out=tmp_path / "again", **ASKED)
+    assert not (tmp_path / "again" / "before").exists()
+    assert "before" not in again.spending.stages
+    assert again.changes == found.changes
+    given = shiftproof.gate(before)
+    terms = Subject.of(start, load_images(data).take(48), device="cpu")
+    assert not fits(given, terms, 0)  # other images
+    assert not fits(given, Subject.of(start, data, device="cpu"), 1)
 
 
 def test_a_robust_network_is_left_alone(tmp_path):

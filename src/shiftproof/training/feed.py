@@ -96,7 +96,7 @@ class Feed:
             for first in range(0, len(block.labels), share):
                 some = slice(first, first + share)
                 said = None if block.before is None else block.before[some]
-                yield Views(block.inputs[:, some], block.labels[some], block.keys[some], said)
+                yield Views(block.inputs[:, some], block.labels[some], block.keys[some], before=said)
 
     def order(self, epoch: int) -> Tensor:
         """Return the order of the images in an epoch, [N]: a matter of the seed and their content."""
@@ -116,7 +116,7 @@ class Feed:
             for images, labels, keys in self.supply.read(mine, self.block):
                 views = self._transformed(self._views(images, keys, epoch), keys, start, epoch, found)
                 said = None if before is None else before(views[0])
-                yield Views(views, self._labels(labels, keys, epoch), keys, said)
+                yield Views(views, self._labels(labels, keys, epoch), keys, before=said)
                 start += len(keys) // share
 
     def _views(self, images: Tensor, keys: Tensor, epoch: int) -> Tensor:
