@@ -7,6 +7,7 @@ from scipy import stats
 from torch import nn
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.runs import Json
 from shiftproof.shifts import as_image_shift, parse
 from shiftproof.training.feed import Feed, _Read, shifted
 from shiftproof.training.loop import Loop
@@ -49,7 +50,10 @@ def test_what_was_said_before_is_asked_once_for_all_steps_of_a_block(data, mix):
         feed = make(data, "spectra+anchor", mix=mix, log_every=1)
         feed.block = block
         network = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(data.shape)), 2))
-        loop, asked, rows = Loop(network, feed, sigma=0.0), [], []
+        loop = Loop(network, feed, sigma=0.0)
+        asked: list[int] = []
+        rows: list[dict[str, Json]] = []
+        assert loop.start is not None
         loop.start.register_forward_hook(lambda *call: asked.append(len(call[1][0])))
         loop.run(4, rows.append)
         return asked, [row["loss"] for row in rows]
