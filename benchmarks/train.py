@@ -5,8 +5,9 @@
     python benchmarks/train.py --fouriermix              # batched on a CPU against one image at a time in numpy
 
 A recipe sends several images through the network for each image of a batch (`passes`: views times noises, and the steps
-of an attack). Its rate is compared with erm's on a batch of images that takes as many passes, so that 1.00 means that
-views, noise and loss cost nothing beside the network. Rounds of both alternate, and the median counts.
+of an attack; one by the network that training began with, without gradients, counts a third). Its rate is compared with
+erm's on a batch of images that takes as many passes, so that 1.00 means that views, noise and loss cost nothing beside
+the network. Rounds of erm and of all recipes with as many passes take turns, and the median counts.
 """
 
 from __future__ import annotations
@@ -72,21 +73,39 @@ def seconds(loop: Loop, steps: int, device: str) -> float:
     return (time.perf_counter() - start) / steps
 
 
-def compare(name: str, data: ImageSet, options: argparse.Namespace) -> dict[str, float]:
-    """Return the rates of a recipe and of erm at as many passes, in images per second."""
-    passes = RECIPES[name].passes
-    network = network_of(name, options)
-    ours = make_loop(name, data, options.batch, options, network)
-    plain = make_loop("erm", data, options.batch * passes, options, network)
-    found: dict[str, list[float]] = {"ours": [], "erm": []}
-    for number in range(options.rounds + 1):
-        spent = {"ours": seconds(ours, options.steps, options.device)}
-        spent["erm"] = seconds(plain, options.steps, options.device)
-        if number:  # the first round warms up
-            for which, value in spent.items():
-                found[which].append(value)
-    rate, erm = (options.batch / statistics.median(found[which]) for which in ("ours", "erm"))
-    return {"passes": passes, "images per second": rate, "erm at as many passes": erm, "ratio": rate / erm}
+def passes_of(name: str) -> float:
+    """Return how many passes with gradients cost as much as those of a recipe."""
+    objective = RECIPES[name].objective
+    return objective.passes + (1 / 3 if objective.anchored else 0)
+
+
+def groups(names: list[str]) -> list[list[str]]:
+    """Return the recipes that erm stands beside at once: those with as many passes, of what trains the same weights."""
+    made: dict[tuple[float, bool], list[str]] = {}
+    for name in names:
+        made.setdefault((passes_of(name), RECIPES[name].denoising is None), []).append(name)
+    return list(made.values())
+
+
+def compare(names: list[str], data: ImageSet, options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Return the rates of recipes, and of erm at as many passes as theirs, in images per second."""
+    passes = passes_of(names[0])
+    network = network_of(names[0], options)
+    loops = [make_loop(name, data, options.batch, options, network) for name in names]
+    loops.append(make_loop("erm", data, round(options.batch * passes), options, network))
+    steps = max(2, round(options.steps / max(1.0, passes / 3)))  # those of attacks are long
+    rounds = [[seconds(loop, steps, options.device) for loop in loops] for _ in range(options.rounds + 1)]
+    # The first round warms up.
+    rates = [options.batch / statistics.median(spent) for spent in zip(*rounds[1:], strict=True)]
+    return {
+        name: {
+            "passes": passes,
+            "images per second": rate,
+            "erm at as many passes": rates[-1],
+            "ratio": rate / rates[-1],
+        }
+        for name, rate in zip(names, rates[:-1], strict=True)
+    }
 
 
 def fouriermix_numpy(image: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
@@ -159,19 +178,20 @@ def main() -> None:
 
     results: dict[str, dict[str, float]] = {}
     if options.fouriermix:
-        results["fouriermix"] = found = fouriermix(options)
-        print(f"batched {found['batched']:,.0f}, numpy {found['numpy']:,.0f} images/s: {found['ratio']:.1f} times")
+        results["fouriermix"] = alone = fouriermix(options)
+        print(f"batched {alone['batched']:,.0f}, numpy {alone['numpy']:,.0f} images/s: {alone['ratio']:.1f} times")
     else:
-        most = options.batch * max(RECIPES[name].passes for name in options.recipes)
+        most = options.batch * max(RECIPES[name].passes + 1 for name in options.recipes)
         count = max(2 * most, 50_000) if options.device == "cuda" else most  # as many as CIFAR-10 has
         images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8)
         data = load_images((images, torch.arange(count) % 10))
         print(f"{'recipe':18} passes     images/s   erm at as many   ratio")
-        for name in options.recipes:
-            results[name] = row = compare(name, data, options)
+        for names in groups(options.recipes):
+            results |= (found := compare(names, data, options))
             write(results, options)
-            rates = f"{row['images per second']:12,.0f} {row['erm at as many passes']:16,.0f}"
-            print(f"{name:18} {row['passes']:6.0f} {rates} {row['ratio']:7.2f}", flush=True)
+            for name, row in found.items():
+                rates = f"{row['images per second']:12,.0f} {row['erm at as many passes']:16,.0f}"
+                print(f"{name:18} {row['passes']:6.2f} {rates} {row['ratio']:7.2f}", flush=True)
     write(results, options)
 
 

@@ -93,10 +93,10 @@ def test_too_little_memory_is_told_with_what_takes_less(tmp_path):
 
 def test_batches_that_do_not_fit_are_made_smaller():
     request = Request(epochs=1, batch_size=32, recipe="mixed+anchor")
-    fitted = fit(Large(20), two_classes(60), request, REMEDIES[1].augment, torch.device("cpu"))
+    fitted = fit(Large(20), two_classes(60), request, REMEDIES[1].aims[0].augment, torch.device("cpu"))
     assert fitted.batch_size == 8  # two views of each image
     with pytest.raises(RunError, match="ran out of memory"):
-        fit(Large(1), two_classes(60), request, REMEDIES[1].augment, torch.device("cpu"))
+        fit(Large(1), two_classes(60), request, REMEDIES[1].aims[0].augment, torch.device("cpu"))
 
 
 def test_a_run_that_diverges_is_told_and_its_audit_stays(tmp_path):

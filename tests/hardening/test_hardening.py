@@ -13,6 +13,7 @@ from shiftproof.data import load_images
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.hardening import harden
 from shiftproof.hardening.between import Candidate, between, ranked
+from shiftproof.hardening.proof_audits import fits
 from shiftproof.hardening.remedies import (
     GENERAL,
     REMEDIES,
@@ -25,6 +26,7 @@ from shiftproof.hardening.remedies import (
 )
 from shiftproof.models import BlackBox, load_model
 from shiftproof.shifts import as_image_shift, names
+from shiftproof.subjects import Subject
 from tests.training.samples import two_classes
 
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 20, "test": 0.4}
@@ -47,6 +49,9 @@ class Bright(nn.Module):
         if self.weak == "colour":
             spread = (images.mean((2, 3)).amax(1) - images.mean((2, 3)).amin(1)).abs()
             mean = torch.where(spread > 0.01, -mean, mean)
+        if self.weak == "red":
+            red, green, blue = images.mean((2, 3)).unbind(1)
+            mean = torch.where(red - torch.maximum(green, blue) > 0.2, -mean, mean)
         return self.scale * torch.stack([-mean, mean], 1)
 
 
@@ -111,6 +116,19 @@ def test_the_same_call_resumes_and_another_is_refused(hardened):
         assert careful.clean.value >= 0
 
 
+def test_an_audit_on_the_terms_of_the_proof_is_the_first(hardened, tmp_path):
+    data, _, found = hardened
+    start, before = found.folder.parent / "start", found.folder / "before"
+    again = harden(start, data, audit=before, max_clean_loss=100, out=tmp_path / "again", **ASKED)
+    assert not (tmp_path / "again" / "before").exists()
+    assert "before" not in again.spending.stages
+    assert again.changes == found.changes
+    given = shiftproof.gate(before)
+    terms = Subject.of(start, load_images(data).take(48), device="cpu")
+    assert not fits(given, terms, 0)  # other images
+    assert not fits(given, Subject.of(start, data, device="cpu"), 1)
+
+
 def test_a_robust_network_is_left_alone(tmp_path):
     found = harden(Bright(), grey(), out=tmp_path / "run", **QUICK)
     assert found.outcome == "nothing to mend"
@@ -119,37 +137,65 @@ def test_a_robust_network_is_left_alone(tmp_path):
     assert "Nothing is worth changing" in found.report.read_text()
 
 
-@pytest.mark.parametrize(("weak", "remedy"), [("noise", "noise"), ("colour", "filters, colours and warps")])
-def test_planted_weaknesses_are_found(weak, remedy):
+@pytest.mark.parametrize(
+    ("weak", "remedy", "words"),
+    [("noise", "noise", ""), ("colour", "filters, colours and warps", ""), ("red", "casts of colour", "red")],
+)
+def test_planted_weaknesses_are_found(weak, remedy, words):
     data = grey(60)
     found = {each.remedy: each for each in weaknesses(Bright(weak).eval(), data, {}, seed=0, size=30)}
     usual = {each.remedy: each for each in weaknesses(Bright().eval(), data, {}, seed=0, size=30)}
     assert found[remedy].loss > usual[remedy].loss + 0.3
     assert str(found[remedy].chosen) in policy(list(found.values()))
+    assert found[remedy].words == words
+
+
+def losing(share: float, **more: float) -> list[Weakness]:
+    """Return the weaknesses of a network that loses a share of what is usual, and more of some."""
+    firsts = {remedy.name: remedy.aims[0] for remedy in REMEDIES}
+    return [
+        Weakness(
+            name,
+            share * aim.usual + more.get(name, 0.0),
+            None,
+            aim.augment if name in GENERAL or more.get(name) else None,
+            aim.usual,
+            aim.probe,
+        )
+        for name, aim in firsts.items()
+    ]
+
+
+def test_a_wave_is_found_by_its_frequency():
+    class Striped(Bright):
+        """Takes the other class where there are stripes of six pixels across."""
+
+        def forward(self, images: Tensor) -> Tensor:
+            wave = torch.exp(2j * torch.pi * torch.arange(images.shape[3]) / 6)
+            rows = images.mean(1) - images.mean((1, 3))[:, :, None]
+            strength = (rows * wave).mean(2).abs().mean(1)
+            return super().forward(images) * torch.where(strength > 0.02, -1.0, 1.0)[:, None]
+
+    found = {each.remedy: each for each in weaknesses(Striped().eval(), grey(60), {}, seed=0, size=30)}["waves"]
+    assert found.words == "around 0 periods a pixel down and 0.17 across"
+    assert found.chosen is not None
+    assert found.chosen.startswith("random_wave[down=0,across=0.17,")
+    assert Weakness.from_row(found.to_row()) == found
 
 
 def test_optional_remedies_need_evidence():
-    weak = [Weakness(each.name, 0.0, None, each.augment if each.name in GENERAL else None) for each in REMEDIES]
+    weak = losing(0.0)
     assert policy(weak) == "prime + random_blur + coloured_noise"
     assert weak[3].reason == "left out: 0.0 points lost under it, 25 are usual"
     numbers = {"clean_accuracy": 0.9, "accuracy.fog": 0.5, "accuracy.snow": 0.7, "accuracy.gaussian_noise": 0.1}
     assert audited_loss(numbers, ("weather",)) == pytest.approx(0.4)  # the worst of them
     assert audited_loss(numbers, ()) is None
-    for remedy in REMEDIES:
-        assert {as_image_shift(text).name for text in (remedy.augment, remedy.strong, remedy.probe)} & {
-            as_image_shift(remedy.probe).name
-        }
+    for aim in (aim for remedy in REMEDIES for aim in remedy.aims):
+        assert len({as_image_shift(text).name for text in (aim.augment, aim.strong, aim.probe)}) == 1
     assert probe(Bright().eval(), grey(20), [None], seed=0, size=20) == [1.0]
 
 
 def test_what_is_worth_mending():
-    def losing(share: float, **more: float) -> list[Weakness]:
-        lost = {each.name: share * each.usual + more.get(each.name, 0.0) for each in REMEDIES}
-        return [
-            Weakness(each.name, lost[each.name], None, each.augment if each.name in GENERAL else None)
-            for each in REMEDIES
-        ]
-
     assert worth_mending(losing(1.0), {"corruption_loss": 0.2})
     assert not worth_mending(losing(1.0), {"corruption_loss": 0.04})  # corruption costs little
     assert not worth_mending(losing(0.4), {"corruption_loss": 0.2})  # robust already: what is left is not of this kind
@@ -174,6 +220,13 @@ def test_candidates_within_the_limit_best_first():
     assert [each.share for each in ranked(found, 0.01)] == [0.5, 0.2]
     assert [each.share for each in ranked(found, 0.1)] == [1.0, 0.5, 0.2]
     assert ranked(found[:1], 0.1) == []
+    mended = [
+        Candidate(0.0, 0.9, 0.7, 0.2),
+        Candidate(1.0, 0.9, 0.8, 0.8),
+        Candidate(0.5, 0.9, 0.85, 0.4),  # better under hold-out shifts, and still weak
+    ]
+    assert [each.share for each in ranked(mended, 0.01)] == [1.0, 0.5]
+    assert [Candidate.from_row(each.to_row()) for each in mended] == mended
     old, new = nn.BatchNorm1d(2).state_dict(), nn.BatchNorm1d(2).state_dict()
     new["weight"] = torch.tensor([3.0, 3.0])
     new["num_batches_tracked"] = torch.tensor(7)

@@ -24,7 +24,8 @@ OTHERS = [
     *("rand_augment", "auto_augment", "augmix", "random_translate", "random_erase", "flip_crop"),
     *("fouriermix", "fouriermix[branches=1,preset=imagenet]", "pad_crop", "occlude[x=0.3,size=0.4]"),
     *("prime", "prime[width=1,depth=3]", "coloured_noise"),
-    *("random_blur[share=1]", "random_wave[share=1]", "veil[share=1]"),
+    *("random_blur[share=1]", "random_wave[share=1]", "veil[share=1]", "colour_cast[share=1]"),
+    *("random_wave[share=1,down=0.2,across=-0.1,spread=0.1,least=0.5,grey=0.5]", "colour_cast[share=1,red=0.2]"),
     *("fog@3 + jpeg_compression@2", "gaussian_noise@2 + gaussian_noise@2", "ripple@2 + contrast=0.7 + augmix"),
 ]
 STRENGTHS = [f"{name}@{severity:g}" for name in CORRUPTIONS for severity in (0.5, 2.5, 5)]

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import nn
 
 from shiftproof.errors import ConfigurationError
+from shiftproof.runs import Json
 from shiftproof.shifts import as_image_shift, parse
 from shiftproof.training.feed import Feed, _Read, shifted
+from shiftproof.training.loop import Loop
 from shiftproof.training.recipes import recipe
 from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.team import Team
@@ -38,6 +41,27 @@ def test_a_step_is_the_same_from_wherever_a_run_starts(data, name):
     assert all(same(one, other) for one, other in zip(whole, parts, strict=True))
     feed.block = 3
     assert all(same(one, other) for one, other in zip(whole[2:], feed.batches(2, 10), strict=True))
+
+
+@pytest.mark.parametrize("mix", ["none", "mixup"])
+def test_what_was_said_before_is_asked_once_for_all_steps_of_a_block(data, mix):
+    def losses(block):
+        torch.manual_seed(0)
+        feed = make(data, "spectra+anchor", mix=mix, log_every=1)
+        feed.block = block
+        network = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(data.shape)), 2))
+        loop = Loop(network, feed, sigma=0.0)
+        asked: list[int] = []
+        rows: list[dict[str, Json]] = []
+        assert loop.start is not None
+        loop.start.register_forward_hook(lambda *call: asked.append(len(call[1][0])))
+        loop.run(4, rows.append)
+        return asked, [row["loss"] for row in rows]
+
+    (one, first), (many, second) = losses(1), losses(3)
+    assert one == [8, 8, 8, 8]
+    assert many == ([24, 8] if mix == "none" else one)  # images that are mixed are known at the step only
+    assert second == pytest.approx(first, rel=1e-5)
 
 
 def test_every_image_comes_at_most_once_an_epoch_in_an_order_of_its_own(data):

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from shiftproof.data import DataSpec, ImageSet
 from shiftproof.errors import ConfigurationError, ModelError, RunError
 from shiftproof.models import class_names, load_model, logits
 from shiftproof.models.heads import head_of, with_new_head
-from shiftproof.training import train
+from shiftproof.training import rehearsal, train
 from shiftproof.training.feed import balanced
 from shiftproof.training.goals import GoalScore, best_step, stalled
 from shiftproof.training.learning_layers import parameter_groups, stages
@@ -282,6 +283,24 @@ def test_a_copy_that_does_not_build_keeps_the_path(data, tmp_path):
         trained = train(f"{tmp_path / 'net.py'}:build", data, out=tmp_path / "run", **QUICK)
     assert json.loads((tmp_path / "run" / "model.json").read_text())["model"].startswith(str(tmp_path))
     assert same(module(tmp_path / "run"), trained.model)
+
+
+def test_a_step_is_timed_once_it_has_settled(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(rehearsal, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+    class Slow:
+        """A loop that looks for kernels in its next round, and takes 10 ms a step."""
+
+        step, device, feed = 3, torch.device("cpu"), SimpleNamespace(steps=1000)
+
+        def run(self, stop: int, _: Any) -> None:
+            clock[0] += 0.01 * (stop - self.step) + (2.0 if self.step == 3 else 0.0)
+            self.step = stop
+
+    loop: Any = Slow()
+    assert rehearsal._settled(loop, 3.0) == pytest.approx(0.01)
+    assert loop.step < 1000
 
 
 def test_a_forecast_comes_before_training_and_changes_nothing(data):

@@ -23,8 +23,8 @@ def show_hardened(found: Hardened, _: Mapping[str, Any]) -> None:
         grid.add_row(each.remedy, f"{100 * each.loss:.1f}", escape(each.chosen or "left out"))
     console.print(grid)
     console.print(f"\n{escape(verdict(found).text)}\n", soft_wrap=True, highlight=False)
-    lines = [("report", found.report), ("numbers", found.folder / FILE)]
+    lines: dict[str, object] = {"report": found.report, "numbers": found.folder / FILE, "time": found.spending}
     if found.model is not None:
-        lines = [("model", found.model), *lines]
-    for name, path in lines:
-        console.print(f"{name:<8} {escape(str(path))}", soft_wrap=True, highlight=False)
+        lines = {"model": found.model, **lines}
+    for name, said in lines.items():
+        console.print(f"{name:<8} {escape(str(said))}", soft_wrap=True, highlight=False)

@@ -42,15 +42,17 @@ def harden(
 
     It is audited on images that are kept for proof, probed for what costs it accuracy, trained on augmentations against
     that, and audited again on the same images. What is handed over, in the folder model/, is the point on the way from
-    the old weights to the new that is best under hold-out corruptions and loses no more clean accuracy than allowed. No
-    model is handed over where nothing is worth changing or nothing was gained.
+    the old weights to the new that is best under hold-out corruptions, and under what was weak in particular, and
+    loses no more clean accuracy than allowed. No model is handed over where nothing is worth changing or nothing was
+    gained.
 
     Args:
         model: What `load_model` makes a module of; a module is copied.
         data: Labelled images to train on: what `load_data` takes or returned.
         test: Labelled images that neither the model's own training nor this one saw, or the share of the data to keep
-            for that. Two fifths of them, 4,000 at most, are for choosing, the others for proof.
-        audit: Run directory of an audit of the model, whose findings count in choosing. Default: the audit made here.
+            for that. Those beyond `test_images`, at least two fifths and 7,000 at most, are for choosing.
+        audit: Run directory of an audit of the model, whose findings count in choosing. Where it is of the images for
+            proof on the terms of the proof, as before/ of another run is, no other is made. Default: one made here.
         recipe: How to train: mixed+anchor, mixed+jsd, augmix+jsd, gaussian+jsd, ...
         augment: The text form of the augmentation. Default: chosen by what the model is weak to.
         minutes: Time for training; audits come on top.
@@ -70,7 +72,7 @@ def harden(
 
     >>> found = harden("demo", "demo", images=60, epochs=1, test=0.5, out=folder)
     >>> len(found.weaknesses), found.report.name
-    (6, 'report.html')
+    (7, 'report.html')
     """
     request = Request(
         recipe=recipe,
@@ -83,7 +85,7 @@ def harden(
         batch_size=128 if batch_size is None else batch_size,
         seed=seed,
     )
-    parts = ImagesByUse.of(data, test, images=images, seed=seed)
+    parts = ImagesByUse.of(data, test, images=images, proof=test_images, seed=seed)
     mender = Mender(model, parts, request, Path(out), device=device, executor=executor, on_progress=on_progress)
     made_by = command or f"shiftproof.harden({str(getattr(model, 'given', model))!r}, ...)"
     return mender.mend(None if audit is None else Path(audit), made_by, on_plan)

@@ -190,8 +190,16 @@ def _weaknesses(found: Hardened) -> View:
 
 
 def _candidates(found: Hardened) -> View:
-    rows = tuple((f"{each.share:.0%}", each.clean, each.holdout) for each in found.candidates)
-    columns = (Column("way from the old weights"), Column("clean", "percent"), Column("hold-out", "percent"))
+    weak = any(each.weak is not None for each in found.candidates)
+    rows = tuple(
+        (f"{each.share:.0%}", each.clean, each.holdout, *([each.weak] if weak else [])) for each in found.candidates
+    )
+    columns = (
+        Column("way from the old weights"),
+        Column("clean", "percent"),
+        Column("hold-out", "percent"),
+        *([Column("what was weak", "percent")] if weak else []),
+    )
     kept = "none" if found.kept is None else f"{found.kept.share:.0%}"
     return View(
         "candidates",
@@ -200,7 +208,8 @@ def _candidates(found: Hardened) -> View:
         blocks=(Table(f"Weights on the way; kept: {kept}", columns, rows),),
         notes=(
             "On the images for choosing. Hold-out is the mean over speckle noise, Gaussian blur, spatter and "
-            f"saturation at severities 2 and 4. Up to {found.max_clean_loss:g} points of clean accuracy may be lost.",
+            f"saturation at severities 2 and 4. Up to {found.max_clean_loss:g} points of clean accuracy may be lost."
+            + (" What was weak in particular counts as much as hold-out." if weak else ""),
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -18,7 +18,8 @@ from shiftproof.comparisons.audit_comparison import compare
 from shiftproof.hardening.between import Candidate, between, candidates, ranked
 from shiftproof.hardening.choice import Choice
 from shiftproof.hardening.hardened import Change, Hardened, Outcome, write
-from shiftproof.hardening.remedies import policy, weaknesses, worth_mending
+from shiftproof.hardening.proof_audits import COMMON, SECTIONS, SEVERITIES, UNSEEN, fits
+from shiftproof.hardening.remedies import Weakness, policy, weaknesses, worth_mending
 from shiftproof.hardening.request import ImagesByUse, Request
 from shiftproof.hardening.spending import TRAINING, Spending
 from shiftproof.hardening.training_time import fit
@@ -26,6 +27,7 @@ from shiftproof.models import ModelLike, choose_device, fingerprint
 from shiftproof.models.class_names import with_class_names
 from shiftproof.runs import Json, Result, Row, Store
 from shiftproof.runs.files import read_json
+from shiftproof.subjects import Subject
 from shiftproof.training.rehearsal import TrainingPlan
 from shiftproof.training.start import Start
 from shiftproof.training.trained import Trained, architecture, write_model
@@ -34,10 +36,6 @@ from shiftproof.version import __version__
 
 OnStep: TypeAlias = Callable[[int, int, Result | Row | None], None]
 OnPlan: TypeAlias = Callable[[TrainingPlan], None]
-SECTIONS = ("clean", "corruptions")
-SEVERITIES = (1.0, 3.0, 5.0)
-COMMON, UNSEEN = "common", "bar"
-"""The corruptions of the audit, and those that play no part in choosing."""
 
 
 class Mender:
@@ -64,23 +62,33 @@ class Mender:
 
     def mend(self, audited: Path | None, command: str, on_plan: OnPlan | None = None) -> Hardened:
         """Do what is missing, and say what came of it."""
-        given = None if audited is None else gate(audited).numbers
+        given = None if audited is None else gate(audited)
         about = {"version": __version__, "model": fingerprint(self.network), **self.request.to_texts()}
         with Store(self.folder, {**about, **self.parts.fingerprints()}) as store:
             self.spending = Spending.of(store)
-            before = self._audit(store, self.model, "before", COMMON)
-            choice = self._choice(store, before.numbers if given is None else given)
+            first = self._before(store, given)
+            choice = self._choice(store, (given or first).numbers)
             images = (len(self.parts.training), len(self.parts.choosing), len(self.proof))
             found = Hardened(self.folder, "nothing to mend", choice, images, self.request.max_clean_loss)
             if choice.worth or self.request.augment is not None:
                 with self.spending.timed(store, TRAINING) as stage:
                     trained = self._train(choice, on_plan)
                     stage.working = sum(float(str(row["seconds"])) for row in trained.log)
-                found = replace(found, candidates=self._candidates(store, trained), seconds=stage.working)
-                found = self._prove(store, found, trained)
+                made = self._candidates(store, trained, choice.weaknesses)
+                found = replace(found, candidates=made, seconds=stage.working)
+                found = self._prove(store, found, trained, first.folder)
             found = replace(found, spending=self.spending)
-        write(found, before.masthead, command)
+        write(found, first.masthead, command)
         return found
+
+    def _before(self, store: Store, given: Audit | None) -> Audit:
+        """Return the audit of the network as it was: the one that was given, where it is on the terms of the proof."""
+        request = self.request
+        if given is not None and fits(
+            given, Subject.of(self.model, self.proof, seed=request.seed, device=self.device), request.seed
+        ):
+            return given
+        return self._audit(store, self.model, "before", COMMON)
 
     def _audit(self, store: Store, model: ModelLike, name: str, family: str) -> Audit:
         """Audit a model on the images for proof, or read the audit that was made before."""
@@ -101,11 +109,11 @@ class Mender:
             stage.working = read_json(made.folder / "results.json")["timing"]["seconds"]
         return made
 
-    def _compare(self, store: Store, first: str, second: str) -> tuple[Comparison, tuple[Change, ...]]:
+    def _compare(self, store: Store, first: Path, second: str) -> tuple[Comparison, tuple[Change, ...]]:
         """Compare two audits, image by image."""
         with self.spending.timed(store, f"compared-{second}") as stage:
             stage.working = 0.0
-            made = compare(self.folder / first, self.folder / second, out=self.folder / f"compared-{second}")
+            made = compare(first, self.folder / second, out=self.folder / f"compared-{second}")
         return made, tuple(Change.of(each) for each in made.differences[second])
 
     def _choice(self, store: Store, numbers: Mapping[str, float]) -> Choice:
@@ -133,7 +141,6 @@ class Mender:
             recipe=choice.recipe,
             options={"augment": choice.augment} if augmented else None,
             validation=self.parts.probing,
-            goal="corruptions",
             device=self.device,
             out=self.folder / "training",
             images=choice.fitted.images,
@@ -142,7 +149,7 @@ class Mender:
             **choice.fitted.settings(self.request.seed),
         )
 
-    def _candidates(self, store: Store, trained: Trained) -> tuple[Candidate, ...]:
+    def _candidates(self, store: Store, trained: Trained, weak: Sequence[Weakness]) -> tuple[Candidate, ...]:
         """Return how the weights on the way do on the images for choosing, measured once."""
         noted = store.about().get("candidates")
         if noted is not None:
@@ -150,12 +157,17 @@ class Mender:
         where, request = choose_device(self.device), self.request
         with self.spending.timed(store, "candidates"):
             found = candidates(
-                self.network, trained.model.to(where), self.parts.choosing, seed=request.seed, size=request.batch_size
+                self.network,
+                trained.model.to(where),
+                self.parts.choosing,
+                [each.probe for each in weak if each.particular],
+                seed=request.seed,
+                size=request.batch_size,
             )
         store.note({"candidates": json.dumps([each.to_row() for each in found])})
         return tuple(found)
 
-    def _prove(self, store: Store, found: Hardened, trained: Trained) -> Hardened:
+    def _prove(self, store: Store, found: Hardened, trained: Trained, first: Path) -> Hardened:
         """Audit the best candidate; where it lost too much on the images for proof, the next one is tried."""
         limit = self.request.max_clean_loss / 100
         tried = [each for each in ranked(found.candidates, limit) if each.share > 0.0]
@@ -166,7 +178,7 @@ class Mender:
             made = self._at(kept, trained)
             self._write(made, found)
             self._audit(store, self._loadable(made), name, COMMON)
-            compared, changes = self._compare(store, "before", name)
+            compared, changes = self._compare(store, first, name)
             clean = next(each for each in changes if each.name == "clean_accuracy")
             gained = next(each for each in changes if each.name == "corruption_accuracy")
             found = replace(found, kept=kept, changes=changes, comparison=compared)
@@ -181,7 +193,7 @@ class Mender:
         """Compare under corruptions that played no part in choosing."""
         for model, label in ((self.model, "before-unseen"), (self._loadable(made), f"{name}-unseen")):
             self._audit(store, model, label, UNSEEN)
-        compared, changes = self._compare(store, "before-unseen", f"{name}-unseen")
+        compared, changes = self._compare(store, self.folder / "before-unseen", f"{name}-unseen")
         return replace(found, unseen=changes, other=compared)
 
     def _at(self, candidate: Candidate, trained: Trained) -> Trained:

@@ -55,6 +55,10 @@ class Spending:
         """The share in training or model passes; None where nothing was timed."""
         return sum(working for _, working in self.stages.values()) / self.seconds if self.seconds else None
 
+    def __str__(self) -> str:
+        share = self.working
+        return f"{self.seconds:.0f} s" + ("" if share is None else f", {share:.0%} in training or model passes")
+
     def to_row(self) -> dict[str, Json]:
         """Return it as JSON values."""
         share = self.working

@@ -27,6 +27,7 @@ FORMS: Mapping[str, str] = {
     "prime": "shiftproof.shifts.augment.max_entropy:Prime",
     "coloured_noise": "shiftproof.shifts.spectral.random_spectra:ColouredNoise",
     "random_blur": "shiftproof.shifts.spectral.random_spectra:RandomBlur",
+    "colour_cast": "shiftproof.shifts.augment.casting:ColourCast",
     "random_wave": "shiftproof.shifts.spectral.random_spectra:RandomWave",
     "veil": "shiftproof.shifts.spectral.random_spectra:Veil",
     "pad_crop": "shiftproof.shifts.augment.framing:PadCrop",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from queue import Empty, Full, Queue
 from typing import TypeVar
 
@@ -24,10 +25,17 @@ def ahead(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
     return _threaded(batches, device) if device.type == "cuda" else batches
 
 
+@cache
+def _side(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream that batches are made in: one for all, as memory that one stream has freed is not another's."""
+    made: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return made
+
+
 def _threaded(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
     waiting: Queue[tuple[Made, torch.cuda.Event] | BaseException | None] = Queue(maxsize=PREFETCH_BATCHES)
     given_up = threading.Event()
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    side = _side(device)
 
     def put(item: tuple[Made, torch.cuda.Event] | BaseException | None) -> None:
         while not given_up.is_set():
@@ -61,8 +69,8 @@ def _threaded(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
             batch, made = item
             current = torch.cuda.current_stream(device)
             current.wait_event(made)
-            for tensor in (batch.inputs, batch.labels, batch.keys):
-                if tensor is not None:
+            for tensor in vars(batch).values():
+                if isinstance(tensor, Tensor):
                     tensor.record_stream(current)  # its memory is not used anew before the caller is done with it
             yield batch
     finally:

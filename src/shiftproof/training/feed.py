@@ -7,7 +7,7 @@ processes it is made, and wherever a run goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,12 +33,19 @@ BLOCK = 2**25
 """On CUDA so many values are augmented at a time, for several steps: launching kernels takes longer than running them
 for one batch of small images. What an image gets does not depend on it."""
 
+Before = Callable[[Tensor], Tensor]
+"""Images [N, C, H, W] -> what a network said of them before it was trained, [N, ...]."""
+
 
 @dataclass(frozen=True, eq=False)
 class Views(Batch[Tensor]):
-    """Images as an objective wants them: `inputs` are views [V, N, C, H, W], and labels there are."""
+    """Images as an objective wants them: `inputs` are views [V, N, C, H, W], and labels there are.
+
+    `before` is what the network that training began with says of the first views, where that was asked for.
+    """
 
     labels: Tensor
+    before: Tensor | None = None
 
 
 class Feed:
@@ -77,24 +84,28 @@ class Feed:
         """How many steps a run takes."""
         return self.settings.epochs * self.steps_per_epoch
 
-    def batches(self, start: int, stop: int, found: Sequence[tuple[int, ...]] = ()) -> Iterator[Views]:
-        """Yield what the steps from `start` to `stop` are fed, with the tuples found so far; on CUDA, made ahead."""
+    def batches(
+        self, start: int, stop: int, found: Sequence[tuple[int, ...]] = (), before: Before | None = None
+    ) -> Iterator[Views]:
+        """Yield what the steps from `start` to `stop` are fed, with the tuples found so far; on CUDA, made ahead.
+
+        `before` answers for the network that training began with: it, too, is asked for several steps at a time.
+        """
         share = self.batch // self.team.size
-        for block in ahead(self._blocks(start, stop, found), self.device):
-            parts = (
-                torch.split(block.inputs, share, 1),
-                torch.split(block.labels, share),
-                torch.split(block.keys, share),
-            )
-            for images, labels, keys in zip(*parts, strict=True):
-                yield Views(images, labels, keys)
+        for block in ahead(self._blocks(start, stop, found, before), self.device):
+            for first in range(0, len(block.labels), share):
+                some = slice(first, first + share)
+                said = None if block.before is None else block.before[some]
+                yield Views(block.inputs[:, some], block.labels[some], block.keys[some], before=said)
 
     def order(self, epoch: int) -> Tensor:
         """Return the order of the images in an epoch, [N]: a matter of the seed and their content."""
         order = self.data.order(self.settings.seed, f"train/order/{epoch}")
         return order if self.settings.sampling == "uniform" else balanced(order, labels_of(self.data))
 
-    def _blocks(self, start: int, stop: int, found: Sequence[tuple[int, ...]]) -> Iterator[Views]:
+    def _blocks(
+        self, start: int, stop: int, found: Sequence[tuple[int, ...]], before: Before | None
+    ) -> Iterator[Views]:
         """Yield the views of `block` steps at a time, fewer at the end of an epoch."""
         share = self.batch // self.team.size
         while start < stop:
@@ -104,7 +115,8 @@ class Feed:
             mine = order.view(count, self.team.size, share)[:, self.team.rank]
             for images, labels, keys in self.supply.read(mine, self.block):
                 views = self._transformed(self._views(images, keys, epoch), keys, start, epoch, found)
-                yield Views(views, self._labels(labels, keys, epoch), keys)
+                said = None if before is None else before(views[0])
+                yield Views(views, self._labels(labels, keys, epoch), keys, before=said)
                 start += len(keys) // share
 
     def _views(self, images: Tensor, keys: Tensor, epoch: int) -> Tensor:

@@ -84,7 +84,9 @@ class Loop:
         # on draws as one that was not interrupted.
         drawn = seeded(key_of(f"{self.settings.seed}/{self.step}/{self.team.rank}"))
         with _fast(self.device), drawn, self._memory_told():
-            for batch in self.feed.batches(self.step, stop, tuple(self.found)):
+            # Images that are mixed are other images: what was said of them before is asked once they are.
+            before = self._before if self.start is not None and self.settings.mix == "none" else None
+            for batch in self.feed.batches(self.step, stop, tuple(self.found), before):
                 losses.append(self._update(batch, right))
                 self.step += 1
                 if self.step % self.settings.log_every == 0 or self.step == stop:
@@ -124,6 +126,9 @@ class Loop:
             group["lr"] = settings.lr * self._rate() * group["scale"]
         targets = Targets(batch.labels, weights=self.class_weights, smoothing=settings.label_smoothing)
         views, targets = mixed(batch.inputs, targets, settings, self.step)
+        before = batch.before
+        if before is None and self.start is not None:
+            before = self._before(views[0])
         noise = self.feed.noise(batch, self.sigma, self.step // self.feed.steps_per_epoch)
         self.optimizer.zero_grad(set_to_none=True)
         count = len(batch.labels)
@@ -131,7 +136,9 @@ class Loop:
         total = torch.zeros((), device=self.device)
         for start in range(0, count, size):
             some = slice(start, start + size)
-            loss = self._loss(views[:, some], targets.part(some), None if noise is None else noise[:, :, some], right)
+            said = None if before is None else before[some]
+            added = None if noise is None else noise[:, :, some]
+            loss = self._loss(views[:, some], targets.part(some), added, said, right)
             loss = loss * (len(batch.labels[some]) / count) if settings.accumulate > 1 else loss
             self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
             total = total + loss.detach()
@@ -144,14 +151,16 @@ class Loop:
             self.average.update()
         return total
 
-    def _loss(self, views: Tensor, targets: Targets, noise: Tensor | None, right: list[Tensor]) -> Tensor:
+    def _loss(
+        self, views: Tensor, targets: Targets, noise: Tensor | None, before: Tensor | None, right: list[Tensor]
+    ) -> Tensor:
         """Return the mean loss of images."""
         with self._autocast():
             epoch = self.step / self.feed.steps_per_epoch
             labels, pixels = labelled(targets.labels)
             targets = replace(targets, labels=labels)
             moment = Moment(
-                *(self.parallel, self._fixed, views, targets, noise, self.sigma, epoch, self.start, right, pixels),
+                *(self.parallel, self._fixed, views, targets, noise, self.sigma, epoch, before, right, pixels),
                 featured=None if last_linear(self.network) is None else self._featured,
             )
             return self.recipe.objective.loss(moment).mean()
@@ -163,6 +172,14 @@ class Loop:
         begun = self.ends[place - 1] if place else 0
         warmup = 0 if place else round(settings.warmup * self.feed.steps_per_epoch)
         return rate_at(self.step - begun, self.ends[place] - begun, schedule=settings.schedule, warmup=warmup)
+
+    @torch.no_grad()
+    def _before(self, images: Tensor) -> Tensor:
+        """Return what the network that training began with says of images, as logarithms of probabilities."""
+        assert self.start is not None
+        with self._autocast():
+            said: Tensor = self.start(images)
+        return said.float().log_softmax(-1)
 
     def _fixed(self, images: Tensor) -> Tensor:
         """Return the logits of the network in evaluation mode, which leaves its statistics alone."""

@@ -29,8 +29,8 @@ class Moment:
     [V, S, N, C, H, W] is zero where a recipe adds none. `network` is called once per step, with gradients; `fixed` is
     the same network in evaluation mode, for attacks, and `featured` the same with the features before its last linear
     layer, where it has one. `epoch` counts from 0, with fractions. `right` gets the share of
-    first views that the network gave their label, and `start` is the network that training began with, where an
-    objective asks for it.
+    first views that the network gave their label, and `before` is what the network that training began with said of
+    the first views, as logarithms of probabilities, where an objective asks for it.
     """
 
     network: Callable[[Tensor], Tensor]
@@ -40,7 +40,7 @@ class Moment:
     noise: Tensor | None
     sigma: float
     epoch: float
-    start: Callable[[Tensor], Tensor] | None = None
+    before: Tensor | None = None
     right: list[Tensor] = field(default_factory=list)
     pixels: Tensor | None = None
     featured: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
@@ -121,13 +121,11 @@ class Anchored(Objective):
 
     def loss(self, moment: Moment) -> Tensor:
         """Return the divergences from what was said before, and the cross-entropy."""
-        if moment.start is None:
+        if moment.before is None:
             raise RuntimeError("there is no network to hold on to")
         logits = moment.logits()[:, 0]
-        with torch.no_grad():
-            before = moment.start(moment.images[0]).float().log_softmax(-1)
         logs = logits.log_softmax(-1)
-        kept = losses.kl(before, logs[0]) + self.lam * losses.kl(before, logs[1])
+        kept = losses.kl(moment.before, logs[0]) + self.lam * losses.kl(moment.before, logs[1])
         return kept + self.labels * moment.targets.cross_entropy(logits[1])
 
 

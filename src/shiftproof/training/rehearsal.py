@@ -15,8 +15,9 @@ from shiftproof.training.loop import Loop
 
 WARM, TIMED = 1, 2
 """Steps of a rehearsal: not counted, and counted."""
-LONG = 4.0
-"""Seconds that it goes on for on CUDA, where views are made for many steps at a time, and kernels looked for first."""
+LONG, ROUND = 4.0, 1.0
+"""Seconds that it goes on for on CUDA, in rounds of about so long: views are made for many steps at a time there, and
+kernels looked for first, for every number of images. The last round counts."""
 
 
 class TrainingPlan(NamedTuple):
@@ -49,8 +50,16 @@ def step_seconds(network: nn.Module, feed: Feed, *, sigma: float) -> float:
     each = _run(loop, steps) / (steps - warm)
     if feed.device.type != "cuda" or feed.recipe.tuples is not None:  # whose searches may be due at a later step
         return each
-    more = min(int(LONG / max(each, 1e-4)), feed.steps - steps)
-    return _run(loop, steps + more) / more if more > TIMED else each
+    return _settled(loop, each)
+
+
+def _settled(loop: Loop, each: float) -> float:
+    """Go on in rounds, from what a step took at first, and return the seconds of a step in the last."""
+    begun = time.perf_counter()
+    while loop.step < loop.feed.steps and time.perf_counter() - begun < LONG:
+        more = min(max(TIMED, int(ROUND / max(each, 1e-4))), loop.feed.steps - loop.step)
+        each = _run(loop, loop.step + more) / more
+    return each
 
 
 def _run(loop: Loop, stop: int) -> float:

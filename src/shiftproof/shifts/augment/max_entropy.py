@@ -80,34 +80,40 @@ class Prime(Parametric):
         )
 
     def transform(self, images: Tensor, drawn: Primitives) -> Tensor:
-        """Send copies of the images through the chains, and mix them."""
+        """Send copies of the images through the chains, all at once, and mix them."""
+        count = len(images)
+        views = images[:, None].repeat(1, self.width, 1, 1, 1).flatten(0, 1)
+        for step in range(self.depth):
+            which = drawn.which[:, :, step].flatten()
+            for kind, change in enumerate((filtered, curved, warped), start=1):
+                rows = (which == kind).nonzero()[:, 0].to(images.device)
+                if len(rows):
+                    numbers = drawn[kind][:, :, step].flatten(0, 1)[rows]
+                    views[rows] = change(views[rows], numbers).clamp_(0.0, 1.0)
         mixed = images * drawn.kept[:, None, None, None]
         for chain, weight in enumerate(drawn.weights.unbind(1)):
-            views = images.clone()
-            for step in range(self.depth):
-                which = drawn.which[:, chain, step]
-                for kind, change in enumerate((filtered, curved, warped), start=1):
-                    rows = (which == kind).nonzero()[:, 0].to(images.device)
-                    if len(rows):
-                        views[rows] = change(views[rows], drawn[kind][rows, chain, step]).clamp_(0.0, 1.0)
-            mixed.addcmul_(views, weight[:, None, None, None])
+            mixed.addcmul_(views.view(count, self.width, *images.shape[1:])[:, chain], weight[:, None, None, None])
         return mixed
+
+
+# What follows adds up a sum of a few waves by one operation a wave, for all images: the order does not depend on how
+# many there are, as that of a matrix product would, and kernels are few where launching them is what takes time.
 
 
 def filtered(images: Tensor, taps: Tensor) -> Tensor:
     """Return images, as on a torus, under filters that are the identity plus taps, [N, TAPS * TAPS]."""
     height, width = images.shape[2:]
-    down = torch.fft.fftfreq(height, device=images.device)[:, None]
-    across = torch.fft.rfftfreq(width, device=images.device)
-    real = torch.ones(len(images), 1, height, width // 2 + 1, device=images.device)
-    imaginary = torch.zeros_like(real)
+    place = torch.arange(TAPS * TAPS, device=images.device)[:, None, None]
+    down = (place // TAPS - TAPS // 2) * torch.fft.fftfreq(height, device=images.device)[:, None]
+    across = (place % TAPS - TAPS // 2) * torch.fft.rfftfreq(width, device=images.device)
+    angles = -2 * math.pi * (down + across)
+    waves = torch.stack([angles.cos(), angles.sin()], dim=1)
+    gain = torch.zeros(len(images), 2, height, width // 2 + 1, device=images.device)
+    gain[:, 0] = 1.0
+    for tap, wave in zip(taps[:, :, None, None, None].unbind(1), waves.unbind(0), strict=True):
+        gain.addcmul_(tap, wave)
     # A transform of one small plane would have other bits than one of many.
-    for place, tap in enumerate(taps[:, :, None, None, None].unbind(1)):
-        row, column = (each - TAPS // 2 for each in divmod(place, TAPS))
-        angle = -2 * math.pi * (row * down + column * across)
-        real.addcmul_(tap, angle.cos())
-        imaginary.addcmul_(tap, angle.sin())
-    spectrum = torch.fft.rfft2(images).mul_(torch.complex(real, imaginary))
+    spectrum = torch.fft.rfft2(images).mul_(torch.complex(gain[:, :1], gain[:, 1:]))
     result: Tensor = torch.fft.irfft2(spectrum, s=(height, width))
     return result
 
@@ -116,9 +122,11 @@ def curved(images: Tensor, curves: Tensor) -> Tensor:
     """Return images whose values went through curves, x + sum_k b_k / sqrt(k) sin(pi k x), [N, C * CURVES]."""
     count, channels, height, width = images.shape
     values = torch.arange(LEVELS, device=images.device) / (LEVELS - 1)
-    table = values.expand(count, channels, LEVELS).clone()
-    for place, numbers in enumerate(curves.view(count, channels, CURVES).unbind(2), start=1):
-        table.add_(numbers[..., None] / math.sqrt(place) * torch.sin(math.pi * place * values))
+    order = torch.arange(1, CURVES + 1, device=images.device)[:, None]
+    sines = torch.sin(math.pi * order * values) / order.sqrt()
+    table = values.repeat(count, channels, 1)
+    for numbers, sine in zip(curves.view(count, channels, CURVES, 1).unbind(2), sines.unbind(0), strict=True):
+        table.addcmul_(numbers, sine)
     picked = to_levels(images).flatten(2).long()
     return table.gather(2, picked).view(count, channels, height, width)
 
@@ -126,14 +134,14 @@ def curved(images: Tensor, curves: Tensor) -> Tensor:
 def warped(images: Tensor, warps: Tensor) -> Tensor:
     """Return images whose pixels come from places moved by sums of sines, [N, 2 * WAVES * WAVES], shares of a side."""
     height, width = images.shape[2:]
+    order = torch.arange(1, WAVES + 1, device=images.device)[:, None]
     down, across = ((torch.arange(side, device=images.device) + 0.5) / side for side in (height, width))
-    numbers = warps.view(-1, 2, WAVES, WAVES)
+    rows, columns = torch.sin(math.pi * order * down), torch.sin(math.pi * order * across)
+    sizes = torch.hypot(order.float(), order.T.float()).reciprocal()
+    waves = (sizes[:, :, None, None] * rows[:, None, :, None] * columns[:, None]).flatten(0, 1)
     move = torch.zeros(len(images), 2, height, width, device=images.device)
-    for row in range(WAVES):
-        for column in range(WAVES):
-            wave = torch.sin(math.pi * (row + 1) * down)[:, None] * torch.sin(math.pi * (column + 1) * across)
-            size = 1.0 / math.hypot(row + 1, column + 1)
-            move.add_(numbers[:, :, row, column, None, None] * size * wave)
+    for numbers, wave in zip(warps.view(-1, 2, WAVES * WAVES, 1, 1).unbind(2), waves.unbind(0), strict=True):
+        move.addcmul_(numbers, wave)
     grid = torch.stack(torch.meshgrid(2 * across - 1, 2 * down - 1, indexing="xy"), dim=2)
     grid = grid + 2 * move.permute(0, 2, 3, 1)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
@@ -14,6 +15,8 @@ from shiftproof.options import NotNegative, Positive, Share
 from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.parametric import Parametric
 from shiftproof.shifts.spectral.waves import radial_frequency
+
+Frequency = Annotated[float, Ge(-0.5), Le(0.5)]
 
 
 @dataclass(frozen=True)
@@ -89,25 +92,38 @@ class RandomBlur(Parametric):
 
 @dataclass(frozen=True)
 class RandomWave(Parametric):
-    """Add a plane wave of a random frequency, direction, phase and colour, for a `share` of images."""
+    """Add a plane wave of a random frequency, direction, phase and colour, for a `share` of images.
+
+    Frequencies, in periods a pixel, are uniform within `spread` of `down` and `across`: all that there are, by default.
+    Amplitudes are uniform between `least` of `height` and `height`, either way. A wave is the same in all channels with
+    probability `grey`.
+    """
 
     moves = False
     name: str = field(default="random_wave", init=False)
     height: Annotated[Positive, "The largest amplitude, on the [0, 1] scale of images."] = 0.3
     share: Annotated[Share, "The share of images that get a wave."] = 0.5
+    down: Annotated[Frequency, "The middle of the frequencies down the image, in periods a pixel."] = 0.0
+    across: Annotated[Frequency, "The middle of the frequencies across the image, in periods a pixel."] = 0.0
+    spread: Annotated[NotNegative, Le(0.5), "How far frequencies are from the middle, at most."] = 0.5
+    least: Annotated[Share, "The least amplitude, as a share of the largest."] = 0.0
+    grey: Annotated[Share, "The share of waves that are the same in all channels."] = 0.0
 
     def draw(self, rng: Keyed, shape: Shape) -> Tensor:
-        """Draw the frequency, the phase, the amplitude of every channel, and whether there is a wave."""
-        return rng.uniform(shape=(4 + shape.channels,))
+        """Draw the frequency, the phase, the amplitude of every channel, whether there is a wave, and if it is grey."""
+        return rng.uniform(shape=(5 + shape.channels,))
 
     def transform(self, images: Tensor, drawn: Tensor) -> Tensor:
         """Add the waves."""
         height, width = images.shape[2:]
-        down, across = ((drawn[:, place] - 0.5)[:, None, None] for place in (0, 1))
+        middle, reach = (self.down, self.across), 2 * self.spread
+        down, across = ((middle[place] + reach * (drawn[:, place] - 0.5))[:, None, None] for place in (0, 1))
         y = torch.arange(height, device=images.device)[:, None]
         x = torch.arange(width, device=images.device)
         wave = torch.sin(2 * math.pi * (down * y + across * x + drawn[:, 2, None, None]))
-        size = (2 * drawn[:, 4:] - 1) * self.height * (drawn[:, 3:4] < self.share)
+        size = torch.where(drawn[:, -1:] < self.grey, drawn[:, 4:5], drawn[:, 4:-1])
+        size = 2 * size - 1
+        size = (size.sign() * self.least + (1.0 - self.least) * size) * self.height * (drawn[:, 3:4] < self.share)
         return images + wave[:, None] * size[:, :, None, None]
 
 
