@@ -19,6 +19,7 @@ extensions = [
     "method_tables",
     "error_tables",
     "public_names",
+    "plain_types",
     "mathml",
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -30,7 +31,8 @@ html_title = "Shiftproof"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 
-nitpicky = False
+nitpicky = True  # a reference that leads nowhere is a fault, but for those to other packages and to private types
+nitpick_ignore_regex = [("py:.*", r"(?!shiftproof\.(\w+\.)?\w+$).*")]
 default_role = "code"  # docstrings write `fog@3` as in Markdown
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
