@@ -32,7 +32,7 @@ html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 
 nitpicky = True  # a reference that leads nowhere is a fault, but for those to other packages and to private types
-nitpick_ignore_regex = [("py:.*", r"(?!shiftproof\.(\w+\.)?\w+$).*")]
+nitpick_ignore_regex = [("py:.*", r"(?!shiftproof\.(\w+\.)?\w+$).*|shiftproof\.prediction_tasks\..*")]
 default_role = "code"  # docstrings write `fog@3` as in Markdown
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

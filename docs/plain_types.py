@@ -1,6 +1,6 @@
 """Types of the reference as a reader wants them: without what annotations tell programs, and without private aliases.
 
-Of `Annotated[float, Gt(gt=0), "The learning rate."]` the type is `float`; the bounds and the help are in the description.
+Of `Annotated[float, Gt(gt=0), "The learning rate."]` the type is `float`; bounds and help are in the description.
 Docstrings of properties are sentences: what stands before a colon is no type.
 """
 
