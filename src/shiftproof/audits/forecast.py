@@ -104,15 +104,6 @@ class Prices:
             spent, times = spent + self.clock() - start, times + 1
         return spent / times / images
 
-    def _fitting(self, work: Callable[[Batch], object]) -> Batch:
-        """Return images that work takes about `PATIENCE` for: at 224 pixels a shift may cost as much as 100 passes."""
-        few = self._images(min(MIN_SAMPLE_IMAGES, len(self._few)))
-        work(few)
-        start = self.clock()
-        work(few)
-        each = (self.clock() - start) / len(few)
-        return self._few if each * len(self._few) <= PATIENCE else self._images(max(len(few), int(PATIENCE / each)))
-
     def _read(self, _: Unit) -> float:
         count = len(self._few)
         return self._time(lambda: self._images(count), count)
@@ -135,8 +126,7 @@ class Prices:
         return self._time(watched, len(batch))
 
     def _shift(self, unit: Unit) -> float:
-        shift = _typical(cast(Shift, unit.of))
-        batch = self._fitting(lambda few: shift(few.inputs, few.keys, seed=0))
+        shift, batch = _typical(cast(Shift, unit.of)), self._few
         return self._time(lambda: shift(batch.inputs, batch.keys, seed=0), len(batch))
 
     def _make(self, unit: Unit) -> Callable[..., object] | None:
@@ -168,25 +158,23 @@ class Prices:
         from shiftproof.searchers.uniform import draw_tuples
         from shiftproof.shifts.levels import from_levels, to_bytes
 
-        space = make_space(cast(str, unit.of))
+        space, batch = make_space(cast(str, unit.of)), self._few
+        pixels = to_bytes(batch.inputs)
         tuples = iter(draw_tuples(space, unit.batch, range(10 * TRIES), seed=0) * TRIES)
-        constraint = Constraint(similarity=0.5)
+        constraint, original = Constraint(similarity=0.5), from_levels(pixels)
 
-        def judge(batch: Batch) -> None:
-            pixels = to_bytes(batch.inputs)
-            original, applier = from_levels(pixels), Applier(pixels, batch.keys, seed=0)
+        def judge() -> None:
+            applier = Applier(pixels, batch.keys, seed=0)
             for _ in range(10):
                 steps = [space.steps[gene] for gene in next(tuples)]
                 constraint.tally(original, applier(steps, 0, len(pixels)))
 
-        batch = self._fitting(judge)
-        return self._time(lambda: judge(batch), 10 * len(batch))
+        return self._time(judge, 10 * len(pixels))
 
     def _view(self, unit: Unit) -> float:
         from shiftproof.estimators.neighborhoods import neighborhood
 
-        views = neighborhood(cast(str, unit.of))
-        batch = self._fitting(lambda few: views(few.inputs, few.keys, 3, 0))
+        views, batch = neighborhood(cast(str, unit.of)), self._few
         return self._time(lambda: views(batch.inputs, batch.keys, 3, 0), 3 * len(batch))
 
     def _noise(self, _: Unit) -> float:
