@@ -21,6 +21,7 @@ extensions = [
     "public_names",
     "plain_types",
     "mathml",
+    "accessible",
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
