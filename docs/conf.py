@@ -19,7 +19,9 @@ extensions = [
     "method_tables",
     "error_tables",
     "public_names",
+    "plain_types",
     "mathml",
+    "accessible",
 ]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -30,7 +32,8 @@ html_title = "Shiftproof"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 
-nitpicky = False
+nitpicky = True  # a reference that leads nowhere is a fault, but for those to other packages and to private types
+nitpick_ignore_regex = [("py:.*", r"(?!shiftproof\.(\w+\.)?\w+$).*|shiftproof\.prediction_tasks\..*")]
 default_role = "code"  # docstrings write `fog@3` as in Markdown
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

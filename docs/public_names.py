@@ -160,10 +160,14 @@ def arguments(docstring: str) -> dict[str, str]:
 
 
 def annotated(value: Any) -> dict[str, str]:
-    """Return the help of an options class's fields."""
+    """Return the help of an options class's fields, with the numbers that they take."""
     if not (inspect.isclass(value) and issubclass(value, Options) and value is not Options):
         return {}
-    return {each.name: each.help for each in describe(value) if each.help}
+    return {each.name: f"{each.help}{_bounds(each.values)}" for each in describe(value) if each.help}
+
+
+def _bounds(values: str) -> str:
+    return f" {values[0].upper()}{values[1:]}." if re.search(r"\d", values) else ""
 
 
 @cache

@@ -8,6 +8,8 @@ import importlib
 import pkgutil
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,22 @@ def test_every_command_the_readme_names_exists():
     targets = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M))
     makefile = (ROOT / "Makefile").read_text()
     assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "guide").glob("*.md")), ids=lambda page: page.stem)
+def test_every_page_of_the_guide_has_a_picture_with_words_for_who_cannot_see_it(page):
+    pictures = re.findall(
+        r"^```\{(?:image|figure)\} (\S+)\n:alt: (.+)$|^!\[([^\]]+)\]\((\S+)\)$", page.read_text(), re.M
+    )
+    assert pictures
+    for directive, alternative, words, link in pictures:
+        path = page.parent / (directive or link)
+        assert path.is_file()
+        assert len(alternative or words) > 20
+        assert path.parent.name != "guide" or path.stat().st_size < 60_000
+
+
+def test_the_pictures_of_the_guide_are_current():
+    script = [sys.executable, str(ROOT / "docs" / "make_guide_pictures.py"), "--check"]
+    checked = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr

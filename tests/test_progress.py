@@ -33,7 +33,7 @@ def wait_for(text: io.StringIO, wanted: str) -> None:
 def test_a_log_gets_lines_also_while_a_task_takes_long():
     progress, text = logged()
     with progress:
-        wait_for(text, "loading, after 0 s\n")
+        wait_for(text, "preparing, after 0 s\n")
         progress.on_progress(3, 12, None)
         wait_for(text, "measuring 3 of 12, after 0 s\n")
     ended = text.getvalue()

@@ -16,7 +16,7 @@ import shiftproof
 from shiftproof import DataSpec, ModelSpec, shifts
 from shiftproof.adapters import method
 from shiftproof.cli.commands import COMMANDS
-from shiftproof.cli.derive import documented, options_for
+from shiftproof.cli.derive import documented, options_for, textual
 from shiftproof.errors import ModelError
 from shiftproof.registry import imported
 
@@ -310,3 +310,8 @@ def test_verbs_take_methods_as_text_and_as_objects(name: str, tmp_path: Path) ->
 
 def _parameters(verb: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(verb).parameters
+
+
+def test_what_may_be_a_text_is_no_flag():
+    assert textual(bool | str | Path | None) == (str, None)  # as numpy 2.0's ArrayLike, with a path
+    assert textual(bool | None) == (bool, None)

@@ -7,6 +7,7 @@ import os
 import runpy
 import sys
 import warnings
+import weakref
 from typing import Any
 
 
@@ -25,6 +26,7 @@ def serve() -> None:
     while line := sys.stdin.readline():
         pid = os.fork()
         if pid == 0:
+            answers.close()
             _become(json.loads(line))
         print(pid, file=answers, flush=True)
         _, status = os.waitpid(pid, 0)
@@ -42,6 +44,8 @@ def _become(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        each.detach()  # temporary folders of modules are removed by the process that imported these
     sys.path[0] = ""  # as `python -c` and `python -m` have it
     warnings.simplefilter("error")
     if "code" in request:

@@ -434,6 +434,8 @@ def _script(world: World, factor: float) -> None:
 
 
 def _program(world: World, factor: float) -> None:
+    if torch.__version__.startswith("2.5."):
+        pytest.skip("archives of PyTorch 2.5 are refused")
     batch = {0: torch.export.Dim("batch", min=1, max=4096)}
     with torch.no_grad():
         program = torch.export.export(Scaled(factor), (torch.rand(2, 3, 8, 8),), dynamic_shapes=(batch,))

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.special import ndtr
-from skimage.draw import line_aa
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
@@ -44,6 +43,8 @@ from shiftproof.shifts.fields import turbulence
 from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
 from tests.shifts.batches import assert_same_bits_in_any_batch, random_images
+
+line_aa = pytest.importorskip("skimage.draw", reason="scikit-image is the reference").line_aa
 
 Plane = NDArray[np.float64]
 SIZES = pytest.mark.parametrize(("height", "width"), [(32, 32), (20, 33)])

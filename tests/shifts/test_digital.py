@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from skimage.color import hsv2rgb, rgb2hsv
 from torch import Tensor
 
 from shiftproof.keyed import Keyed
@@ -14,6 +13,8 @@ from shiftproof.shifts.corruptions.corruption import Corruption
 from shiftproof.shifts.corruptions.digital import Brightness, Contrast, ElasticTransform, Saturate
 from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.tables import Parameters
+
+color = pytest.importorskip("skimage.color", reason="scikit-image is the reference")
 
 DIGITAL = ("brightness", "contrast", "saturate", "pixelate", "jpeg_compression", "elastic_transform")
 
@@ -30,9 +31,9 @@ def pictures(*shape: int) -> Tensor:
 
 def through_hsv(images: Tensor, channel: int, times: float, plus: float) -> Tensor:
     """Scale the saturation (1) or the value (2) and add to it, by scikit-image."""
-    hsv = rgb2hsv(images.double().permute(0, 2, 3, 1).numpy())
+    hsv = color.rgb2hsv(images.double().permute(0, 2, 3, 1).numpy())
     hsv[..., channel] = np.clip(hsv[..., channel] * times + plus, 0, 1)
-    return torch.from_numpy(hsv2rgb(hsv)).permute(0, 3, 1, 2).float()
+    return torch.from_numpy(color.hsv2rgb(hsv)).permute(0, 3, 1, 2).float()
 
 
 class TestEveryDigitalCorruption:

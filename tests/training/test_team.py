@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from shiftproof.training import train
 from tests.training.samples import small, two_classes
@@ -53,7 +54,7 @@ def test_two_processes_follow_the_losses_of_one(tmp_path):
     assert result.returncode == 0, result.stderr
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     assert ranks[0] == ranks[1]
-    if sys.platform == "linux":
+    if sys.platform == "linux" and not torch.__version__.startswith("2.5."):  # whose threads have no names
         for rank in range(2):  # threads that hold tensors of Python when it ends would abort the process
             working, left = json.loads((tmp_path / f"{rank}.threads").read_text())
             assert (working, left) == (4, 2), "those of what is told have ended, those of gradients cannot"

@@ -97,13 +97,13 @@ def audit(
         severities: Severities in (0, 5]. Default: 1 to 5, or all of a suite's.
         methods: Methods of test-time adaptation. Default: by budget.
         require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
-        junit: Also write whether what is required holds, as JUnit XML.
+        junit: Also write the results of the requirements as JUnit XML.
         export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift at each severity.
         amp: Let the model compute in bfloat16 where PyTorch deems it safe.
         images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
-        minutes: Take about so long: sizes are cut to what fits, by the speed of the model here.
-        precision: End when the intervals of the clean accuracy and of that under corruption reach no further than so
-            many points to either side; the budget's number of inputs is the most.
+        minutes: Minutes to take, about: sizes are reduced to what fits, by the measured speed of the model.
+        precision: Stop when the intervals of clean accuracy and of accuracy under corruption are within this many
+            points on either side; the budget's number of inputs is the maximum.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
         batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
@@ -221,7 +221,7 @@ def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | No
     Args:
         run: A folder that `audit` wrote.
         require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
-        junit: Also write whether what is required holds, as JUnit XML.
+        junit: Also write the results of the requirements as JUnit XML.
 
     >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], sections=["clean", "corruptions"])
     >>> [check.passed for check in gate(folder, require=["clean > 50%", "corruptions > 99%"]).checks]

@@ -130,7 +130,7 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
         alpha: Probability that a certificate is wrong, at most; of label maps, that any pixel of an image is.
         joint: Let alpha be the probability that any of all the certificates is wrong (Bonferroni).
         wrong: Certify images with a wrong guess too, to learn which are wrong and stable.
-        at: Tell certified accuracy at these distances too. Default: those that are the same for all models.
+        at: Also report certified accuracy at these distances. Default: those that are the same for all models.
         tolerance: How much of the radius the rule sequential may give away (see `rules.Sequential`).
         futility: With the rule fixed, stop early on images that will not be certified.
         denoiser: Put this before the model: cifar10, cifar10-demo, or a file or folder that the recipe denoiser left;

@@ -15,7 +15,7 @@ Rows: TypeAlias = Iterator[tuple[str, ...]]
 
 
 def list_names(kind: str) -> Table:
-    """List what there is of a kind, with what installed packages add.
+    """List models, data, shifts, methods or sections by name, including those of plugins.
 
     Args:
         kind: shifts, adapters, recipes, estimators, searchers, spaces, streams, sections, models or data.

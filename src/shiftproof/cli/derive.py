@@ -114,7 +114,7 @@ def textual(hint: Any) -> tuple[Any, type | None] | None:
     words = [word for each in kinds if get_origin(each) is Literal for word in get_args(each)]
     if words and str not in kinds:
         return Literal[tuple(words)], None
-    for kind in (bool, str, Path, float, int):
+    for kind in (str, Path, bool, float, int):  # a text before a flag: numpy's ArrayLike may hold both
         if kind in kinds:
             return (str if kind is str else kind), None
     for each in kinds:

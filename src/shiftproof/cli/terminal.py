@@ -49,7 +49,7 @@ class Progress:
             transient=True,
             disable=quiet or not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("loading", total=None)
+        self._task = self._bar.add_task("preparing", total=None)
         self._every, self._ended, self._began = every, threading.Event(), time.monotonic()
         self._logger = None if self._console.is_terminal else threading.Thread(target=self._log, daemon=True)
 

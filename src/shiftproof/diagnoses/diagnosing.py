@@ -141,7 +141,7 @@ def diagnose(
         data: New images, with or without labels: what `load_data` takes or returned.
         source: Labelled images like those the model was made for.
         kinds: Corruptions to look for; `shiftproof list shifts` names them.
-        pairs: Look for two shifts after one another too.
+        pairs: Also look for two shifts, one after the other.
         images: Use this many images of each set, drawn in proportion to the classes; 0 is all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.

@@ -257,13 +257,13 @@ def estimate(
         source: Labelled inputs like those the model was made for.
         method: auto, the one with the least error on families of shifts it has not seen, or a method, such as combined,
             calibrated_cot, invariance or atc_entropy; the answers of the others are in the result's `others`.
-        level: How often the interval shall hold; K families of shifts support K / (K + 1) at most.
+        level: How often the interval should hold; K families of shifts support K / (K + 1) at most.
         other: A second model, for the method agreement.
         neighborhood: randaugment, translate, erase, ..., eda, or any shift. Default: randaugment; eda for texts.
         views: Views of each input that is viewed, a share of all.
         shifts: Shifts to calibrate on, such as fog@3. Default: ten families of several shifts each.
         sets: Labelled sets of your own under other conditions to calibrate on as well, each a family.
-        calibration: File that keeps the calibration: read where it is there, written where it is not.
+        calibration: File of the calibration: read if it exists, written if not.
         outputs: Two .npz files instead of a model and data: logits or probabilities and labels of the source, and
             logits or probabilities of the target.
         temperature: What divides the logits. Default: fitted to the source's labels.

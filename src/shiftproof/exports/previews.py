@@ -87,7 +87,7 @@ def preview(
     severities: Sequence[float] = SEVERITIES,
     seed: int = 0,
 ) -> Path:
-    """Show an image under every shift, by severity, as a picture or a page, whose path is returned.
+    """Show an image under every shift, by severity, as a picture or a page.
 
     Args:
         image: An image file. Default: images of the demo, another one for each shift.

@@ -96,7 +96,7 @@ def write_stream(
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> Path:
-    """Write a stream as tar files of images, labels and shifts, with a manifest, whose path is returned.
+    """Write a stream as tar files of images, labels and shifts, with a manifest.
 
     A sample is `000000017.png` (or `.jpg`, which loses a little), `.cls`, its label, or `.seg.png`, its label map, and
     `.json`, its shift and key, as WebDataset reads them. Any executor writes the same bytes.

@@ -28,7 +28,7 @@ def preview_stream(
     images: int | None = None,
     seed: int | None = None,
 ) -> Path:
-    """Show images of a stream at evenly spread positions, as a picture or a page, whose path is returned.
+    """Show images of a stream at evenly spread positions, as a picture or a page.
 
     Args:
         stream: ccc, concatenated, mixed, correlated, recurring, gradual, folders:day,night or suite:CIFAR-10-C; in

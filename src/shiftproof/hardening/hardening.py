@@ -58,7 +58,7 @@ def harden(
         minutes: Time for training; audits come on top.
         epochs: Passes over the training images. Default: what fits into the minutes, 30 at most.
         lr: The learning rate. Default: 0.003 with SGD where there is batch normalisation, else 0.0001 with AdamW.
-        max_clean_loss: Points of clean accuracy that it may lose; a model that lost more is not handed over.
+        max_clean_loss: Points of clean accuracy that it may lose; a model that loses more is not accepted.
         test_images: Images of the audits, at most.
         images: Use this many inputs of the data, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.

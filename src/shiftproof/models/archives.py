@@ -30,8 +30,16 @@ def kind_of(path: Path) -> Kind:
             with zipfile.ZipFile(path) as archive:
                 # All members are under one folder, named after the file when it was saved.
                 members = {name.partition("/")[2] for name in archive.namelist()}
+                old = "serialized_exported_program.json" in archive.namelist()
         except Exception as error:  # damaged archives fail in any way there is
             raise _unreadable(path, "zip", error) from error
+        if old:
+            raise ModelError(
+                f"{str(path)!r} was exported by an older PyTorch.",
+                expected="an archive of torch.export whose weights are plain tensors",
+                got="the former layout, with weights in pickles",
+                fix="export it again with a newer PyTorch, or save the weights and use file.py:build",
+            )
         if "archive_format" in members:
             return "exported"
         if "constants.pkl" in members:

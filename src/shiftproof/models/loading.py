@@ -88,10 +88,10 @@ def load_model(
         std: Standard deviation of each channel.
         classes: File of the model's class names, one a line, in the order of its outputs; in Python also a list.
             Default: the model's own.
-        output: Which of several things that the model returns are the scores: a key, an attribute or a number. Default:
+        output: Which of the values that the model returns holds the scores: a key, an attribute or a number. Default:
             logits, out or the first.
         probabilities: The model returns probabilities, not logits.
-        only_classes: Leave the outputs of all other classes out, as ImageNet-R is evaluated: names, WordNet ids or
+        only_classes: Use only the outputs of these classes, as ImageNet-R is evaluated: names, WordNet ids or
             numbers, a file of them, or a folder of class folders.
 
     >>> load_model("demo")(torch.zeros(1, 3, 32, 32)).shape

@@ -19,7 +19,7 @@ class TrainingSettings(Options):
     'sgd'
     """
 
-    epochs: Annotated[Count, "Passes over the data; more than a finished run has go on from its end."] = 200
+    epochs: Annotated[Count, "Passes over the data; more than a finished run has continue from its end."] = 200
     batch_size: Annotated[Count, "Images of one step, over all processes."] = 256
     accumulate: Annotated[Count, "Parts that a batch goes through the network in, one after another."] = 1
     lr: Annotated[Positive, "The learning rate."] = 0.1
@@ -38,7 +38,7 @@ class TrainingSettings(Options):
     layer_decay: Annotated[
         float, Gt(0), Le(1), "The share of the learning rate that each stage has of the one after it."
     ] = 1.0
-    label_smoothing: Annotated[BelowOne, "The share of the target that all classes have alike."] = 0.0
+    label_smoothing: Annotated[BelowOne, "The share of the target that is spread evenly over all classes."] = 0.0
     mix: Annotated[Literal["none", "mixup", "cutmix"], "How images of a batch are mixed, and their labels."] = "none"
     mix_alpha: Annotated[Positive, "Both parameters of the Beta distribution of a mixture's shares."] = 1.0
     class_weights: Annotated[Literal["none", "balanced"], "Balanced: the loss of rare classes counts more."] = "none"
@@ -49,8 +49,8 @@ class TrainingSettings(Options):
         "corruptions, which no audit tests by itself; by certified radius; or under the worst of random chains. "
         "Default: the last weights.",
     ] = None
-    patience: Annotated[Count | None, "End after so many checkpoints without a better one; with --goal."] = None
-    recalibrate: Annotated[bool, "Take the statistics of batch normalisation anew, of the kept weights."] = False
+    patience: Annotated[Count | None, "Stop after this many checkpoints without a better one; with --goal."] = None
+    recalibrate: Annotated[bool, "Recompute the statistics of batch normalisation for the kept weights."] = False
     framing: Annotated[str, "The text form of a shift that every image goes through first; empty: none."] = "pad_crop"
     seed: Annotated[int, "The seed of everything that is drawn."] = 0
     log_every: Annotated[Count, "Steps between two lines of the log."] = 50
