@@ -113,7 +113,7 @@ def test_a_transformer_is_audited_without_bn():
     settings = make_settings(shifts=["contrast"], severities=[5], images=24, methods=["bn", "tent"])
     one = section("adaptation")
     results = [Result(task, task.measure(subject), None, 1.0) for task in one.plan(Scope(settings, 24, 32))]
-    assert {result.row["preset"] for result in results if result.row and "preset" in result.row} == {"imagenet_vit"}
+    assert {result.row["preset"] for result in results if result.row and "preset" in result.row} == {"cifar_vit"}
     view = one.view(results)
     assert any("no batch normalisation" in note for note in view.notes)
     assert "gain.bn" not in view.numbers
