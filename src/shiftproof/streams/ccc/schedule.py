@@ -78,17 +78,6 @@ class Schedule:
         """Return how many steps from the start there are paths for."""
         return self._starts[-1]
 
-    def wanted(self, segments: int) -> list[Pair]:
-        """Return the pairs without a path that so many more segments would need, if every one proves smooth."""
-        noise, found = self._legs[-1], []
-        for leg in range(len(self._legs) - 1, len(self._legs) - 1 + segments):
-            pair = next((pair for pair in self.choices(leg, noise) if pair not in self.off_target), None)
-            if pair is None:
-                break
-            found.append(pair)
-            noise = pair[1]
-        return [pair for pair in dict.fromkeys(found) if pair not in self.paths]
-
     def _extend(self, steps: int) -> None:
         while self._starts[-1] < steps:
             pair = self._next()
