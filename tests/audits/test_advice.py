@@ -15,7 +15,7 @@ from shiftproof.audits.sections.adaptation import AdaptedStream, _action
 from shiftproof.audits.sections.advice import Grounds, adapting_code, advised, advised_over, steps_that_tell
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.measuring import preset_for
-from shiftproof.audits.sections.stability import LongStream
+from shiftproof.audits.sections.stability import LongStream, long_gains
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import load_data
 from shiftproof.reports.view import Table
@@ -159,6 +159,19 @@ def test_a_stream_in_which_rdumb_cannot_reset_twice_is_too_short_to_tell():
     assert short.verdict[0].text.startswith("1,998 batches are too short to tell whether the help lasts")
     assert "too short" not in long.verdict[0].text
     assert "for good" in long.verdict[0].text
+
+
+def test_a_few_worse_batches_are_no_collapse():
+    """As with ResNet-50: four batches under one corruption, 1.6 points lost, and 12 gained along 40,000 images."""
+    few = [along("source", 34, 36, 34, 33), along("bn", 33, 33, 35, 32), along("rdumb", 33, 33, 35, 32)]
+    view = section("stability").view(few)
+    assert view.numbers["stability.collapsed"] == 0
+    assert view.verdict[0].text.startswith("4 batches are too short to tell whether the help lasts")
+    assert "the best, bn, is within noise of it at -1.0 points" in view.verdict[0].text
+    assert set(long_gains(few)[0]) == {"bn", "rdumb"}
+    many = [along("source", *[34, 36] * 20), along("tent", *[60] * 10, *[10, 12] * 15)]
+    assert section("stability").view(many).numbers["stability.collapsed"] == 1
+    assert not long_gains(many)[0]
 
 
 def test_endurance_advises_what_was_measured_and_what_resets():
