@@ -43,6 +43,7 @@ _OWN = {
     "prior": "shiftproof.adapters.outputs_only:PRIOR",
     "lame_outputs": "shiftproof.adapters.outputs_only:LAME_OUTPUTS",
     "t3a": "shiftproof.adapters.t3a:T3A",
+    "foa": "shiftproof.adapters.forward_only:FOA",
 }
 METHODS: Registry[Method] = Registry(
     "method of adaptation",
