@@ -39,9 +39,7 @@ class ForwardOnlyOptions(MethodOptions):
         "Prompts tried on a batch, beside the best of the one before.",
     ] = "auto"
     step: Annotated[Positive, "How far prompts are drawn about 0 at the start."] = 1.0
-    discrepancy: Annotated[NotNegative, "The weight of the distance to the source's statistics, per 64 images."] = (
-        0.4
-    )
+    discrepancy: Annotated[NotNegative, "The weight of the distance to the source's statistics, per 64 images."] = 0.4
     keep_mean: Annotated[Share, "How much of the mean features a batch keeps."] = 0.9
 
 

@@ -43,8 +43,9 @@ SURE = 3.0
 """Standard errors that such a count must be off the target for no more to be counted."""
 CLEAN_LOOKS = 5
 """Clean accuracy, which named targets are shares of, is counted on 2,000 images."""
-IMAGES_PER_STEP, USUAL_STEPS = 2_500, 10
-"""Images that a step of a stream costs, for a forecast before anything is known: it counts as so many steps."""
+IMAGES_PER_STEP, USUAL_STEPS, IMAGES_PER_PAIR = 2_500, 10, 8_000
+"""What a forecast knows before anything is measured, counted as so many steps and as one pair: images that a step of a
+stream costs, and a pair."""
 
 
 def calibrate(
@@ -145,8 +146,10 @@ def calibrate(
             missing, reached = _missing(noises, routes, off_target, seed, steps)
             if missing is None:
                 break
-            each = (survey.spent - begun + USUAL_STEPS * IMAGES_PER_STEP) / (reached + USUAL_STEPS)
-            survey.forecast = survey.spent + round(each * (steps - reached))
+            untried = len(noises) * (len(noises) - 1) - len(routes)
+            by_pair = (survey.spent - begun + IMAGES_PER_PAIR) / (len(routes) + 1)
+            by_step = (survey.spent - begun + USUAL_STEPS * IMAGES_PER_STEP) / (reached + USUAL_STEPS)
+            survey.forecast = survey.spent + round(min(by_step * (steps - reached), by_pair * untried))
             routes |= find_routes(
                 survey, [missing], goal, variant=variant, together=together, precision=precision, limit=limit
             )
