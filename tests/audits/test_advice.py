@@ -211,6 +211,13 @@ def test_advice_asks_the_long_stream_too() -> None:
     assert advised_over(short, batches(tent=0.2), long=True) == "tent"
 
 
+def test_advice_not_to_learn_says_how_little_learning_was_tried() -> None:
+    assert "at most 16 updates, too few to tell" in Grounds(16, updates=16).told("bn")
+    assert "updates" not in Grounds(16, updates=16).told("rdumb")
+    assert "updates" not in Grounds(157, updates=157).told("bn")
+    assert "updates" not in Grounds(16).told("bn")
+
+
 def test_advice_says_where_it_does_not_hold() -> None:
     told = Grounds(together=np.full(300, -0.2) + gains(bn=0.0)["bn"][:300] * 0.1, among=3).told("bn")
     assert "Only where classes arrive mixed" in told
