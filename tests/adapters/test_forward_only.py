@@ -6,6 +6,7 @@ from torch import nn
 
 from shiftproof.adapters import adapt
 from shiftproof.adapters.evolution import Evolution
+from shiftproof.adapters.features import last_linear
 from shiftproof.adapters.forward_only import fitness, look, prompted, token_blocks
 from shiftproof.models.networks.compact_transformer import CompactTransformer
 from tests.adapters.networks import convolutional, stream
@@ -58,7 +59,7 @@ def test_prompts_are_seen_by_blocks_and_not_by_the_head(network):
 def test_a_class_token_is_the_first_of_one_more_than_a_square():
     blocks = nn.Sequential(*(nn.Sequential(nn.LayerNorm(4)) for _ in range(2)))
     tokens = torch.randn(2, 5, 4)
-    with prompted(blocks, torch.zeros(1, 4)) as caught:
+    with prompted(list(blocks), torch.zeros(1, 4)) as caught:
         given = blocks(tokens)
     assert given.shape == tokens.shape
     torch.testing.assert_close(caught[-1], given[:, 0])
@@ -67,7 +68,7 @@ def test_a_class_token_is_the_first_of_one_more_than_a_square():
 def test_a_batch_takes_as_many_passes_as_prompts_and_one_more(network):
     passes = []
     adapter = adapt(network, "foa", population=6, source=stream(1)[0])
-    adapter.model.linear.register_forward_hook(lambda *_: passes.append(1))
+    last_linear(adapter.model).register_forward_hook(lambda *_: passes.append(1))
     adapter(stream(1)[0])
     assert len(passes) == 1 + 7  # the source, once
     adapter(stream(2)[1])

@@ -30,7 +30,7 @@ class ForwardOnlyOptions(MethodOptions):
 
     source: Annotated[
         StreamOrImages,
-        "Where the statistics of the source come from: images of it, or, short of these, the stream's first batch.",
+        "Where the features of the source come from: images of it, or, short of these, the stream's first batch.",
     ] = "stream"
     prompts: Annotated[Count, "Tokens that are added to those of an image."] = 3
     population: Annotated[
@@ -40,7 +40,7 @@ class ForwardOnlyOptions(MethodOptions):
     ] = "auto"
     step: Annotated[Positive, "How far prompts are drawn about 0 at the start."] = 1.0
     discrepancy: Annotated[NotNegative, "The weight of the distance to the source's statistics, per 64 images."] = 0.4
-    keep_mean: Annotated[Share, "How much of the mean features a batch keeps."] = 0.9
+    keep_shift: Annotated[Share, "How much of the mean that features are shifted by a batch keeps."] = 0.9
 
 
 class Seen(NamedTuple):
@@ -122,7 +122,7 @@ def _forward_only(o: ForwardOnlyOptions) -> Parts:
         if blocks:
             best = evolve(adapter, images, best)
         kept = memory.get(PREFIX + "mean", best.features.mean(0))
-        memory[PREFIX + "mean"] = o.keep_mean * kept + (1 - o.keep_mean) * best.features.mean(0)
+        memory[PREFIX + "mean"] = o.keep_shift * kept + (1 - o.keep_shift) * best.features.mean(0)
         return shifted(adapter, best.logits)
 
     def evolve(adapter: Adapter, images: Tensor, last: Seen) -> Seen:

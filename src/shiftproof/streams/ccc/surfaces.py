@@ -108,4 +108,5 @@ class _Fit:
     def covariance_at(self, places: Values) -> Values:
         """Return how the errors of the values at places go together, [m, m]."""
         across = np.linalg.solve(self.root, self.covariance(self.places, places))
-        return self.covariance(places, places) - across.T @ across
+        shared: Values = self.covariance(places, places) - across.T @ across
+        return shared
