@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -73,17 +73,17 @@ def prompted(blocks: Sequence[nn.Module], prompts: Tensor | None) -> Iterator[li
     caught: list[Tensor] = []
     size = [0]
 
-    def enter(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    def enter(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         tokens = given[0]
         size[0] = tokens.shape[1]
         more = () if prompts is None else (prompts.to(tokens).expand(len(tokens), -1, -1),)
         return torch.cat([tokens, *more], dim=1), *given[1:]
 
-    def note(_: nn.Module, given: Any, tokens: Tensor) -> None:
+    def note(_: nn.Module, given: object, tokens: Tensor) -> None:
         own = tokens[:, : size[0]]
         caught.append(own.mean(1) if math.isqrt(size[0]) ** 2 == size[0] else own[:, 0])
 
-    def leave(_: nn.Module, given: Any, tokens: Tensor) -> Tensor:
+    def leave(_: nn.Module, given: object, tokens: Tensor) -> Tensor:
         return tokens[:, : size[0]]
 
     hooks = [block.register_forward_hook(note) for block in blocks]

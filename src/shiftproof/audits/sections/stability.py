@@ -255,7 +255,9 @@ def _verdict(
     reach = gain_interval(gained[best], len(gained), images // steps)
     points = f"{100 * gains[best]:.1f} points ({between(reach, '')})"
     stays = f"{best} stays {points} above it" if gains[best] > 0 else "no method stays above it"
-    if reach is None or reach.low <= 0 <= reach.high:
+    if reach is None and gains[best] <= 0:
+        stays = f"the best, {best}, is at {points}"
+    elif reach is not None and reach.low <= 0 <= reach.high:
         stays = f"the best, {best}, is within noise of it at {points}"
     short = f"{steps:,} batches are too short to tell" if steps < steps_that_tell() else ""
     if fallen:
