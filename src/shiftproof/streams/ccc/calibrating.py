@@ -155,6 +155,7 @@ def calibrate(
             )
             if (stray := routes[missing].straying(goal)) > limit:
                 off_target[missing] = stray
+        survey.finish()
         made = StreamCalibration(
             **identity,
             target=goal,

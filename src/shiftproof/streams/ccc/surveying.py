@@ -118,6 +118,11 @@ class Survey:
             self._heard_of += result.task.stop - result.task.start
             self.on_progress(self._heard_of, max(self.forecast, self._heard_of), result)
 
+    def finish(self) -> None:
+        """Say that all is counted, whatever the forecast was."""
+        if self.on_progress is not None:
+            self.on_progress(self.spent, self.spent, None)
+
     def counted(self, condition: Condition, looks: int | None = None) -> Counted:
         """Return what was counted under a condition, in all or in the first looks."""
         return self._counted(condition.label, looks)
