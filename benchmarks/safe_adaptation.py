@@ -11,7 +11,8 @@ configurations learn side by side, whoever serves, the choice can be made afterw
 that a method went along, and differences paired by stream, which alone compare methods that went along different ones.
 Streams of two models, or at two rates, count as two.
 
-`--holdout` makes all streams of the hold-out corruptions; settings are chosen on those.
+`--holdout` makes all streams of the hold-out corruptions; settings are chosen on those. `table --also runs/other`
+counts the streams of other runs, with other data or models, in the same table.
 """
 
 from __future__ import annotations
@@ -352,6 +353,7 @@ def print_table(chosen: argparse.Namespace) -> None:
     rows = [row for row in found if row is not None]
     write_atomically(chosen.out / "rows.json", json.dumps(rows))
     print(f"{len(rows)} of {len(tasks)} streams\n")
+    rows += [row for other in chosen.also for row in json.loads((Path(other) / "rows.json").read_text())]
     for line in (*summary(rows), "", *paired(rows), "", *by_kind(rows), "", *detail(rows)) if rows else ():
         print(line)
 
@@ -370,6 +372,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="begin nothing after so many")
     parser.add_argument("--images", type=int, help="length of the streams, at most")
     parser.add_argument("--methods", type=_names, default=METHODS)
+    parser.add_argument("--also", type=_names, default=(), help="other runs, whose tables were made, counted with it")
     parser.add_argument("--amp", help="reduced precision: bfloat16")
     parser.add_argument("--graph", type=_names, default=(), help="methods whose passes are recorded, on CUDA")
     parser.add_argument("--streams", default="", help="only those whose name begins so; several with commas")

@@ -92,7 +92,9 @@ SMALL: dict[str, dict[str, Any]] = {
 """Options with which every method learns from these networks' unsure answers, cheaply."""
 
 
-LEARNING = [name for name in METHODS if name not in ("source", "bn", "lame", "t3a", "safe", "prior", "lame_outputs")]
+LEARNING = [
+    name for name in METHODS if name not in ("source", "bn", "lame", "t3a", "safe", "prior", "lame_outputs", "foa")
+]
 
 
 def small(name: str, model: nn.Module | None = None, **options: Any) -> Adapter:

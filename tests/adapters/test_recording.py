@@ -41,6 +41,34 @@ def test_a_copy_is_of_the_copied_network():
     assert copied.recorded._pass.model is copied.model
 
 
+class OnceBack(Recorded):
+    """A recording that any device can play, and that counts how often the way back is gone."""
+
+    back = 0
+
+    def fits(self, images):
+        return not self.used
+
+    def __call__(self, images):
+        self.used = True
+        logits = self._pass(images)
+        if logits.requires_grad:
+            logits.register_hook(self.went_back)
+        return logits.clone()
+
+    def went_back(self, gradient):
+        self.back += 1
+
+
+@pytest.mark.parametrize("name", ["tent", "eata", "rdumb", "asr", "sar"])
+def test_the_way_back_through_a_recorded_pass_is_gone_once(name):
+    plain, recorded = small(name), small(name, graph=True)
+    recorded.recorded = OnceBack(recorded.model, None)
+    for number, batch in enumerate(stream(3), start=1):
+        torch.testing.assert_close(recorded(batch), plain(batch))
+        assert recorded.recorded.back <= number
+
+
 @cuda
 @pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")  # of the first backward pass of a process
 @pytest.mark.parametrize("name", METHODS)

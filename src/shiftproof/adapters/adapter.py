@@ -153,6 +153,13 @@ class Adapter(Adaptive):
         self.map_size = (logits.shape[2], logits.shape[3])
         return as_rows(logits)
 
+    def run_beside(self, images: Tensor, logits: Tensor) -> Tensor:
+        """Return logits to take gradients of beside those of the update: these, or where they were replayed new ones.
+
+        The way back through a recorded pass can be gone once: the second time it reads what the first wrote over.
+        """
+        return self.run(images) if self.recorded and self.recorded.used else logits
+
     def _answer(self, logits: Tensor, images: Tensor) -> Tensor:
         """Return logits as the model has them: one row for each image, or maps of a segmenter."""
         return logits if self.map_size is None else as_maps(logits, images, self.map_size)

@@ -43,6 +43,7 @@ _OWN = {
     "prior": "shiftproof.adapters.outputs_only:PRIOR",
     "lame_outputs": "shiftproof.adapters.outputs_only:LAME_OUTPUTS",
     "t3a": "shiftproof.adapters.t3a:T3A",
+    "foa": "shiftproof.adapters.forward_only:FOA",
 }
 METHODS: Registry[Method] = Registry(
     "method of adaptation",
@@ -97,14 +98,14 @@ def adapt(
 
     `name` is that of a method, or a `Method` of your own. The model is copied; the one given stays as it is, as
     `adapted.source`. A black box takes the methods that need outputs alone. `preset` (imagenet, imagenet_vit, cifar,
-    cifar100) changes the defaults by kind of model, `variant="release"` follows the released code where it differs from
-    the paper, and `options` set the method's own, which have the same names in all methods: `lr`, `momentum`,
-    `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
+    cifar100, cifar_vit) changes the defaults by kind of model, `variant="release"` follows the released code where it
+    differs from the paper, and `options` set the method's own, which have the same names in all methods: `lr`,
+    `momentum`, `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
 
     Args:
         model: A module, or a black box for methods that need outputs alone.
         name: The name of a method (`shiftproof list adapters`), or a `Method`.
-        preset: `imagenet`, `imagenet_vit`, `cifar` or `cifar100`: defaults by kind of model.
+        preset: `imagenet`, `imagenet_vit`, `cifar`, `cifar100` or `cifar_vit`: defaults by kind of model.
         variant: `paper`, or `release` for what the released code does.
         options: Options of the method, such as `lr` or `reset`.
 

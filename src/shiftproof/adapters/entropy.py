@@ -26,7 +26,12 @@ from shiftproof.adapters.uncertainty import MEASURES, Uncertainty
 from shiftproof.options import NotNegative, Share
 
 VIT = {"lr": 1e-3}
+SMALL_VIT = {"lr": 3e-3}
+"""Chosen with the reference transformer, since nothing is published for so few classes: of those rates at which `rdumb`
+is above the model as it is along each of five streams of hold-out corruptions, the one with the best mean."""
 CIFAR = {"optimizer": "adam", "lr": 1e-3}
+CIFAR_FISHER = 1.0
+"""With ImageNet's 2,000, steps of a small transformer grow until its outputs are not finite."""
 COSINE = (
     "the largest cosine follows the number of classes: the published 0.05 for 1000 and 0.4 for 10, and 0.14 for 100, "
     "where the public reference settings have 0.1"
@@ -130,7 +135,7 @@ TENT = Method(
     parts=_tent,
     min_batch=2,
     defaults=TentOptions(),
-    presets={"cifar": CIFAR, "imagenet_vit": VIT},
+    presets={"cifar": CIFAR, "imagenet_vit": VIT, "cifar_vit": SMALL_VIT},
     departures="Press et al. 2023 print a learning rate of 2.5e-5; their released code uses 2.5e-4, and so do we",
 )
 RPL = Method(
@@ -166,7 +171,7 @@ ETA = Method(
     parts=eta_parts,
     min_batch=2,
     defaults=EtaOptions(),
-    presets={"cifar": CIFAR, "imagenet_vit": VIT},
+    presets={"cifar": CIFAR, "imagenet_vit": VIT, "cifar_vit": SMALL_VIT},
     departures=COSINE,
 )
 EATA = Method(
@@ -175,7 +180,11 @@ EATA = Method(
     parts=_eata,
     min_batch=2,
     defaults=EataOptions(),
-    presets={"cifar": {**CIFAR, "fisher_weight": 1.0}, "imagenet_vit": VIT},
+    presets={
+        "cifar": {**CIFAR, "fisher_weight": CIFAR_FISHER},
+        "imagenet_vit": VIT,
+        "cifar_vit": {**SMALL_VIT, "fisher_weight": CIFAR_FISHER},
+    },
     release={"fisher_at": "start"},
     departures="the Fisher information comes from the stream's first images (Press et al. 2023) as they are learnt "
     "from, at the weights of the time; the released code takes it in a pass beforehand, at the weights of the start "

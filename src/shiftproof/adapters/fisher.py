@@ -61,7 +61,7 @@ def fisher_anchor(o: FisherOptions) -> Callable[[Step, Adapter], Tensor]:
             if "fisher_batches" not in step.memory:
                 raise ConfigurationError("There are no images for the Fisher information.", expected="1 or more")
         if isinstance(given, str) and o.fisher_at == "stream" and _wanted(o, step):
-            _add(step.logits, adapter.trained, step, keep_graph=True)
+            _add(adapter.run_beside(step.images, step.logits), adapter.trained, step, keep_graph=True)
         # All parameters as one vector: they are many and small, and devices are slow to start each operation.
         information = _joined(step.memory[PREFIX + name] for name in adapter.trained) / step.memory["fisher_batches"]
         moved = _joined(adapter.trained.values()) - _joined(adapter.starts[name] for name in adapter.trained)

@@ -227,6 +227,7 @@ PRESETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "imagenet": ("imagenet",),
         "imagenet_vit": ("imagenet_vit",),
+        "cifar_vit": ("imagenet_vit", "cifar_vit"),
         "cifar": ("cifar",),
         "cifar100": ("cifar", "cifar100"),
     }

@@ -20,7 +20,7 @@ class Recorded:
     What a pass does on the host is not repeated, so networks whose work depends on values cannot be recorded, and norm
     policies that gather statistics cannot either. Weights are read anew at every replay; a network that moves to other
     memory is to be `forget`ten. A replay writes over what the one before it left for its way back, so there is one per
-    step: `begin` allows the next.
+    step: `begin` allows the next. The way back writes over it, too, and can be gone once.
     """
 
     def __init__(self, model: nn.Module, amp: str | None) -> None:
@@ -35,11 +35,11 @@ class Recorded:
 
     def begin(self) -> None:
         """Start with a step."""
-        self._used = False
+        self.used = False
 
     def fits(self, images: Tensor) -> bool:
         """Return whether images can be run by what is recorded, or by what they would begin."""
-        return images.is_cuda and torch.is_grad_enabled() and not self._used and self._key in (None, _key(images))
+        return images.is_cuda and torch.is_grad_enabled() and not self.used and self._key in (None, _key(images))
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the logits of images that fit."""
@@ -49,7 +49,7 @@ class Recorded:
             sample = images.detach().clone(memory_format=torch.preserve_format)
             self._replay = torch.cuda.make_graphed_callables(self._pass, (sample,))  # type: ignore[assignment]
             self._key = _key(images)
-        self._used = True
+        self.used = True
         return self._replay(images).clone()  # type: ignore[misc]  # the next replay writes over its own output
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

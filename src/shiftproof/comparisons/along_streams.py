@@ -130,7 +130,7 @@ def compare_on_stream(
         speed: Images per step. Default: 1,000 of ccc and gradual, or the calibration's; else all images.
         shifts: Shifts or families of the stream.
         severity: Severity of corruptions, but for ccc and gradual. Default: 5; of mixed 1 to 5.
-        preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
+        preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
         options: Given to every method that has them, such as reset=500; in Python also {"reset": 500}.
         lr_scale: Learning rates times this.
         calibration: With ccc, what `calibrate` wrote, file or folder. Default: made in the run directory.

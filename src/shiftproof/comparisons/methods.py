@@ -168,7 +168,7 @@ def compare_methods(
         methods: Methods; `shiftproof list adapters` names them.
         source: Labelled images like those the model was made for, by which accuracy is estimated without labels.
             Default: no estimate.
-        preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
+        preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
         options: Given to every method that has them, such as prior=16; in Python also {"prior": 16}.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.

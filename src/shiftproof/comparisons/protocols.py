@@ -172,7 +172,7 @@ def run_protocol(
         methods: Methods; `shiftproof list adapters` names them.
         runs: Orders, or seeds. Default: ten of cin-c, else three.
         shifts: Shifts or families; holdout is for choosing hyper-parameters.
-        preset: imagenet, imagenet_vit, cifar or cifar100. Default: by classes and layers.
+        preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
         options: Given to every method that has them, such as reset=500; in Python also {"reset": 500}.
         lr_scale: Learning rates times this.
         calibration_images: With ccc, images a pair of severities is measured on, at most.

@@ -225,6 +225,14 @@ def test_a_course_avoids_rough_pairs_and_takes_the_least_rough_where_it_must():
     assert ("a", "b") not in Schedule("abc", paths, 1, off_target).segments(200)
 
 
+def test_a_course_looks_beyond_two_smooth_ways_on_and_not_beyond_all():
+    order = [second for _, second in Schedule("abcd", {}, seed=2).choices(0, "a")]
+    onward = [(one, other) for one in order[:2] for other in "abcd" if one != other]
+    paths = {pair: straight(0.5) for pair in [*(("a", second) for second in order), *onward]}
+    dead_ends = dict.fromkeys(onward, 0.1)
+    assert Schedule("abcd", paths, 2, dead_ends).segments(5) == [("a", order[0])]  # the third has no paths, nor need it
+
+
 def test_a_missing_pair_is_named():
     schedule = Schedule("ab", {("a", "b"): straight(0.5)}, seed=0)
     with pytest.raises(MissingPairError) as caught:

@@ -13,6 +13,7 @@ from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.adaptation_figures import cost_table, gain_table, prior_figure
 from shiftproof.audits.sections.adapted_errors import AdaptedErrors, errors_table, plan_errors
 from shiftproof.audits.sections.advice import (
+    UPDATES_THAT_TELL,
     Gains,
     Grounds,
     adapting_code,
@@ -27,7 +28,7 @@ from shiftproof.audits.sections.measuring import accuracy, hits_of, image_means,
 from shiftproof.audits.sections.method_streams import streamed
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
-from shiftproof.audits.sections.stability import Stability, long_gains
+from shiftproof.audits.sections.stability import LongStream, Stability, long_gains
 from shiftproof.audits.sections.wording import between, listed, title
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
@@ -44,8 +45,6 @@ GRID_PRIORS = (0, 4, 16, 64, 256)
 GRID_SHIFTS = {"quick": 1, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
 HELPS = 0.02
-UPDATES_THAT_TELL = 100
-"""Methods that learn with the rates of large networks gain nothing that would show in fewer."""
 LEVEL_RULE = "points gained on average, without labels: good over 2, bad under 0"
 
 
@@ -228,7 +227,8 @@ class Adaptation(Section):
             LEVEL_RULE,
         )
         batch = found[0][0].batch
-        grounds = Grounds(len(next(iter(lasting.values()), ())), long, together.get(chosen or ""), len(together))
+        made = max(_most_updates(found), _most_updates(rows(results, LongStream)))
+        grounds = Grounds(len(next(iter(lasting.values()), ())), long, together.get(chosen or ""), len(together), made)
         images = next(iter(source.values())).images
         preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
         prior = [(task.batch, task.prior, row) for task, row in rows(results, PriorStream) if row.get("applies", True)]
@@ -263,9 +263,14 @@ class Adaptation(Section):
 
 def _few_updates(found: Sequence[tuple[AdaptedStream, Row]]) -> str:
     """Return that methods which learn had too little time to, where they had."""
-    most = max(cast(int, row.get("updates", 0)) for _, row in found)
+    most = _most_updates(found)
     told = f", within {most} updates: too few to tell what learning brings along a long stream"
     return told if 0 < most < UPDATES_THAT_TELL else ""
+
+
+def _most_updates(found: Sequence[tuple[Measurement, Row]]) -> int:
+    """Return the most updates along one stream."""
+    return max((cast(int, row.get("updates", 0)) for _, row in found), default=0)
 
 
 def _reach(gains: Gains, name: str) -> str:

@@ -13,6 +13,8 @@ from shiftproof.adapters.method import Method
 from shiftproof.adapters.resets import Every, never
 from shiftproof.measures.intervals import Interval, batch_interval, mean_interval
 
+UPDATES_THAT_TELL = 100
+"""Methods that learn gain little that would show in fewer."""
 Gains = Mapping[str, NDArray[np.float64]]
 """Method -> what it adds to the unadapted model's accuracy on each image, or batch, the same for all, [N]."""
 
@@ -77,18 +79,25 @@ class Grounds:
     """What a piece of advice rests on, beside short streams.
 
     `steps` are the batches of the long stream, 0 where there was none, and `long` whether they tell what lasts;
-    `together` is what the method adds on each image where those of a class come together, one of `among` methods.
+    `together` is what the method adds on each image where those of a class come together, one of `among` methods;
+    `updates` are the most that a method which learns has made along any stream, 0 where there was no such method.
     """
 
     steps: int = 0
     long: bool = False
     together: NDArray[np.float64] | None = None
     among: int = 1
+    updates: int = 0
 
     def told(self, name: str) -> str:
         """Return it in words, with what speaks against the method."""
         said = "on short streams" if not self.steps else f"on short streams and along one of {self.steps:,} batches"
         said += "." if self.long or not self.steps else ", too short to tell whether it lasts."
+        if 0 < self.updates < UPDATES_THAT_TELL and not method(name).needs_gradients:
+            said += (
+                f" Methods that learn made at most {self.updates} updates, too few to tell what they add to it along a "
+                "long stream: compare them with shiftproof compare-on-stream."
+            )
         if self.together is None:
             return said
         reach = gain_interval(self.together, self.among)

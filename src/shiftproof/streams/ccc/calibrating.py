@@ -2,8 +2,9 @@
 
 First every corruption alone at severity 5, which tells who can reach the target; then, for the pairs of the run, both
 alone and together on a coarse grid up to where they pass the target; then the places of the best path so far, on ever
-more images, until the accuracy of every place of the path is known to a given precision. Accuracies are fitted to all
-that was counted for a pair (`measures.surfaces`): raw counts would make the search choose the places that were lucky.
+more images, until the accuracy over every stretch of the path is known to a given precision, or the pair strays.
+Accuracies are fitted to all that was counted for a pair (`measures.surfaces`): raw counts would make the search choose
+the places that were lucky.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shiftproof.models.identity import digest
 from shiftproof.runs import Executor, OnProgress, Plan, Store, choose_executor
 from shiftproof.shifts import corruption
 from shiftproof.streams.ccc.probing import WHOLE, Condition, Probe
-from shiftproof.streams.ccc.schedule import LENGTH, LEVELS, SEED, SPEED, MissingPairError, Pair, Schedule
+from shiftproof.streams.ccc.schedule import LENGTH, SEED, SPEED, MissingPairError, Pair, Schedule
 from shiftproof.streams.ccc.stream_calibration import FILE, StreamCalibration, Variant
 from shiftproof.streams.ccc.surveying import Route, Survey, find_routes
 from shiftproof.streams.ccc.targets import Target, accuracy_at, read_target, released_corruptions
@@ -36,10 +37,15 @@ STEADY = 0.02
 """A path that strays from the target by more than this, over a window, is avoided: difficulty shall be constant."""
 REACH = 0.02
 """A corruption that stays above the target by no more than this at severity 5 still counts as reaching it."""
-SURVEY_LOOKS = 3
-"""Corruptions alone at severity 5 are counted on 1,000 images."""
-CLEAN_LOOKS = 4
+SURVEY_LOOKS = 4
+"""Corruptions alone at severity 5 are counted on up to 1,000 images."""
+SURE = 3.0
+"""Standard errors that such a count must be off the target for no more to be counted."""
+CLEAN_LOOKS = 5
 """Clean accuracy, which named targets are shares of, is counted on 2,000 images."""
+IMAGES_PER_STEP, USUAL_STEPS, IMAGES_PER_PAIR = 2_500, 10, 8_000
+"""What a forecast knows before anything is measured, counted as so many steps and as one pair: images that a step of a
+stream costs, and a pair."""
 
 
 def calibrate(
@@ -74,7 +80,8 @@ def calibrate(
         speed: Images per step of severity.
         shifts: Shifts or families; holdout is for choosing hyper-parameters.
         calibration_images: Images a pair of severities is measured on, at most.
-        precision: Standard error of accuracies on the paths, until which places are measured.
+        precision: Standard error of the accuracy over any two steps of a path (over one, where a step has more than
+            1,000 images), until which places are measured.
         crop: Least area of the random crops. Default: by image size.
         steady: Avoid pairs that cannot stay within this of the target; 1 avoids none, as published.
         variant: steady over any 2,000 images, exact in a path's mean, as published, or release: the corruptions and the
@@ -85,7 +92,7 @@ def calibrate(
         batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
+        on_progress: Called as on_progress(done, all, result), in images measured, of about how many.
 
     >>> import torch
     >>> images = torch.linspace(0.3, 0.7, 40)[:, None, None, None].expand(40, 3, 32, 32).clone()
@@ -134,12 +141,21 @@ def calibrate(
         limit = inf if steady is None or released else steady
         routes: dict[Pair, Route] = {}
         off_target: dict[Pair, float] = {}
-        while missing := _missing(noises, routes, off_target, seed, -(-length // speed)):
+        begun, steps = survey.spent, -(-length // speed)
+        while True:
+            missing, reached = _missing(noises, routes, off_target, seed, steps)
+            if missing is None:
+                break
+            untried = len(noises) * (len(noises) - 1) - len(routes)
+            by_pair = (survey.spent - begun + IMAGES_PER_PAIR) / (len(routes) + 1)
+            by_step = (survey.spent - begun + USUAL_STEPS * IMAGES_PER_STEP) / (reached + USUAL_STEPS)
+            survey.forecast = survey.spent + round(min(by_step * (steps - reached), by_pair * untried))
             routes |= find_routes(
-                survey, missing, goal, variant=variant, together=together, precision=precision, limit=limit
+                survey, [missing], goal, variant=variant, together=together, precision=precision, limit=limit
             )
-            strays = {pair: routes[pair].straying(goal, together) for pair in missing}
-            off_target |= {pair: stray for pair, stray in strays.items() if stray > limit}
+            if (stray := routes[missing].straying(goal)) > limit:
+                off_target[missing] = stray
+        survey.finish()
         made = StreamCalibration(
             **identity,
             target=goal,
@@ -168,9 +184,12 @@ def calibrate(
 def _who_reaches(survey: Survey, names: Sequence[str], target: float) -> tuple[tuple[str, ...], dict[str, float]]:
     """Return the corruptions that bring the model down to the target alone, or the two that come nearest."""
     strongest = {name: Condition.of(corruption(name, 5)) for name in names}
-    survey.measure(strongest.values(), SURVEY_LOOKS)
-    counts = {name: survey.counted(condition, SURVEY_LOOKS) for name, condition in strongest.items()}
-    accuracy = {name: right / images for name, (right, images) in counts.items()}
+    open_names, accuracy = list(names), dict[str, float]()
+    for looks in range(1, SURVEY_LOOKS + 1):
+        survey.measure([strongest[name] for name in open_names], looks)
+        counts = {name: survey.counted(strongest[name], looks) for name in open_names}
+        accuracy |= {name: right / images for name, (right, images) in counts.items()}
+        open_names = [name for name in open_names if abs(accuracy[name] - target - REACH) < SURE * counts[name].error]
     reaching = [name for name in names if accuracy[name] <= target + REACH]
     if len(reaching) < 2:
         reaching = sorted(names, key=lambda name: accuracy[name])[:2]
@@ -179,12 +198,14 @@ def _who_reaches(survey: Survey, names: Sequence[str], target: float) -> tuple[t
 
 def _missing(
     noises: Sequence[str], routes: Mapping[Pair, Route], off_target: Mapping[Pair, float], seed: int, steps: int
-) -> list[Pair]:
-    """Return pairs without a path that a run of so many steps needs next; none when it is covered."""
+) -> tuple[Pair | None, int]:
+    """Return the pair without a path that a run of so many steps needs next, if any, and how many steps are covered.
+
+    It is one at a time: if it strays, the run goes on to others than if it does not.
+    """
     schedule = Schedule(noises, {pair: route.path for pair, route in routes.items()}, seed, off_target)
     try:
         schedule.segments(steps)
     except MissingPairError as error:
-        least = -(-(steps - schedule.reached()) // (2 * LEVELS - 1))  # no path is longer
-        return schedule.wanted(least) or [error.pair]
-    return []
+        return error.pair, schedule.reached()
+    return None, steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from shiftproof import shifts
@@ -18,6 +19,9 @@ LEVELS = 21
 
 LENGTH, SPEED, SEED = 100_000, 1000, 43
 """Images of a CCC run, images a step, and the seed of its schedule, where neither the caller nor a calibration says."""
+
+LOOKED_BEYOND = 2
+"""Smooth ways on of which it is asked whether there is another beyond."""
 
 Pair: TypeAlias = tuple[str, str]
 
@@ -78,17 +82,6 @@ class Schedule:
         """Return how many steps from the start there are paths for."""
         return self._starts[-1]
 
-    def wanted(self, segments: int) -> list[Pair]:
-        """Return the pairs without a path that so many more segments would need, if every one proves smooth."""
-        noise, found = self._legs[-1], []
-        for leg in range(len(self._legs) - 1, len(self._legs) - 1 + segments):
-            pair = next((pair for pair in self.choices(leg, noise) if pair not in self.off_target), None)
-            if pair is None:
-                break
-            found.append(pair)
-            noise = pair[1]
-        return [pair for pair in dict.fromkeys(found) if pair not in self.paths]
-
     def _extend(self, steps: int) -> None:
         while self._starts[-1] < steps:
             pair = self._next()
@@ -96,14 +89,17 @@ class Schedule:
             self._starts.append(self._starts[-1] + len(self.paths[pair]))
 
     def _next(self) -> Pair:
-        """Return the first smooth way on from which there is another; else a smooth one; else the least off_target."""
+        """Return the first smooth way on from which there is another, of a few; else a smooth one; else the least off.
+
+        To know that there is none from a corruption, all of its pairs have to be measured.
+        """
         leg, noise = len(self._legs) - 1, self._legs[-1]
-        dead_end = None
-        for pair in self._smooth(leg, noise):
+        dead_ends = []
+        for pair in islice(self._smooth(leg, noise), LOOKED_BEYOND):
             if next(self._smooth(leg + 1, pair[1]), None) is not None:
                 return pair
-            dead_end = dead_end or pair
-        return dead_end or min(self.choices(leg, noise), key=lambda pair: self.off_target[pair])
+            dead_ends.append(pair)
+        return dead_ends[0] if dead_ends else min(self.choices(leg, noise), key=lambda pair: self.off_target[pair])
 
     def _smooth(self, leg: int, noise: str) -> Iterator[Pair]:
         for pair in self.choices(leg, noise):

@@ -42,11 +42,11 @@ class StreamCalibration:
 
     `model` and `data` are fingerprints; `clean` is the model's accuracy on the images as they are, of `classes`
     classes. `measured` holds counts by the label of a shift, on `images` images at most, `expected` the fitted accuracy
-    along each path and `errors` its largest standard error, `left_out` the accuracy at severity 5 of corruptions too
-    weak to reach the target, `off_target` how far the paths of pairs to be avoided stray from it. `seed` chose the
-    images, `crop` is the least area of their crops: accuracies are those of cropped images, as in a stream. `length`,
-    `speed` and `stream_seed` are those of the run it was made for, and a stream's own unless it is told others; `name`
-    is what the model was called.
+    along each path and `errors` its largest standard error over a stretch, `left_out` the accuracy at severity 5 of
+    corruptions too weak to reach the target, `off_target` how far the paths of pairs to be avoided stray from it.
+    `seed` chose the images, `crop` is the least area of their crops: accuracies are those of cropped images, as in a
+    stream. `length`, `speed` and `stream_seed` are those of the run it was made for, and a stream's own unless it is
+    told others; `name` is what the model was called.
 
     Args:
         model: Fingerprint of the model.
@@ -63,7 +63,7 @@ class StreamCalibration:
         measured: Right answers and images, by the label of a shift.
         paths: Pairs of severities, step by step, for each pair of corruptions.
         expected: The fitted accuracy along each path.
-        errors: The largest standard error of the fitted accuracy along each path.
+        errors: The largest standard error of the fitted accuracy over a stretch of each path.
         off_target: How far the paths of pairs to be avoided are from the target.
         name: What the model was called.
         length: Number of images of the stream it was made for.
@@ -135,7 +135,7 @@ class StreamCalibration:
         said.append(
             f"{len(self.measured)} of about {len(self.paths) * LEVELS**2} combinations were measured, on {counted:,} "
             f"images in all, the others interpolated; of the {places} on the paths, {self.interpolated or 'none'} "
-            f"{_were(self.interpolated)}. Standard error along the paths: at most "
+            f"{_were(self.interpolated)}. Standard error over any stretch of the paths: at most "
             f"{100 * max(self.errors[pair] for pair in self.used):.1f} points."
         )
         return tuple(said)

@@ -9,12 +9,13 @@ was counted at a place against what was counted near it, fills the places betwee
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from shiftproof.streams.ccc.paths import Place
+from shiftproof.streams.ccc.paths import Path, Place
 from shiftproof.streams.ccc.steadiness import Values
 
 SPREAD = 0.3
@@ -32,12 +33,26 @@ class Counted(NamedTuple):
     right: int
     images: int
 
+    @property
+    def error(self) -> float:
+        """The standard error of their share; none or all of them is not a certainty."""
+        hedged = (self.right + 1) / (self.images + 2)
+        return float(np.sqrt(hedged * (1 - hedged) / self.images))
 
-class Surface(NamedTuple):
-    """Accuracy over a grid, and its standard error, [rows, columns] each."""
+
+@dataclass(frozen=True)
+class Surface:
+    """Accuracy over a grid and its standard error, [rows, columns] each, and how errors at places go together."""
 
     accuracy: Values
     error: Values
+    fit: _Fit
+
+    def errors_along(self, path: Path, together: int = 1) -> tuple[float, ...]:
+        """Return the standard error of the mean over every so many places in a row."""
+        shared = self.fit.covariance_at(np.array(path, dtype=np.float64))
+        rows = (slice(first, first + together) for first in range(len(path) - together + 1))
+        return tuple(float(np.sqrt(max(shared[here, here].mean(), 0.0))) for here in rows)
 
 
 def fit_surface(counted: Mapping[Place, Counted], shape: tuple[int, int]) -> Surface:
@@ -53,14 +68,13 @@ def fit_surface(counted: Mapping[Place, Counted], shape: tuple[int, int]) -> Sur
     places = np.array(list(counted), dtype=np.float64).reshape(-1, 2)
     right, images = np.array(list(counted.values()), dtype=np.float64).reshape(-1, 2).T
     share = right / images
-    hedged = (right + 1) / (images + 2)  # a share of 0 or 1 is not a certainty
-    noise = hedged * (1 - hedged) / images
+    noise = np.array([each.error**2 for each in counted.values()])
     level = float(np.average(share, weights=images))
     fits = (_Fit(places, share - level, noise, *chosen) for chosen in product(LENGTHS, LENGTHS, ROUGHNESS))
     best = max(fits, key=lambda fit: fit.likelihood)
     grid = np.array(list(np.ndindex(shape)), dtype=np.float64)
     mean, error = best.at(grid)
-    return Surface((level + mean).clip(0, 1).reshape(shape), error.reshape(shape))
+    return Surface((level + mean).clip(0, 1).reshape(shape), error.reshape(shape), best)
 
 
 class _Fit:
@@ -90,3 +104,9 @@ class _Fit:
         across = np.linalg.solve(self.root, self.covariance(self.places, places))
         before = SPREAD**2 + self.roughness**2
         return across.T @ self.white, np.sqrt(np.maximum(before - (across**2).sum(0), 0))
+
+    def covariance_at(self, places: Values) -> Values:
+        """Return how the errors of the values at places go together, [m, m]."""
+        across = np.linalg.solve(self.root, self.covariance(self.places, places))
+        shared: Values = self.covariance(places, places) - across.T @ across
+        return shared
