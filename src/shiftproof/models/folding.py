@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,11 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from shiftproof.models.blackbox import Model
 from shiftproof.models.outputs import logits
 
+Layout: TypeAlias = Literal["channels_last", "contiguous"]
+LAYOUTS: Mapping[Layout, torch.memory_format] = {
+    "channels_last": torch.channels_last,
+    "contiguous": torch.contiguous_format,
+}
 AGREE = 1e-5
 """How far the scores of the same images may be apart, as a share of their range."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -26,14 +33,14 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 class Folded(nn.Module):
     """A network for asking alone; `network` is a copy of the model that it was made of, without what was folded."""
 
-    def __init__(self, network: nn.Module, layout: torch.memory_format) -> None:
+    def __init__(self, network: nn.Module, layout: Layout) -> None:
         super().__init__()
-        self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
+        self.network: nn.Module = network.to(memory_format=LAYOUTS[layout])  # type: ignore[call-overload]
         self.layout = layout
 
     def forward(self, images: Tensor) -> object:
         """Return what the model returns."""
-        return self.network(images.to(memory_format=self.layout))
+        return self.network(images.to(memory_format=LAYOUTS[self.layout]))
 
 
 def folded(model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor] = logits) -> Model:
@@ -51,16 +58,34 @@ def folded(model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor] 
     made = _traced(model)
     if made is None:
         return model
-    layout = torch.channels_last if images.device.type == "cpu" else torch.contiguous_format
-    fast = Folded(made, layout).eval()
+    fast = Folded(made, "channels_last" if images.device.type == "cpu" else "contiguous").eval()
     for some in (images, images[:1]):
         try:
-            own, other = ask(model, some), ask(fast, some)
+            with _whole_floats():
+                own, other = ask(model, some), ask(fast, some)
         except Exception:  # whatever a traced network does not bear
             return model
         if float((own - other).abs().max()) > AGREE * max(1e-6, float(own.max() - own.min())):
             return model
     return fast
+
+
+def laid_out(model: Model, layout: Layout | None) -> Model:
+    """Return a folded network in another layout, with the same weights; any other model as it is."""
+    if not isinstance(model, Folded) or layout in (None, model.layout):
+        return model
+    return Folded(copy.deepcopy(model.network), layout).eval()
+
+
+@contextmanager
+def _whole_floats() -> Iterator[None]:
+    """Compute in float32 on GPUs that round to fewer digits by default: what is compared is the folding."""
+    allowed = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def can_fold(model: nn.Module) -> bool:
