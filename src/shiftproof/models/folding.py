@@ -1,4 +1,4 @@
-"""A network as it is fastest to ask: batch normalisation folded into convolutions, in the layout CPUs compute best in.
+"""A network as it is fastest to ask: batch normalisation and rectifiers as parts of convolutions, in the best layout.
 
 Its answers are the model's own up to rounding, which is checked before it is used. What adapts, or looks at the layers,
 uses the model itself.
@@ -14,10 +14,11 @@ from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.fx import Node, symbolic_trace
+from torch.fx import GraphModule, Node, symbolic_trace
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from shiftproof.models.blackbox import Model
+from shiftproof.models.fusing import fuse_rectifiers
 from shiftproof.models.outputs import logits
 
 Layout: TypeAlias = Literal["channels_last", "contiguous"]
@@ -58,15 +59,23 @@ def folded(model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor] 
     made = _traced(model)
     if made is None:
         return model
-    fast = Folded(made, "channels_last" if images.device.type == "cpu" else "contiguous").eval()
+    if images.device.type != "cpu":
+        return _checked(Folded(made, "contiguous").eval(), model, images, ask) or model
+    plain = Folded(copy.deepcopy(made), "channels_last").eval()
+    fused = Folded(made, "channels_last").eval() if fuse_rectifiers(made) else plain
+    return _checked(fused, model, images, ask) or _checked(plain, model, images, ask) or model
+
+
+def _checked(fast: Folded, model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor]) -> Folded | None:
+    """Return a folded network if it answers as its model does, to images together and alone."""
     for some in (images, images[:1]):
         try:
             with _whole_floats():
                 own, other = ask(model, some), ask(fast, some)
         except Exception:  # whatever a traced network does not bear
-            return model
+            return None
         if float((own - other).abs().max()) > AGREE * max(1e-6, float(own.max() - own.min())):
-            return model
+            return None
     return fast
 
 
@@ -96,7 +105,7 @@ def can_fold(model: nn.Module) -> bool:
     return any(isinstance(layer, nn.BatchNorm2d) and layer.running_var is not None for layer in layers)
 
 
-def _traced(model: nn.Module) -> nn.Module | None:
+def _traced(model: nn.Module) -> GraphModule | None:
     """Return a folded copy; None where the network is not a fixed graph of layers, or nothing in it can be folded."""
     try:
         made = symbolic_trace(copy.deepcopy(model))
