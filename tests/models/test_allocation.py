@@ -29,5 +29,5 @@ def test_large_blocks_are_not_mapped_anew(tmp_path: Path) -> None:
 def test_where_there_is_no_mallopt_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     from shiftproof.models import allocation
 
-    monkeypatch.setattr(allocation.ctypes, "CDLL", lambda _: object())
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
     allocation.keep_freed_memory.__wrapped__()

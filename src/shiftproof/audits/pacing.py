@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -121,7 +121,8 @@ def _tried(subject: Subject, clock: Callable[[], float]) -> Pace | None:
         return None
 
 
-def _batch(subject: Subject) -> object:
+def _batch(subject: Subject) -> Tensor | list[Any]:
     size = min(subject.batch_size, len(subject.data))
     (batch,) = subject.data.subset(range(size)).batches(size, device=subject.device)
-    return batch.inputs
+    inputs: Tensor | list[Any] = batch.inputs
+    return inputs

@@ -38,7 +38,7 @@ class RectifiedConvolution(nn.Module):
 
 def fuse_rectifiers(network: GraphModule) -> int:
     """Fuse rectifiers of a network that is for asking alone, in place; return how many: none without oneDNN."""
-    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_convolution_pointwise"):
+    if not hasattr(torch.ops.mkldnn, "_convolution_pointwise"):
         return 0
     layers, fused = dict(network.named_modules()), 0
     for node in list(network.graph.nodes):
@@ -46,7 +46,7 @@ def fuse_rectifiers(network: GraphModule) -> int:
         if not isinstance(before, Node) or not _rectifies(node, layers):
             continue
         adds = before.op == "call_function" and before.target in ADDITIONS and len(before.args) == 2
-        pairs = [(before, None)]
+        pairs: list[tuple[Any, Any]] = [(before, None)]
         if adds and len(before.users) == 1:
             first, second = before.args
             pairs = [(first, second)] if before.target is operator.iadd else [(first, second), (second, first)]
