@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from shiftproof.audits.costs import PACE
 from shiftproof.audits.forecast import passes_of
 from shiftproof.audits.planning import threads_of
 from shiftproof.audits.sections.base import Measurement
+from shiftproof.data import Batch
 from shiftproof.errors import ModelError
 from shiftproof.models.folding import Folded, Layout
 from shiftproof.models.memory import out_of_memory
@@ -46,7 +47,7 @@ class Pace:
     def of(cls, subject: Subject, clock: Callable[[], float]) -> Self:
         """Time the model of a subject in its batches."""
         fast = subject.fast_model
-        inputs = _batch(subject)
+        inputs = _batch(subject).inputs
         subject.task.scores(fast, inputs)
         best, begun = float("inf"), clock()
         while best == float("inf") or clock() - begun < PATIENCE:
@@ -83,7 +84,7 @@ def quickest(
     if noted is not None:
         return Pace(**json.loads(noted)).given_to(subject)
     tasks = [task for task in plan.identities().values() if isinstance(task, Measurement)]
-    if operations * passes_of(tasks) < WORTHWHILE or not isinstance(_batch(subject), Tensor):
+    if operations * passes_of(tasks) < WORTHWHILE or not isinstance(_batch(subject).inputs, Tensor):
         return subject
     with threads_of(workers):
         chosen = Pace.of(subject, clock)
@@ -121,8 +122,7 @@ def _tried(subject: Subject, clock: Callable[[], float]) -> Pace | None:
         return None
 
 
-def _batch(subject: Subject) -> Tensor | list[Any]:
+def _batch(subject: Subject) -> Batch:
     size = min(subject.batch_size, len(subject.data))
     (batch,) = subject.data.subset(range(size)).batches(size, device=subject.device)
-    inputs: Tensor | list[Any] = batch.inputs
-    return inputs
+    return batch

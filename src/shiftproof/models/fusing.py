@@ -6,7 +6,7 @@ Writing and reading it again for either is a tenth of the time of a residual net
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,7 @@ class RectifiedConvolution(nn.Module):
 
     def forward(self, images: Tensor, added: Tensor | None = None) -> Tensor:
         """Return the rectified sum."""
-        run: Any = torch.ops.mkldnn._convolution_pointwise
+        run = torch.ops.mkldnn._convolution_pointwise
         if added is None:
             made: Tensor = run(images, self.weight, self.bias, *self.terms, "relu", [], "")
         else:
@@ -46,7 +46,7 @@ def fuse_rectifiers(network: GraphModule) -> int:
         if not isinstance(before, Node) or not _rectifies(node, layers):
             continue
         adds = before.op == "call_function" and before.target in ADDITIONS and len(before.args) == 2
-        pairs: list[tuple[Any, Any]] = [(before, None)]
+        pairs: list[tuple[object, object]] = [(before, None)]
         if adds and len(before.users) == 1:
             first, second = before.args
             pairs = [(first, second)] if before.target is operator.iadd else [(first, second), (second, first)]
@@ -72,7 +72,7 @@ def _rectifies(node: Node, layers: dict[str, nn.Module]) -> bool:
     return node.op in ("call_function", "call_method") and node.target in RECTIFIERS
 
 
-def _alone(node: Any, layers: dict[str, nn.Module]) -> bool:
+def _alone(node: object, layers: dict[str, nn.Module]) -> TypeGuard[Node]:
     """Whether a node is a plain convolution that nothing else reads, and that is used once."""
     if not isinstance(node, Node) or node.op != "call_module" or len(node.users) != 1:
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 
@@ -27,4 +26,4 @@ def source_row(results: Sequence[Result], shift: Shift, images: int) -> Row | No
 def source_pace(results: Sequence[Result]) -> list[float]:
     """Return the milliseconds of a batch of the model as it is, in batches as methods have them."""
     streams = rows(results, CorrelatedStream)
-    return [cast(float, row["milliseconds"]) for task, row in streams if task.method.name == SOURCE]
+    return [float(str(row["milliseconds"])) for task, row in streams if task.method.name == SOURCE]
