@@ -31,6 +31,7 @@ from shiftproof.models import (
     load_model,
 )
 from shiftproof.models.answers import check_behaviour
+from shiftproof.models.folding import Layout, laid_out
 from shiftproof.models.precision import Reduced, reduced
 from shiftproof.prediction_tasks import CLASSES, PredictionTask, check_task, task_of
 from shiftproof.runs import Row, Store, Task
@@ -69,6 +70,8 @@ class Subject:
     amp: bool = False
     texts: bool = False
     tasks: tuple[str, ...] = (CLASSES.name,)
+    layout: Layout | None = None
+    """How a folded network holds images in memory, where somebody found out which is faster."""
     expected: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -132,7 +135,7 @@ class Subject:
         batch = next(iter(self.sized_data.subset(range(min(4, len(self.sized_data)))).batches(4)), None)
         if batch is None or not isinstance(batch.inputs, Tensor):
             return self.model
-        return self.task.fast(self.model, batch.inputs.to(self.device))
+        return laid_out(self.task.fast(self.model, batch.inputs.to(self.device)), self.layout)
 
     @property
     def task(self) -> PredictionTask:
@@ -260,6 +263,12 @@ class Subject:
     def at_batch_size(self, size: int) -> Self:
         """Return the same subject, loaded as it is, in other batches."""
         return self._changed(given_batch=size)
+
+    def asked(self, batch_size: int, layout: Layout | None) -> Self:
+        """Return the same subject, in other batches, its folded network in another layout."""
+        made = self._changed(given_batch=batch_size, layout=layout)
+        made.__dict__["fast_model"] = laid_out(self.fast_model, layout)
+        return made
 
     def taking(self, images: int | None) -> Self:
         """Return the same model on other images of the same data."""

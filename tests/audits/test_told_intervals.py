@@ -14,7 +14,7 @@ from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.audits.sections.spectrum import Wave
 from shiftproof.audits.sections.wording import between, interval
-from shiftproof.audits.sections.worst_case_search import SearchedParts, SearchedSpace, UnchangedImages
+from shiftproof.audits.sections.worst_case_search import SearchedParts, SearchedSpace
 from shiftproof.measures import Accuracy, average_radius
 from shiftproof.measures.intervals import TOO_FEW, Interval, mean_interval
 from shiftproof.runs import Result
@@ -78,14 +78,12 @@ def test_the_worst_chain_is_measured_on_images_that_did_not_choose_it():
     }  # fmt: skip
     search = SearchedSpace(make_space("cifar"), 5, 0.8, parts, 10, 1, 0)
     clean: Any = {
-        "images": 230,
-        "right": 207,
+        "images": 250,
+        "right": 227,
         "confidence": 0.9,
-        "hits": np.packbits([1] * 207 + [0] * 23).tobytes().hex(),
+        "hits": np.packbits([1] * 227 + [0] * 23).tobytes().hex(),
     }
-    view = section("worst_case").view(
-        [Result(UnchangedImages(parts), clean, None, 1.0), Result(search, found, None, 1.0)]
-    )
+    view = section("worst_case").view([Result(CleanSlice(0, 250), clean, None, 1.0), Result(search, found, None, 1.0)])
     assert view.tiles[0].interval == interval(Accuracy(80, 200))
     assert view.tiles[0].interval in view.verdict[0].text
     assert view.numbers["worst_case_loss"] == pytest.approx(177 / 200 - 0.4)

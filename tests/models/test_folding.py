@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from shiftproof.models import BlackBox, build_network, logits
 from shiftproof.models.folding import AGREE, Folded, folded
+from shiftproof.models.fusing import RectifiedConvolution
 from shiftproof.subjects import Subject
 
 
@@ -41,6 +42,36 @@ def test_the_demo_gives_the_same_predictions_on_all_its_images() -> None:
         own, other = (logits(model, batch.inputs) for model in (subject.model, subject.fast_model))
         assert (own.argmax(1) == other.argmax(1)).float().mean() >= 0.999
         assert torch.allclose(own, other, atol=1e-4)
+
+
+class Residual(nn.Module):
+    """Rectifiers behind a convolution, behind a sum on either side, and behind what others read too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.Conv2d(3, 3, 3, 1, 1), nn.BatchNorm2d(3)) for _ in range(5))
+
+    def forward(self, given: Tensor) -> Tensor:
+        first, second, third, fourth, fifth = self.layers
+        x = torch.relu(first(given))
+        x = nn.functional.relu(x + second(x))
+        x = torch.relu(third(x) + x)
+        y = fourth(x)
+        x = torch.relu(y) + y  # what is not rectified is read too
+        z = fifth(x)
+        z += x
+        return torch.relu(z).flatten(1)
+
+
+def test_rectifiers_are_parts_of_convolutions_where_nothing_else_reads_them() -> None:
+    torch.manual_seed(0)
+    model = Residual()
+    model.train()(torch.rand(16, 3, 8, 8))
+    fast = folded(model.eval(), images())
+    assert isinstance(fast, Folded)
+    assert sum(isinstance(layer, RectifiedConvolution) for layer in fast.modules()) == 4
+    own, other = logits(model, images()), logits(fast, images())
+    assert float((own - other).abs().max()) <= AGREE * float(own.max() - own.min())
 
 
 class Branching(nn.Module):

@@ -12,7 +12,7 @@ from shiftproof.adapters.checks import check_model
 from shiftproof.adapters.method import Method
 from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models.allocation import raise_malloc_threshold
+from shiftproof.models.allocation import keep_freed_memory
 from shiftproof.models.blackbox import BlackBox
 from shiftproof.registry import Registry
 
@@ -153,7 +153,7 @@ def _adapter(
     model: nn.Module | BlackBox, chosen: Method, preset: str | None, variant: str, given: Mapping[str, object]
 ) -> Adapter:
     module = _module_of(model, chosen)
-    raise_malloc_threshold()
+    keep_freed_memory()
     return (chosen.shell or Adapter)(module, chosen, chosen.options(preset, variant, given))
 
 

@@ -17,7 +17,15 @@ from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, answers_in, conclu
 from shiftproof.audits.costs import note_end
 from shiftproof.audits.forecast import Forecast
 from shiftproof.audits.mistakes import drawn, export
-from shiftproof.audits.planning import at_a_time, fitting_scale, noted_scale, scope_of, tell_plan, told_cut
+from shiftproof.audits.pacing import quickest
+from shiftproof.audits.planning import (
+    at_a_time,
+    fitting_scale,
+    noted_scale,
+    scope_of,
+    tell_plan,
+    told_cut,
+)
 from shiftproof.audits.requirements import Requirement, parse_all, parse_known
 from shiftproof.audits.requirements import junit as junit_xml
 from shiftproof.audits.run_reports import RunReport, report_run
@@ -178,6 +186,7 @@ def audit(
         subject.check_answers(store)
         keep = partial(_note, store, about, fingerprints, AuditedImages.of(subject))
         keep(scope, tasks)
+        subject = quickest(subject, plan, operations, store, workers=at_a_time(where))
         cut = partial(told_cut, tasks, scope.grown(usual, available), scope.told_cut(operations))
         if tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast)))):
             report_now = partial(conclude, store, requirements, scope, interim=True)

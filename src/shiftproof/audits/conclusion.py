@@ -351,6 +351,8 @@ def _masthead(
     if costs.planned:
         spent, planned = sum(costs.measured.values()), sum(costs.planned.values())
         method["time"] = f"{duration(spent)} of measuring; the plan announced {duration(planned)}"
+    if pace := costs.told_pace(scope.inputs):
+        method["passes"] = pace
     if scope.settings.scale < 1:
         method["what was cut"] = scope.told_cut(about["operations"])
     if about["data_notes"]:

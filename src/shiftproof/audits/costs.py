@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from shiftproof.audits.sections.base import Measurement
 from shiftproof.runs import Json, Result, Store
 
-PLANNED, MEMORY, ENDED = "planned", "memory", "ended"
-"""Notes in a store: seconds each section should take, bytes of memory by who used them, and when measuring ended."""
+PLANNED, MEMORY, ENDED, PACE = "planned", "memory", "ended", "pace"
+"""Notes in a store: seconds each section should take, bytes of memory by who used them, when measuring ended, and how
+the model was asked."""
 
 MINUTE = "%Y-%m-%d %H:%M"
 
@@ -28,6 +29,8 @@ class Costs:
     measured: Mapping[str, float]
     memory: Mapping[str, int]
     ended: str
+    pace: Mapping[str, Json] | None = None
+    """How the model was asked, where that was tried out."""
 
     @classmethod
     def of(cls, store: Store, results: Sequence[Result]) -> Costs:
@@ -39,12 +42,22 @@ class Costs:
                 name = result.task.section
                 seconds[name] = seconds.get(name, 0.0) + result.seconds
         ended = noted.get(ENDED) or time.strftime(MINUTE)
-        return cls(json.loads(noted.get(PLANNED, "{}")), seconds, json.loads(noted.get(MEMORY, "{}")), ended)
+        planned, memory, pace = (json.loads(noted.get(name, "{}")) for name in (PLANNED, MEMORY, PACE))
+        return cls(planned, seconds, memory, ended, pace or None)
 
     @property
     def times(self) -> dict[str, tuple[float | None, float]]:
         """Seconds by section: as planned, None where nothing was announced, and as measured."""
         return {name: (self.planned.get(name), seconds) for name, seconds in self.measured.items()}
+
+    def told_pace(self, inputs: str) -> str:
+        """Say how the model was asked; nothing where that was not tried out."""
+        if self.pace is None:
+            return ""
+        parts = [f"batches of {self.pace['batch_size']}"]
+        parts += ["batch normalisation folded"] if self.pace["folded"] else []
+        parts += ["channels last"] if self.pace["layout"] == "channels_last" else []
+        return f"{', '.join(parts)}: {self.pace['per_second']:,} {inputs}/s in a trial"
 
     def to_row(self) -> dict[str, Json]:
         """Return the costs as JSON values."""
@@ -56,6 +69,7 @@ class Costs:
             "seconds": round(sum(self.measured.values()), 3),
             "sections": sections,
             "peak_memory_bytes": self.memory,
+            **({} if self.pace is None else {"pace": dict(self.pace)}),
         }
 
 

@@ -40,7 +40,7 @@ def scope_of(settings: AuditSettings, images: int, subject: Subject) -> Scope:
 def fitting_scale(minutes: float, settings: Callable[..., AuditSettings], subject: Subject, workers: int) -> float:
     """Return the largest share of a budget that should not take longer; the least there is where none is so small."""
     available = len(subject.labelled_data)
-    with _threads(workers):
+    with threads_of(workers):
         prices = Prices(subject.taking(min(available, 64)))
         for scale in SCALES:
             made = settings(scale=scale)
@@ -79,7 +79,7 @@ def tell_plan(
     if not tasks.keys() - done or on_plan is None:
         return bool(tasks.keys() - done)
     workers = at_a_time(executor)
-    with _threads(workers):
+    with threads_of(workers):
         forecast = BatchFitter(subject.batch_size)(
             lambda size: estimate(tasks, done, Prices(subject.at_batch_size(size)), at_a_time=workers)
         )
@@ -104,7 +104,7 @@ def at_a_time(executor: Executor) -> int:
 
 
 @contextmanager
-def _threads(workers: int) -> Iterator[None]:
+def threads_of(workers: int) -> Iterator[None]:
     """Compute with as many threads as each of so many workers will have."""
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads // workers))

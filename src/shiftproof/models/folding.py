@@ -1,4 +1,4 @@
-"""A network as it is fastest to ask: batch normalisation folded into convolutions, in the layout CPUs compute best in.
+"""A network as it is fastest to ask: batch normalisation and rectifiers as parts of convolutions, in the best layout.
 
 Its answers are the model's own up to rounding, which is checked before it is used. What adapts, or looks at the layers,
 uses the model itself.
@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.fx import Node, symbolic_trace
+from torch.fx import GraphModule, Node, symbolic_trace
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from shiftproof.models.blackbox import Model
+from shiftproof.models.fusing import fuse_rectifiers
 from shiftproof.models.outputs import logits
 
+Layout: TypeAlias = Literal["channels_last", "contiguous"]
+LAYOUTS: Mapping[Layout, torch.memory_format] = {
+    "channels_last": torch.channels_last,
+    "contiguous": torch.contiguous_format,
+}
 AGREE = 1e-5
 """How far the scores of the same images may be apart, as a share of their range."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -26,14 +34,14 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 class Folded(nn.Module):
     """A network for asking alone; `network` is a copy of the model that it was made of, without what was folded."""
 
-    def __init__(self, network: nn.Module, layout: torch.memory_format) -> None:
+    def __init__(self, network: nn.Module, layout: Layout) -> None:
         super().__init__()
-        self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
+        self.network: nn.Module = network.to(memory_format=LAYOUTS[layout])  # type: ignore[call-overload]
         self.layout = layout
 
     def forward(self, images: Tensor) -> object:
         """Return what the model returns."""
-        return self.network(images.to(memory_format=self.layout))
+        return self.network(images.to(memory_format=LAYOUTS[self.layout]))
 
 
 def folded(model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor] = logits) -> Model:
@@ -51,16 +59,42 @@ def folded(model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor] 
     made = _traced(model)
     if made is None:
         return model
-    layout = torch.channels_last if images.device.type == "cpu" else torch.contiguous_format
-    fast = Folded(made, layout).eval()
+    if images.device.type != "cpu":
+        return _checked(Folded(made, "contiguous").eval(), model, images, ask) or model
+    plain = Folded(copy.deepcopy(made), "channels_last").eval()
+    fused = Folded(made, "channels_last").eval() if fuse_rectifiers(made) else plain
+    return _checked(fused, model, images, ask) or _checked(plain, model, images, ask) or model
+
+
+def _checked(fast: Folded, model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor]) -> Folded | None:
+    """Return a folded network if it answers as its model does, to images together and alone."""
     for some in (images, images[:1]):
         try:
-            own, other = ask(model, some), ask(fast, some)
+            with _whole_floats():
+                own, other = ask(model, some), ask(fast, some)
         except Exception:  # whatever a traced network does not bear
-            return model
+            return None
         if float((own - other).abs().max()) > AGREE * max(1e-6, float(own.max() - own.min())):
-            return model
+            return None
     return fast
+
+
+def laid_out(model: Model, layout: Layout | None) -> Model:
+    """Return a folded network in another layout, with the same weights; any other model as it is."""
+    if not isinstance(model, Folded) or layout in (None, model.layout):
+        return model
+    return Folded(copy.deepcopy(model.network), layout).eval()
+
+
+@contextmanager
+def _whole_floats() -> Iterator[None]:
+    """Compute in float32 on GPUs that round to fewer digits by default: what is compared is the folding."""
+    allowed = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def can_fold(model: nn.Module) -> bool:
@@ -71,7 +105,7 @@ def can_fold(model: nn.Module) -> bool:
     return any(isinstance(layer, nn.BatchNorm2d) and layer.running_var is not None for layer in layers)
 
 
-def _traced(model: nn.Module) -> nn.Module | None:
+def _traced(model: nn.Module) -> GraphModule | None:
     """Return a folded copy; None where the network is not a fixed graph of layers, or nothing in it can be folded."""
     try:
         made = symbolic_trace(copy.deepcopy(model))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, ModelError
-from shiftproof.models.allocation import raise_malloc_threshold
+from shiftproof.models.allocation import keep_freed_memory
 from shiftproof.models.array_models import as_model, is_estimator
 from shiftproof.models.blackbox import BlackBox, Model
 from shiftproof.models.class_names import CIFAR10, class_names, read_class_names, with_class_names
@@ -296,13 +296,13 @@ def _checked(made: object) -> Model:
 
 def _finished(model: Model, device: Device, normalize: Normalize | None = None) -> Model:
     """Return a model with its normalisation in front, modules in evaluation mode and on their device."""
+    keep_freed_memory()
     if isinstance(model, BlackBox):
         if normalize is None:
             return model
         chain = BlackBox(_Chain(normalize, model), name=model.name, device=model.device)
         return with_class_names(chain, class_names(model))
     where = device_of(model) if device is None else device
-    raise_malloc_threshold()
     if normalize is not None:
         model = nn.Sequential(normalize, model)
     with suppress(NotImplementedError):  # a torch.export program has no modes: it computes what was exported

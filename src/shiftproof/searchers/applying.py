@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shiftproof.data.images.levels import divide_
 from shiftproof.keyed import Keyed
-from shiftproof.models.allocation import raise_malloc_threshold
+from shiftproof.models.allocation import keep_freed_memory
 from shiftproof.shifts import ImageShift, Operation
 from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import from_levels, quantize_, to_levels
@@ -34,7 +34,7 @@ class Applier:
         self._kept: OrderedDict[tuple[int, int, tuple[str, ...]], Tensor] = OrderedDict()
         self._held = 0
         if images.device.type == "cpu":
-            raise_malloc_threshold()
+            keep_freed_memory()
         self.applied = 0
         """How many steps have been applied, for what reuse saves."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from shiftproof.adapters import Adapter, Counts, Method, make_adapter
@@ -24,10 +24,12 @@ from shiftproof.audits.sections.advice import (
 )
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.correlated import CorrelatedStream, correlated_gains
+from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.audits.sections.measuring import accuracy, hits_of, image_means, preset_for, rows
 from shiftproof.audits.sections.method_streams import streamed
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
+from shiftproof.audits.sections.source_answers import source_pace, source_row
 from shiftproof.audits.sections.stability import LongStream, Stability, long_gains
 from shiftproof.audits.sections.wording import between, listed, title
 from shiftproof.errors import ModelError
@@ -134,7 +136,14 @@ class Adaptation(Section):
         batch = SPARSE_BATCH if settings.sparse else BATCH
         methods = (find("source"), *settings.methods)
         short = tuple(_one_per_category(strongest)) if settings.sparse else strongest
-        for method in methods:
+        known = "corruptions" in settings.sections and not scope.per_image and not scope.cells
+        for shift in short if known else ():
+            for start, stop in replace(scope, measured=None).slices():
+                if start < images:
+                    yield CorruptedSlice(
+                        shift, start, stop, settings.seed
+                    )  # its own task: what the model says as it is
+        for method in methods[1:] if known else methods:
             for shift in short:
                 yield AdaptedStream(method, shift, images, settings.seed, batch)
         for method in methods:
@@ -153,23 +162,23 @@ class Adaptation(Section):
 
     def needs(self, number: str, task: Measurement) -> bool:
         """Say that a method's own number needs its tasks and the source model's; none needs batch sizes and priors."""
-        if number == "distance_prediction_error":
-            return isinstance(task, Distances) or (isinstance(task, AdaptedStream) and task.method.name == "source")
         if number.startswith("adapted_"):
             return isinstance(task, AdaptedErrors)
+        source = isinstance(task, CorruptedSlice) or (isinstance(task, AdaptedStream) and task.method.name == "source")
+        if number == "distance_prediction_error":
+            return isinstance(task, Distances) or source
         if number.startswith("correlated_gain."):
             own = ("source", number.removeprefix("correlated_gain."))
             return isinstance(task, CorrelatedStream) and task.method.name in own
         if not isinstance(task, AdaptedStream):
-            return False
-        return number == "best_adaptation_gain" or task.method.name in ("source", number.removeprefix("gain."))
+            return source
+        return source or number == "best_adaptation_gain" or task.method.name == number.removeprefix("gain.")
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return how much more often each image is right with each method than without."""
         found: dict[str, dict[str, list[Row]]] = defaultdict(dict)
-        for task, row in rows(results, AdaptedStream):
-            if row.get("applies", True):
-                found[task.method.name][task.shift.label] = [row]
+        for task, row in _streams(results):
+            found[task.method.name][task.shift.label] = [row]
         source = found.pop("source", {})
         gains = {}
         for method, streams in found.items():
@@ -181,7 +190,7 @@ class Adaptation(Section):
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell which method improves accuracy most, and what it costs."""
-        found = [(task, row) for task, row in rows(results, AdaptedStream) if row.get("applies", True)]
+        found = _streams(results)
         refused = {
             task.method.name: str(row["reason"])
             for task, row in rows(results, AdaptedStream)
@@ -196,11 +205,12 @@ class Adaptation(Section):
             value = accuracy([row])
             if value is not None:
                 grid[task.method.name][named(task.shift)] = value
-                pace[task.method.name].append(cast(float, row["milliseconds"]))
-        source = grid.pop("source")
+                pace[task.method.name] += [cast(float, row["milliseconds"])] if "milliseconds" in row else []
+        pace["source"] = pace["source"] or source_pace(results)
+        source = grid.pop("source", {})
         gains = {method: _gain(cells, source) for method, cells in grid.items()}
         best = max(gains, key=lambda method: gains[method], default=None)
-        if best is None:
+        if best is None or not source:
             notes = tuple(sorted(set(refused.values()))) or ("No method was measured.",)
             return View(self.name, self.title, self.question, notes=notes)
         per_image = {name.removeprefix("gain."): each.values for name, each in self.per_image(results).items()}
@@ -259,6 +269,20 @@ class Adaptation(Section):
             numbers={**numbers, **adapted, **predicted},
             actions=(_action(chosen, gains[chosen], preset, batch, grounds),) if helps and chosen == told else (),
         )
+
+
+def _streams(results: Sequence[Result]) -> list[tuple[AdaptedStream, Row]]:
+    """Return the streams that were measured, and those of the model as it is, which the section corruptions may have.
+
+    Methods that do not apply are not among them.
+    """
+    found = [(task, row) for task, row in rows(results, AdaptedStream) if row.get("applies", True)]
+    if any(task.method.name == "source" for task, _ in found):
+        return found
+    source = find("source")
+    streams = {task.shift: replace(task, method=source, options={}) for task, _ in reversed(found)}
+    alone = {task: source_row(results, task.shift, task.images) for task in reversed(streams.values())}
+    return [*((task, row) for task, row in alone.items() if row is not None), *found]
 
 
 def _few_updates(found: Sequence[tuple[AdaptedStream, Row]]) -> str:

@@ -141,7 +141,9 @@ class TargetSet(HalfSet):
 
     def measure(self, subject: Subject) -> Row:
         """Return what is known of the set, of its answers, and how well it is told from the clean one."""
-        learnt, found = _learnt(subject, self.images, self.seed), self.observe(subject)
+        learnt = _learnt(subject, self.images, self.seed)
+        clean = _clean_target(subject, replace(self, shift=None))
+        found = clean if self.shift is None else self.observe(subject)
         copy, mixing = learnt.begun.copy_of(label_of(self.shift), "", found), learnt.begun.mixing
         row: dict[str, Json] = {
             "accuracy": copy.accuracy,
@@ -152,7 +154,6 @@ class TargetSet(HalfSet):
             "scores": cast(Json, AnswerScores.of(found, learnt.half).to_row()),
         }
         if self.shift is not None:
-            clean = _clean_target(subject, replace(self, shift=None))
             if len(clean.shares) and len(found.shares):  # which inputs are viewed is drawn: of few, it may be none
                 row["auroc_invariance"] = auroc(modal_share(clean.shares), modal_share(found.shares))
             row["auroc_confidence"] = auroc(confidence(clean.logits), confidence(found.logits))

@@ -157,6 +157,15 @@ def hits_of(row: Row) -> NDArray[np.uint8]:
     return np.unpackbits(packed)[: _whole(row["images"])]
 
 
+def hits_at(places: Sequence[int], found: Iterable[tuple[Sequence[int], Row]]) -> NDArray[np.bool_] | None:
+    """Return who was right at some places, [n], by rows of `tally` with theirs; None where one is in no row."""
+    known: dict[int, int] = {}
+    for some, row in found:
+        if len(some) == row["images"]:  # all could be read
+            known.update(zip(some, hits_of(row).tolist(), strict=True))
+    return np.array([known[place] for place in places], bool) if known.keys() >= set(places) else None
+
+
 def mean_confidence(found: Sequence[Row]) -> float | None:
     """Return the mean confidence over the images of several rows; None where it is not known of all."""
     if any(row["confidence"] is None for row in found):

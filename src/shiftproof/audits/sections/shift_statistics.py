@@ -13,15 +13,15 @@ from typing import cast
 from torch import nn
 
 from shiftproof import shifts
-from shiftproof.audits.sections.base import FORWARD, READ, STATISTICS, Measurement, Scope, Work, shifting
-from shiftproof.audits.sections.measuring import accuracy, predictions, tally
+from shiftproof.audits.sections.base import READ, STATISTICS, Measurement, Scope, Work, shifting
+from shiftproof.audits.sections.measuring import check_labels
 from shiftproof.audits.sections.point_labels import place
 from shiftproof.audits.sections.shift_names import named
 from shiftproof.audits.sections.wording import title
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy, ErrorLine, mean_distance, shift_map
 from shiftproof.measures.normalization import LayerStatistics
-from shiftproof.models import collect_statistics, source_statistics
+from shiftproof.models import StatisticsTap, logits, source_statistics
 from shiftproof.reports.view import Block, Column, Figure, Table
 from shiftproof.runs import Row
 from shiftproof.shifts import Shift
@@ -54,16 +54,20 @@ class Distances(Measurement):
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
 
-        def moved(shift: Shift) -> tuple[LayerStatistics, ...]:
-            batches = subject.data.subset(range(self.images)).batches(BATCH, device=subject.device)
-            return collect_statistics(model, (shift(each.inputs, each.keys, seed=self.seed) for each in batches))
+        def moved(shift: Shift) -> tuple[tuple[LayerStatistics, ...], float]:
+            """Return statistics under a shift, and the error in the same passes."""
+            tap, wrong = StatisticsTap(model), 0
+            for each in subject.data.subset(range(self.images)).batches(BATCH, device=subject.device):
+                with tap:
+                    scores = logits(model, shift(each.inputs, each.keys, seed=self.seed))
+                wrong += int((scores.argmax(1) != check_labels(each.labels, scores.shape[1])).sum())
+            return tap.statistics(self.images), wrong / self.images
 
-        targets = {shift.label: moved(shift) for shift in self.shifts}
+        targets = {shift.label: moved(shift)[0] for shift in self.shifts}
         distances = {label: mean_distance(source, target) for label, target in targets.items()}
         found = shift_map(source, targets)
-        errors = [_error(subject, shift, self.images, self.seed) for shift in self.holdout]
-        apart = [mean_distance(source, moved(shift)) for shift in self.holdout]
-        line = ErrorLine.fit(apart, errors)
+        held_out = [moved(shift) for shift in self.holdout]
+        line = ErrorLine.fit([mean_distance(source, far) for far, _ in held_out], [error for _, error in held_out])
         predicted = {label: min(1.0, max(0.0, float(line.predict(value)))) for label, value in distances.items()}
         return {
             "images": self.images,
@@ -75,13 +79,11 @@ class Distances(Measurement):
         }
 
     def work(self) -> Work:
-        """Count passes for the statistics of every shift, and two, one for the error, of every one that is held out."""
-        labels = {shift.label for shift in (*self.shifts, *self.holdout)}
-        shifted = (*self.shifts, *self.holdout, *self.holdout)
+        """Count a pass of the images under every shift, with statistics."""
+        shifted = (*self.shifts, *self.holdout)
         return [
             (READ, self.images * len(shifted)),
-            (STATISTICS, self.images * len(labels)),
-            (FORWARD, self.images * len(self.holdout)),
+            (STATISTICS, self.images * len(shifted)),
             *(unit for shift in shifted for unit in shifting(shift, self.images)),
         ]
 
@@ -97,11 +99,6 @@ def plan_statistics(scope: Scope) -> Iterator[Distances]:
         images=min(scope.images, scope.scaled(IMAGES[settings.budget], 12)),
         seed=settings.seed,
     )
-
-
-def _error(subject: Subject, shift: Shift, images: int, seed: int) -> float:
-    found = accuracy([tally(*predictions(subject, range(images), shift, seed))])
-    return 0.0 if found is None else 1 - found.value
 
 
 def statistics_blocks(task: Distances, row: Row, source: Mapping[str, Accuracy]) -> tuple[tuple[Block, ...], Numbers]:

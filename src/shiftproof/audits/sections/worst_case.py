@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Measurement, Scope, Section
-from shiftproof.audits.sections.measuring import rows
+from shiftproof.audits.sections.clean import CleanSlice
+from shiftproof.audits.sections.measuring import hits_at, rows
 from shiftproof.audits.sections.wording import interval, listed, percent
 from shiftproof.audits.sections.worst_case_figures import (
     RARE,
@@ -28,7 +32,6 @@ from shiftproof.audits.sections.worst_case_search import (
     RandomTuples,
     SearchedParts,
     SearchedSpace,
-    UnchangedImages,
 )
 from shiftproof.measures import Accuracy
 from shiftproof.reports.view import Action, Figure, Level, Sentence, Table, Tile, View
@@ -109,13 +112,15 @@ class WorstCase(Section):
     )
 
     def plan(self, scope: Scope) -> Iterator[Measurement]:
-        """Plan a search of every space, the same images as they are, and random chains a few at a time."""
+        """Plan a search of every space, the images as they are, and random chains a few at a time."""
         from shiftproof.searchers import make_space
 
         size, seed = SIZES[scope.settings.budget], scope.settings.seed
         parts = SearchedParts.of(scope, size.searched, size.compared, size.measured)
         runs = size.runs if scope.settings.scale >= CHEAP else 1
-        yield UnchangedImages(parts)
+        for start, stop in replace(scope, measured=None).slices():
+            if start < parts.all and stop > parts.searched:
+                yield CleanSlice(start, stop)  # the same task as the section clean's: it runs once
         for kind in KINDS.values():
             budget = scope.scaled(round(kind.effort * size.evolution), 12)
             yield SearchedSpace(make_space(kind.space), kind.length, kind.similarity, parts, budget, runs, seed)
@@ -137,16 +142,16 @@ class WorstCase(Section):
     def view(self, results: Sequence[Result]) -> View:
         """Tell how low the model can be brought, by what kind of change, and how sure that is."""
         searched = rows(results, SearchedSpace)
-        unchanged = rows(results, UnchangedImages)
         random = _join(rows(results, RandomTuples))
         chains = {NAMES[task.space.name]: WorstChain.of(row) for task, row in searched if "chain" in row}
         tried = {NAMES[task.space.name]: runs_in(row) for task, row in searched}
         everything = [*random, *(found for runs in tried.values() for run in runs for found in run)]
-        if not chains or not unchanged:
+        unchanged = None if not searched else _unchanged(results, searched[0][0].parts)
+        if not chains or unchanged is None:
             return View(self.name, self.title, self.question, notes=("No chain that keeps the content was measured.",))
-        parts = unchanged[0][0].parts
+        parts = searched[0][0].parts
         worst = min(chains, key=lambda kind: chains[kind].before)
-        clean, each = surviving(unchanged[0], searched)
+        clean, each = surviving(unchanged, parts, searched)
         found = chains[worst].accuracy
         kept = min(found, clean, key=lambda accuracy: accuracy.value)  # never above what is done to nothing
         lost = clean.value - kept.value
@@ -176,6 +181,12 @@ class WorstCase(Section):
             numbers=numbers,
             actions=(_action(worst, lost, searched),) if level in ("watch", "bad") else (),
         )
+
+
+def _unchanged(results: Sequence[Result], parts: SearchedParts) -> NDArray[np.bool_] | None:
+    """Return who is right, of the images that chains are compared and measured on, as they are."""
+    clean = [(range(task.start, task.stop), row) for task, row in rows(results, CleanSlice)]
+    return hits_at(range(parts.searched, parts.all), clean)
 
 
 def _fitness(found: Found) -> float:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shiftproof.audits.sections.measuring import hits_of
 from shiftproof.audits.sections.wording import interval, percent
-from shiftproof.audits.sections.worst_case_search import SIMILARITY, SearchedSpace, UnchangedImages
+from shiftproof.audits.sections.worst_case_search import SIMILARITY, SearchedParts, SearchedSpace
 from shiftproof.measures import Accuracy
 from shiftproof.reports.view import Column, Figure, Gallery, Picture, Table
 from shiftproof.runs import Json, Row
@@ -72,19 +72,19 @@ def found_in(trials: Json) -> list[Found]:
 
 
 def surviving(
-    unchanged: tuple[UnchangedImages, Row], searched: Sequence[tuple[SearchedSpace, Row]]
+    hits: NDArray[np.bool_], parts: SearchedParts, searched: Sequence[tuple[SearchedSpace, Row]]
 ) -> tuple[Accuracy, Accuracy]:
     """Return the accuracy of images as they are, and the share that is right under all of the worst chains too.
 
-    The first is of the images that chains are measured on, the second of those that they are compared on.
+    The first is of the images that chains are measured on, the second of those that they are compared on. `hits` says
+    of both who was right as they are.
     """
-    compared, hits = unchanged[0].parts.compared, hits_of(unchanged[1]).astype(bool)
-    each = hits[:compared]
+    each = hits[: parts.compared]
     for _, found in searched:
         if "surviving" in found:
             bits = np.unpackbits(np.frombuffer(bytes.fromhex(str(found["surviving"])), np.uint8))
             each = each & bits[: len(each)].astype(bool)
-    measured = hits[compared:]
+    measured = hits[parts.compared :]
     return Accuracy(int(measured.sum()), len(measured)), Accuracy(int(each.sum()), len(each))
 
 

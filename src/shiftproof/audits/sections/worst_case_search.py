@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftproof.audits.sections.base import FORWARD, Measurement, Scope, Unit, Work
-from shiftproof.audits.sections.measuring import check_labels, picture, predictions, tally
+from shiftproof.audits.sections.measuring import check_labels, picture
 from shiftproof.data import as_images
 from shiftproof.measures.similarity import structural_similarity
 from shiftproof.models import has_batch_norm
@@ -61,23 +61,6 @@ class SearchedParts(NamedTuple):
     def all(self) -> int:
         """How many there are."""
         return self.known + self.measured
-
-
-@dataclass(frozen=True)
-class UnchangedImages(Measurement):
-    """The images that chains are compared and measured on, as they are."""
-
-    kind = "worst_case.unchanged"
-    parts: SearchedParts
-
-    def measure(self, subject: Subject) -> Row:
-        """Return the tally of those that are compared on and measured on."""
-        places = range(self.parts.searched, self.parts.all)
-        return tally(*predictions(subject, places, None, seed=0))
-
-    def work(self) -> Work:
-        """Count a pass."""
-        return [(FORWARD, self.parts.all - self.parts.searched)]
 
 
 @dataclass(frozen=True)
