@@ -68,7 +68,9 @@ def _others(kind: Any, value: Any) -> list[Any]:
         return [each for each in get_args(kind) if each != value]
     if isinstance(value, bool):
         return [not value]
-    return [value + 1, value / 2, value * 1.0625] if isinstance(value, int | float) else ["uniform", "release"]
+    if not isinstance(value, int | float):
+        return ["uniform", "release"]
+    return [other for other in (value + 1, value / 2, value * 1.0625, value + 0.25) if other != value]
 
 
 @given(st.sampled_from([name for name in text_registry.SHIFTS if name not in text_registry.NEED_MODELS]), SEVERITIES)
