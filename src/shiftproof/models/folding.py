@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 import torch
@@ -70,8 +69,7 @@ def _checked(fast: Folded, model: Model, images: Tensor, ask: Callable[[Model, T
     """Return a folded network if it answers as its model does, to images together and alone."""
     for some in (images, images[:1]):
         try:
-            with _whole_floats():
-                own, other = ask(model, some), ask(fast, some)
+            own, other = ask(model, some), ask(fast, some)
         except Exception:  # whatever a traced network does not bear
             return None
         if float((own - other).abs().max()) > AGREE * max(1e-6, float(own.max() - own.min())):
@@ -84,17 +82,6 @@ def laid_out(model: Model, layout: Layout | None) -> Model:
     if not isinstance(model, Folded) or layout in (None, model.layout):
         return model
     return Folded(copy.deepcopy(model.network), layout).eval()
-
-
-@contextmanager
-def _whole_floats() -> Iterator[None]:
-    """Compute in float32 on GPUs that round to fewer digits by default: what is compared is the folding."""
-    allowed = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def can_fold(model: nn.Module) -> bool:
