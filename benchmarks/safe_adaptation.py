@@ -42,7 +42,7 @@ from shiftproof.errors import ModelError
 from shiftproof.models import logits
 from shiftproof.runs import write_atomically
 
-METHODS = ("source", "bn", "rdumb", "eata", "guard", "rdumbpp", "asr", "petta")
+METHODS = ("source", "bn", "rdumb", "eata", "guard", "rdumbpp", "asr", "tent", "eta", "petta")
 """The cheapest first: what a call has no time for is the dearest at ten times the rates."""
 RATES = (1.0, 10.0)
 CANDIDATES = {"safe": ("bn", "rdumb"), "safe+petta": ("bn", "rdumb", "petta")}
