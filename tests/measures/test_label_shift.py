@@ -103,3 +103,9 @@ def test_classes_that_are_all_but_gone_weigh_as_much_as_any_may():
     posteriors = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0]])
     weights = to_source_mix(posteriors, EVEN, np.array([1.0 - 1e-310, 1e-310, 0.0, 0.0]))
     assert weights[1] / weights[0] == pytest.approx(10 / 0.25)
+
+
+def test_a_mix_of_classes_that_the_source_lacks_explains_nothing():
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(size=(40, 3)), np.zeros(40, np.int64)
+    assert mix_explains(scores, labels, np.array([0.0, 2.0]), rng.normal(size=(50, 3))) == 0.0

@@ -154,9 +154,12 @@ def output_scores(logits: ArrayLike, scaling: Scaling) -> Array:
 def mix_explains(scores: Array, labels: NDArray[np.int64], weights: Array, target: Array) -> float:
     """Return the p-value that another class mix is all that changed: sources scores [N, S] weighed by their class.
 
-    The least of Kolmogorov-Smirnov's over the scores, times their number (Bonferroni), at most 1.
+    The least of Kolmogorov-Smirnov's over the scores, times their number (Bonferroni), at most 1. 0 where no source
+    input is of a class that the mix has: nothing of the source can stand for the target.
     """
     each = weights[labels]
+    if not each.any():
+        return 0.0
     found = [weighted_ks(scores[:, k], each, target[:, k]) for k in range(scores.shape[1])]
     return min(1.0, len(found) * min(found))
 
