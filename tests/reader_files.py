@@ -37,7 +37,9 @@ def write_reader_files(folder: Path) -> Path:
     """Write models, photos, tables, arrays, texts and published sets; returns the folder."""
     for name in ("model", "old", "new", "other"):
         (folder / f"{name}.py").write_text(f"{MODEL}\n# {name}\n")
-    torch.save(load_model(f"{folder / 'model.py'}:build").state_dict(), folder / "state_dict.pth")
+    model = load_model(f"{folder / 'model.py'}:build")
+    assert isinstance(model, torch.nn.Module)
+    torch.save(model.state_dict(), folder / "state_dict.pth")
     weights = build_network("resnet56").state_dict()
     plain = {name: tensor for name, tensor in weights.items() if not name.startswith("normalize")}
     save_file(plain, folder / "resnet56.safetensors")
@@ -103,5 +105,5 @@ def _texts(folder: Path) -> None:
     rows = [(text, label) for label, texts in TEXTS.items() for text in texts] * 5
     (folder / "reviews.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
     (folder / "unlabelled.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in rows))
-    small = {"embedding": 8, "width": 8, "hidden": 8, "dropout": 0.0}
-    train_text_cnn(load_data(str(folder / "reviews.csv")), epochs=2, **small).save(folder / "my-classifier")
+    model = train_text_cnn(load_data(str(folder / "reviews.csv")), epochs=2, embedding=8, width=8, hidden=8)
+    model.save(folder / "my-classifier")
