@@ -651,7 +651,7 @@ MAPS: dict[str, Row] = {
     "label map of another size": Row(
         lambda: maps("002.png", np.zeros((10, 24))),
         data("tree"),
-        ["another size than its image", "24 x 20 pixels", "24 x 10 pixels", "002.png", "--size"],
+        ["its image differ in size", "24 x 20 pixels", "24 x 10 pixels", "002.png", "--size"],
     ),
     "label maps of colours without a palette": Row(
         coloured_maps,
@@ -682,7 +682,7 @@ MAPS: dict[str, Row] = {
     "label above the listed classes": Row(
         maps,
         call(load_data, "tree", classes=["a", "b", "c"]),
-        ["values that are no class", "0 to 2", "3 in ", "images/000.png"],
+        ["values that are not classes", "0 to 2", "3 in ", "images/000.png"],
     ),
     "label maps and a classifier": Row(maps, data("tree"), ["does not return scores for pixels", "[N, C, h, w]"]),
     "label maps to find failures in": Row(

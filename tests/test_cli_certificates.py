@@ -91,7 +91,7 @@ def test_a_certificate_is_never_overwritten_by_one_on_other_terms(tmp_path, comm
     for other in (("--sigma", 0.5), ("--sigma", 0.03, "--rule", "fixed"), ("--sigma", 0.03, "--n", 200)):
         result = command("certify", *FEW, *other)
         assert isinstance(result.exception, RunError), other
-        assert "on other terms" in str(result.exception)
+        assert "with other settings" in str(result.exception)
         assert "--out" in str(result.exception)
         assert path.read_bytes() == before
     assert command("certify", "--sigma", 0.03, *FEW).exit_code == 0
@@ -132,7 +132,7 @@ ERRORS = {
     "shift": (["certify", "--sigma", "0.1", "--shift", "fogg@3"], "did you mean"),
     "dtype": (["certify", "--sigma", "0.1", "--dtype", "int8"], "bfloat16"),
     "suite": (["certify", "--sigma", "0.1", "--suite", "cifar-g"], "cifar-f"),
-    "suite and shift": (["certify", "--sigma", "0.1", "--suite", "cifar-c", "--shift", "fog@3"], "A suite says itself"),
+    "suite and shift": (["certify", "--sigma", "0.1", "--suite", "cifar-c", "--shift", "fog@3"], "A suite has its own"),
     "measure": (["spectrum", "--measure", "loss"], "acr"),
     "step": (["spectrum", "--step", "0"], "step"),
 }

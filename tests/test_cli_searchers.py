@@ -71,7 +71,7 @@ def test_label_maps_come_from_a_file(tmp_path):
 ERRORS = {
     "unknown space": (["--space", "cifar10"], "did you mean"),
     "no file": (["--space", "none.json"], "none.json"),
-    "length 0": (["--length", "0"], "at least one step"),
+    "length 0": (["--length", "0"], "at least one transformation"),
     "budget": (["--budget", "0"], "needs a budget"),
     "searcher": (["--searcher", "evolutoin"], "did you mean  evolution"),
     "option of another": (["--searcher", "random", "--option", "population=4"], "no option 'population'"),

@@ -23,7 +23,7 @@ from tests.processes import shiftproof as run_command
 ROOT = Path(__file__).parents[1]
 PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
 DOCUMENTS = [ROOT / "README.md", *PAGES]
-FOLLOWED = [ROOT / "docs" / name for name in ("quickstart.md", "tutorials/own-model.md", "tutorials/serving.md")]
+FOLLOWED = [ROOT / "docs" / "quickstart.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{path.relative_to(ROOT)}:{number}")
     for path in DOCUMENTS
@@ -46,8 +46,11 @@ def test_python_blocks_run(block, tmp_path):
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
 def test_a_page_that_beginners_follow_works_and_prints_what_it_shows(page, tmp_path):
     for kind, block, shown in re.findall(
-        r"^```(python|console)\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", page.read_text(), re.M | re.S
+        r"^```(python|console|toml)\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", page.read_text(), re.M | re.S
     ):
+        if file := re.match(r"# (\S+\.\w+)\n", block):
+            (tmp_path / file[1]).write_text(block)
+            continue
         if kind == "python":
             result = python(block, cwd=tmp_path)
             assert result.returncode == 0, result.stderr

@@ -82,14 +82,14 @@ def test_certificates_resume_and_are_not_overwritten(images, tmp_path):
     again: Any = shiftproof.certify(ColourNet(), given, on_progress=lambda done, *_: told.append(done), **options)
     assert again.to_rows() == first.to_rows()
     assert told == [2]
-    with pytest.raises(RunError, match="on other terms"):
+    with pytest.raises(RunError, match="with other settings"):
         shiftproof.certify(ColourNet(), given, **{**options, "sigma": 0.2})
     radius: Any = shiftproof.certify(
         ColourNet(), given, sigma=0.1, rule="radius", radius=0.05, device="cpu", joint=True
     )
     assert radius.radius == pytest.approx(0.05)
     assert radius.options.alpha == pytest.approx(0.001 / 2)
-    with pytest.raises(ConfigurationError, match="So few noisy copies"):
+    with pytest.raises(ConfigurationError, match="Too few noisy copies"):
         shiftproof.certify(ColourNet(), given, sigma=0.1, n=10, device="cpu")
     with pytest.raises(ConfigurationError, match="Not available for segmentation: wrong"):
         shiftproof.certify(ColourNet(), given, sigma=0.1, wrong=True, device="cpu")

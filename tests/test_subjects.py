@@ -60,7 +60,7 @@ def test_labels_are_outputs_of_the_model() -> None:
     whole = load_data("demo")
     named = load_data((next(whole.batches(4)).inputs, [1, 0, 2, 1]), classes=["dog", "cat", "ship"])
     refused = Subject.of("demo", named, device="cpu")
-    with pytest.raises(DataError, match="not of the model"):
+    with pytest.raises(DataError, match="not match the model"):
         _ = refused.data
 
 

@@ -98,7 +98,7 @@ class Options:
     def require(self, holds: bool, expected: str) -> None:
         """Refuse these options unless a condition holds."""
         if not holds:
-            raise ConfigurationError("These options do not go together.", expected=expected, got=str(self))
+            raise ConfigurationError("These options cannot be combined.", expected=expected, got=str(self))
 
     def changed(self, values: Mapping[str, Any], owner: str = "") -> Self:
         """Return the options with other values, which may be text; errors name their owner."""

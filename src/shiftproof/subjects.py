@@ -90,10 +90,10 @@ class Subject:
     ) -> Self:
         """Check the choices and the device; nothing is loaded yet.
 
-        `model` and `data` are what `load_model` and `load_data` take, or returned. `batch_size` is by default
-        what suits the device and the size of images. With `amp` the model computes in bfloat16 where PyTorch deems it
-        safe. `texts` says that a set of texts will do too, `tasks` which tasks of prediction will: data for
-        others is refused.
+        `model` and `data` are what `load_model` and `load_data` take, or returned. `batch_size` is by default what
+        suits the device and the size of images. With `amp` the model computes in bfloat16 where PyTorch considers it
+        safe. `texts` says that a set of texts will do too, `tasks` which tasks of prediction will: data for others is
+        refused.
         """
         if batch_size is not None and batch_size < 1:
             raise ConfigurationError("The batch size must be positive.", expected="1 or more", got=str(batch_size))

@@ -201,7 +201,7 @@ def test_bad_batches_are_refused() -> None:
             adapter(bad)
     adapter(stream(1)[0])
     known = everything(adapter)
-    with pytest.raises(DataError, match="changed their shape"):
+    with pytest.raises(DataError, match="shape of the images changed"):
         adapter(torch.rand(4, 3, 8, 8))
     assert_same(everything(adapter), known)
 

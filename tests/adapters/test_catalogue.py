@@ -105,7 +105,7 @@ def test_costs_are_facts_of_the_methods() -> None:
         ({"name": "rotta", "window": 8}, "takes no window"),
         ({"name": "bn", "prior": -1}, "a number of images, 0 or more"),
         ({"name": "bn", "statistics": "emma"}, "There are no such statistics"),
-        ({"name": "bn", "statistics": "ema", "window": 4}, "two ways to the same end"),
+        ({"name": "bn", "statistics": "ema", "window": 4}, "cannot be combined"),
         ({"name": "eata", "fisher": "sauce"}, "stream, or images"),
         ({"name": "cotta", "views": 0}, "a whole number, 1 or more"),
         ({"name": "cotta", "average": "mean"}, "probabilities or logits"),
@@ -140,7 +140,7 @@ def test_models_without_norm_layers() -> None:
 
 def test_norm_layers_that_cannot_learn() -> None:
     model = convolutional(lambda channels: nn.BatchNorm2d(channels, affine=False))
-    with pytest.raises(ModelError, match="finds nothing that could learn"):
+    with pytest.raises(ModelError, match="has nothing to train"):
         adapt(model, "tent")
     assert adapt(model, "bn")(stream(1)[0]).shape == (8, 5)
 

@@ -314,5 +314,5 @@ def test_views_are_small_changes() -> None:
 
 
 def test_views_of_normalised_images_are_refused() -> None:
-    with pytest.raises(DataError, match="leave"):
+    with pytest.raises(DataError, match="outside"):
         adapt(convolutional(), "roid")(torch.randn(8, 3, 16, 16))

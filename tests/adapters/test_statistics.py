@@ -70,7 +70,7 @@ def test_full_statistics_are_those_of_the_whole_set_mixed_with_the_source(prior:
     ("options", "words"),
     [
         ({"statistics": "full"}, "need its images"),
-        ({"target": torch.zeros(1, 3, 8, 8)}, "full statistics"),
+        ({"target": torch.zeros(1, 3, 8, 8)}, "needs statistics='full'"),
         ({"prior": "auto", "statistics": "ema"}, "single batches"),
         ({"prior": "best"}, "number of images"),
         ({"statistics": "median"}, "no such statistics"),

@@ -202,7 +202,7 @@ class TestCleanSet:
         assert "--clean" in caught.value.facts["fix"]
 
     def test_other_data_has_no_clean_set(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigurationError, match="goes with a suite"):
+        with pytest.raises(ConfigurationError, match="only for a suite"):
             shiftproof.audit("demo", "demo", clean="demo", out=tmp_path / "run")
 
 

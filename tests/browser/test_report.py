@@ -68,6 +68,14 @@ def test_draws_every_chart_when_it_comes_near_and_asks_for_nothing(visit: Opener
     assert opened.outside() == []
 
 
+def test_measures_in_tiles_can_be_pointed_at(desk: Page) -> None:
+    desk.evaluate("scrollTo(0, 0)")
+    measures = desk.locator(".tiles abbr")
+    assert measures.count() > 0
+    for measure in measures.all():
+        measure.hover(trial=True, timeout=3000)  # raises where something else lies above it
+
+
 def test_the_first_window_holds_the_verdict(desk: Page) -> None:
     desk.evaluate("scrollTo(0, 0)")
     expect(desk.locator(".verdict li")).to_have_count(6)

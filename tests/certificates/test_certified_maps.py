@@ -54,7 +54,7 @@ def test_no_image_has_a_false_class_more_often_than_alpha(control):
 def test_too_few_copies_are_refused():
     options = MapCertificateOptions(testing=61)
     assert least_copies(240 * 180, 0.75, 0.001) == 62
-    with pytest.raises(ConfigurationError, match="So few noisy copies"):
+    with pytest.raises(ConfigurationError, match="Too few noisy copies"):
         SmoothedSegmenter(lambda images: images, options).certify(torch.zeros(3, 180, 240), 0)
 
 

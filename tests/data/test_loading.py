@@ -15,7 +15,7 @@ IMAGES = np.zeros((2, 8, 8, 3), np.uint8)
 def test_a_set_passes_through() -> None:
     data = load_data(IMAGES)
     assert load_data(data) is data
-    with pytest.raises(ConfigurationError, match="size= does not go with an ImageSet"):
+    with pytest.raises(ConfigurationError, match="size= cannot be used with an ImageSet"):
         load_data(data, size=4)
 
 
@@ -47,7 +47,7 @@ def test_other_things_are_no_set(source: Any) -> None:
 
 @pytest.mark.parametrize("options", [{"labels": "labels.csv"}, {"split": "test"}])
 def test_the_demo_has_its_own_labels(options: Any) -> None:
-    with pytest.raises(ConfigurationError, match="does not go with the demo"):
+    with pytest.raises(ConfigurationError, match="cannot be used with the demo"):
         load_data("demo", **options)
 
 

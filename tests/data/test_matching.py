@@ -197,7 +197,7 @@ class TestListedForTheModel:
 
     def test_another_number_than_outputs_is_refused(self, tmp_path: Path) -> None:
         data = load_data(folder(tmp_path, "cat", "fox"))
-        with pytest.raises(DataError, match="not of the model's outputs"):
+        with pytest.raises(DataError, match="does not match the model's outputs"):
             matched(data, load_model(lambda images: images.mean((2, 3)), classes=["cat", "fox"]))
 
     @pytest.mark.parametrize("text", ["cat\ncat\n", "", '{"1": "cat"}', "\xff"])
@@ -216,7 +216,7 @@ class TestGiven:
 
     def test_a_list_of_another_length_is_refused(self, tmp_path: Path) -> None:
         data = load_data(folder(tmp_path, "cat", "dog"), classes=["cat", "dog"])
-        with pytest.raises(DataError, match="list of classes is not of the model's outputs"):
+        with pytest.raises(DataError, match="list of classes does not match the model's outputs"):
             match(data, None, 10)
 
     def test_the_models_own_names_in_another_order_are_refused(self, tmp_path: Path) -> None:

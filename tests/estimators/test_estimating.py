@@ -286,9 +286,9 @@ def test_bad_options_are_told(demo):
         atc([0.1, math.nan], [True, False], [0.2])
     with pytest.raises(DataError, match="cannot be used"):
         average_confidence([])
-    with pytest.raises(DataError, match="do not answer alike"):
+    with pytest.raises(DataError, match="outputs of the two models do not match"):
         agreement([[1.0, 2.0]], [[1.0, 2.0, 3.0]])
-    with pytest.raises(DataError, match="right or wrong"):
+    with pytest.raises(DataError, match="truth value"):
         difference_of_confidences([0.5, 0.6], [True], [0.5])
 
 

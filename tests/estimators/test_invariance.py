@@ -111,7 +111,7 @@ def test_bad_inputs_are_told():
         neighborhood_invariance(constant, images(3), "randaugmnt")
     with pytest.raises(ConfigurationError, match="number of views"):
         neighborhood_invariance(constant, images(3), lambda inputs, keys, n, seed: inputs)
-    with pytest.raises(ConfigurationError, match="must be views"):
+    with pytest.raises(ConfigurationError, match="views must be positive"):
         neighborhood_invariance(constant, images(3), n=0)
     with pytest.raises(ModelError, match="wrong shape"):
         neighborhood_invariance(lambda x: x.mean((1, 2, 3)), images(3))

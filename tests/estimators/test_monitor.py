@@ -203,7 +203,7 @@ def test_empty_windows_and_bad_options_are_told():
     assert status.warnings == ("No inputs have come yet.",)
     json.loads(status.json_line())
     assert "estimated_accuracy" not in status.prometheus()
-    with pytest.raises(ConfigurationError, match="cannot work"):
+    with pytest.raises(ConfigurationError, match="Invalid monitor settings"):
         monitor(constant, window=3)
 
 

@@ -73,7 +73,7 @@ def test_bad_outputs_are_told(files, tmp_path):
     source, target, _ = files
     with pytest.raises(DataError, match="have no labels"):
         estimate_outputs(target, target)
-    with pytest.raises(DataError, match="other classes"):
+    with pytest.raises(DataError, match="different numbers of classes"):
         estimate_outputs(source, np.zeros((5, 7)))
     with pytest.raises(DataError, match="do not fit"):
         stored((np.zeros((3, 2)), np.array([0, 1, 5])))

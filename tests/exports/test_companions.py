@@ -327,14 +327,14 @@ class TestRefusedMasks:
             write_corrupted(paired, tmp_path / "out", shifts=["rotate=9"], **{"masks": "*_mask.png", **options})
 
     def test_masks_go_with_folders(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigurationError, match="masks= goes with a folder of images"):
+        with pytest.raises(ConfigurationError, match="masks= needs a folder of images"):
             write_corrupted("demo", tmp_path / "out", shifts=["fog@1"], masks="masks")
         (tmp_path / "texts.csv").write_text("text,label\na film,1\nno film,0\n")
-        with pytest.raises(ConfigurationError, match="masks= does not go with texts"):
+        with pytest.raises(ConfigurationError, match="masks= cannot be used with texts"):
             write_corrupted(tmp_path / "texts.csv", tmp_path / "out", shifts=["typos@1"], masks="masks")
 
     def test_one_map_of_two_images(self, parallel: Path, tmp_path: Path) -> None:
         (parallel / "more/train").mkdir(parents=True)
         Image.fromarray(photo(32, 24, 5)).save(parallel / "more/train/a.jpg")
-        with pytest.raises(DataError, match=r"(?s)Two images have one label map, 'masks/train/a\.png'"):
+        with pytest.raises(DataError, match=r"(?s)Two images share one label map, 'masks/train/a\.png'"):
             write_corrupted(parallel, tmp_path / "out", shifts=["fog@1"], masks="masks")

@@ -410,14 +410,14 @@ class TestMistakes:
             ({}, "neither"),
             ({"shifts": ["fog@3"], "suite": "cifar-c"}, "both"),
             ({"shifts": ["fogg@3"]}, "did you mean"),
-            ({"shifts": ["fog@3", "fog@3"]}, "one place"),
+            ({"shifts": ["fog@3", "fog@3"]}, "the same place"),
             ({"shifts": ["fog@3"], "format": "gif"}, "no format named"),
             ({"shifts": ["fog@3"], "quality": 0}, "no quality 0"),
             ({"shifts": ["fog@3"], "preset": "mnist"}, "no preset"),
             ({"shifts": ["fog@3"], "textures": "ice"}, "frost of a suite"),
             ({"suite": "imagenetc"}, "did you mean"),
             ({"suite": "imagenet-c", "preset": "cifar"}, "has a preset"),
-            ({"suite": "cifar-c", "format": "png"}, "made of arrays"),
+            ({"suite": "cifar-c", "format": "png"}, "written as arrays"),
         ],
     )
     def test_options_that_do_not_fit(self, folder: Path, tmp_path: Path, options: dict[str, Any], says: str) -> None:

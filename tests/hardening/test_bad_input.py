@@ -46,7 +46,9 @@ def cases() -> list[Any]:
     data, images = two_classes(60), torch.rand(60, 3, 16, 16)
     return [
         pytest.param(small(), images, DataError, "no labels", id="no labels"),
-        pytest.param(small(), (images, torch.zeros(60, dtype=torch.int64)), DataError, "tell apart", id="one class"),
+        pytest.param(
+            small(), (images, torch.zeros(60, dtype=torch.int64)), DataError, "only one class", id="one class"
+        ),
         pytest.param(small(), (images, torch.arange(60) % 5), ModelError, "too few classes", id="more classes"),
         pytest.param(BlackBox(lambda x: x.mean((2, 3))), data, ModelError, "black box", id="black box"),
         pytest.param(small().requires_grad_(False), data, ModelError, "no weights that can change", id="frozen"),

@@ -241,7 +241,7 @@ def test_mistakes_are_told_before_anything_runs(tmp_path):
         harden(BlackBox(lambda images: images.mean((2, 3))), data, out=tmp_path / "a", **QUICK)
     with pytest.raises(DataError, match="no labels"):
         harden("demo", torch.rand(60, 3, 32, 32), out=tmp_path / "b", **QUICK)
-    with pytest.raises(DataError, match="too few images"):
+    with pytest.raises(DataError, match="too few test images"):
         harden(Bright(), data, out=tmp_path / "c", epochs=1, test=0.02)
     with pytest.raises(DataError, match="among the training images"):
         harden(Bright(), data, out=tmp_path / "d", epochs=1, test=data)

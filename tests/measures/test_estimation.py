@@ -151,7 +151,7 @@ def test_bad_scores_are_refused():
         estimation.atc_threshold([], [])
     with pytest.raises(DataError, match="not numbers"):
         estimation.atc_threshold([0.1, math.nan], [True, False])
-    with pytest.raises(DataError, match="right or wrong"):
+    with pytest.raises(DataError, match="truth value"):
         estimation.atc_threshold([0.1, 0.2], [True])
     with pytest.raises(DataError, match="not logits"):
         estimation.confidence([[0.1, math.nan]])

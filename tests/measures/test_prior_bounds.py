@@ -99,7 +99,7 @@ def test_channels_without_variance_have_bounds():
 
 @pytest.mark.parametrize("wrong", [{"prior": -1}, {"prior": math.nan}, {"n": 0}, {"n": math.inf}, {"confidence": 1}])
 def test_impossible_numbers_of_samples_are_refused(wrong):
-    with pytest.raises(ConfigurationError, match="have no bounds"):
+    with pytest.raises(ConfigurationError, match="settings for the bounds"):
         expected_distance_bounds(layer(0, 1), layer(1, 1), **{"prior": 1, "n": 4, **wrong})
 
 

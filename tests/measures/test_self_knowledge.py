@@ -75,7 +75,7 @@ def test_energy_and_neighbours_are_low_for_what_is_strange():
 
 
 def test_scores_without_truth_are_refused():
-    with pytest.raises(DataError, match="right or wrong"):
+    with pytest.raises(DataError, match="truth value"):
         calibration_error([0.5], [True, False])
-    with pytest.raises(DataError, match="right or wrong"):
+    with pytest.raises(DataError, match="truth value"):
         accuracy_at_coverage([], [], 0.5)

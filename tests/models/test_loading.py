@@ -139,7 +139,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("spec", ["demo", "model.onnx"])
     def test_weights_that_have_nowhere_to_go(self, spec: str) -> None:
-        with pytest.raises(ConfigurationError, match="does not go with"):
+        with pytest.raises(ConfigurationError, match="cannot be used with"):
             load_model(spec, weights="weights.safetensors")
 
     def test_half_a_normalisation(self, network: nn.Module) -> None:

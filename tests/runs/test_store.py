@@ -250,7 +250,7 @@ def test_damaged_notes_are_told_and_nothing_goes_on(tmp_path, damage):
     with closing(sqlite3.connect(tmp_path / "run.sqlite")) as database, database:
         database.execute(f"UPDATE about SET {damage} WHERE name = 'model'")
     for subject in (SUBJECT, None):
-        with pytest.raises(RunError, match="what is noted of the run is damaged"):
+        with pytest.raises(RunError, match="the settings of the run are damaged"):
             Store(tmp_path, subject)
 
 

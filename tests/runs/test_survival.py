@@ -156,7 +156,7 @@ def test_a_full_disk_of_2_mb_leaves_a_run_that_goes_on(reference, small_disk, tm
     done = run(small_disk / "run")
     assert done.returncode == 1
     assert "Cannot " in done.stderr
-    assert "goes on from there" in " ".join(done.stderr.split())
+    assert "resumes from there" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     before = saved(small_disk / "run")
     filler.unlink()

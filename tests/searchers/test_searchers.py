@@ -228,11 +228,11 @@ def test_rounds_grow_to_all_images(images, keep, rounds):
 
 
 BAD = {
-    "odd population": ("evolution", {"population": 5}, "pairs off"),
+    "odd population": ("evolution", {"population": 5}, "even number"),
     "small budget": ("evolution", {"population": 100}, "one generation"),
     "mutation": ("evolution", {"mutation": 1.5}, "probability"),
     "variant": ("evolution", {"variant": "reprint"}, "no variant"),
-    "race": ("racing", {"keep": 1}, "needs rounds"),
+    "race": ("racing", {"keep": 1}, "settings of the race"),
     "unknown searcher": ("evolutoin", {}, "did you mean  evolution"),
     "unknown option": ("random", {"population": 10}, "no option 'population'"),
     "given option": ("random", {"space": 1}, "no option 'space'"),
@@ -248,7 +248,7 @@ def test_what_a_searcher_refuses(name, options, says):
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_a_fitness_outside_zero_to_one_is_refused(name, value):
-    with pytest.raises(ConfigurationError, match=r"leaves \[0, 1\]"):
+    with pytest.raises(ConfigurationError, match=r"is outside \[0, 1\]"):
         run(name, Counting(lambda genes: value))
 
 

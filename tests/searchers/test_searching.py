@@ -285,11 +285,11 @@ def test_a_black_box_that_fails_always_ends_the_search_with_its_reason():
 
 BAD = {
     "empty space": ({"space": []}, ConfigurationError, "no operations"),
-    "length 0": ({"length": 0}, ConfigurationError, "at least one step"),
+    "length 0": ({"length": 0}, ConfigurationError, "at least one transformation"),
     "no budget": ({"budget": 0}, ConfigurationError, "needs a budget"),
-    "fitness above 1": ({"fitness": lambda images, labels: 1.5}, ConfigurationError, r"leaves \[0, 1\]"),
-    "fitness below 0": ({"fitness": lambda images, labels: [-1.0] * len(images)}, ConfigurationError, "leaves"),
-    "fitness NaN": ({"fitness": lambda images, labels: float("nan")}, ConfigurationError, "leaves"),
+    "fitness above 1": ({"fitness": lambda images, labels: 1.5}, ConfigurationError, r"is outside \[0, 1\]"),
+    "fitness below 0": ({"fitness": lambda images, labels: [-1.0] * len(images)}, ConfigurationError, "outside"),
+    "fitness NaN": ({"fitness": lambda images, labels: float("nan")}, ConfigurationError, "outside"),
     "no such searcher": ({"searcher": "annealing"}, ConfigurationError, "no searcher named"),
     "no such option": ({"temperature": 3}, ConfigurationError, "no option 'temperature'"),
     "batch size": ({"batch_size": -1}, ConfigurationError, "batch size"),

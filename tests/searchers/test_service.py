@@ -162,5 +162,5 @@ def test_an_answer_per_image_is_asked_for():
 
 @pytest.mark.parametrize("option", [{"batch_size": 0}, {"retries": -1}, {"timeout": 0}, {"rate": 0}, {"wait": -1}])
 def test_what_cannot_be_asked(option):
-    with pytest.raises(ConfigurationError, match="cannot be called"):
+    with pytest.raises(ConfigurationError, match="Invalid service settings"):
         Service(lambda images: images, **option)

@@ -45,5 +45,5 @@ def test_kinds_do_not_mix():
     for chain, step in kinds:
         with pytest.raises(ConfigurationError, match="A chain is made of shifts of"):
             chain(steps=[shifts.parse(step)])
-    with pytest.raises(ConfigurationError, match="acts on texts, and here are images"):
+    with pytest.raises(ConfigurationError, match="acts on texts, and these are images"):
         make_space([("typos@", [1.0, 2.0])])

@@ -123,7 +123,7 @@ def test_unlabelled_folders_give_answers_and_agreement(place, tmp_path, capsys):
     ("stream", "given", "words"),
     [
         ("folders:flat,fog", {}, "some have none"),
-        ("folders:fog,fog", {}, "are one each"),
+        ("folders:fog,fog", {}, "each set once"),
         ("folders:no/where", {}, "There is no data"),
         ("suite:fog", {}, "not a suite"),
         ("folders:fog", {"speed": 3}, "has no steps"),

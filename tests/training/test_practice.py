@@ -172,7 +172,7 @@ def test_the_best_checkpoint_is_kept_and_training_ends_early(data, tmp_path):
     assert again.kept == trained.kept
     with pytest.raises(ConfigurationError, match="not trained on"):
         train(small(), data, goal="accuracy", **QUICK)
-    with pytest.raises(ConfigurationError, match="go together"):
+    with pytest.raises(ConfigurationError, match="cannot be combined"):
         train(small(), data, patience=1, **QUICK)
 
 
@@ -199,7 +199,7 @@ def test_a_share_for_validation(data):
     assert abs(ones(held) - ones(data)) < 0.02
     assert share_of(DataSpec("0.1", size=8)) == 0.1
     assert share_of("photos") is None
-    with pytest.raises(ConfigurationError, match="no share"):
+    with pytest.raises(ConfigurationError, match="not a share"):
         share_of("1.5")
     trained = train(small(), data, validation=0.25, **QUICK)
     assert trained.accuracy is not None

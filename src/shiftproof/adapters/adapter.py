@@ -65,10 +65,10 @@ class Adapter(Adaptive):
         self.trained = _distinct(self.parts.trains(self.model)) if self.parts.trains else {}
         if self.parts.trains and not self.trained:
             raise ModelError(
-                f"Method {method.name!r} finds nothing that could learn.",
+                f"Method {method.name!r} has nothing to train in this model.",
                 expected="normalisation layers with a scale and a shift (affine)",
                 got=f"{type(model).__name__}, whose layers have none",
-                fix="bn, which needs statistics alone",
+                fix="use bn, which needs only batch statistics",
             )
         for parameter in self.trained.values():
             parameter.requires_grad_(True)

@@ -50,19 +50,19 @@ def _bn(o: BnOptions) -> Parts:
     chosen_later = o.prior == "auto"
     if o.target is not None and o.statistics != "full":
         raise ConfigurationError(
-            "A target set is for its full statistics.",
+            "A target set needs statistics='full'.",
             expected="statistics='full' with a target, or no target",
             got=f"statistics={o.statistics!r}",
         )
     if o.window and o.statistics != "batch":
         raise ConfigurationError(
-            "A window and running statistics are two ways to the same end.",
+            "A window cannot be combined with running statistics.",
             expected="statistics='batch' with a window, or no window",
             got=f"statistics={o.statistics!r} with window={o.window}",
         )
     if chosen_later and o.statistics != "batch":
         raise ConfigurationError(
-            "The best prior is known for the statistics of single batches.",
+            "prior='auto' works only with the statistics of single batches.",
             expected="prior='auto' with statistics='batch', or a number",
             got=f"prior='auto' with statistics={o.statistics!r}",
         )

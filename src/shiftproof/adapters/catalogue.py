@@ -82,7 +82,9 @@ def with_source(methods: Sequence[str | Method]) -> tuple[Method, ...]:
     for each in ("source", *methods):
         made = method(each)
         if found.setdefault(made.name, made) != made:
-            raise ConfigurationError("Two methods have the same name.", expected="one method a name", got=made.name)
+            raise ConfigurationError(
+                "Two methods have the same name.", expected="a different name for each method", got=made.name
+            )
     return tuple(found.values())
 
 

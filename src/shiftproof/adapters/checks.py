@@ -29,7 +29,7 @@ def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> nn.Modu
             f"Method {chosen.name!r} needs a PyTorch module.",
             expected="an nn.Module with its layers",
             got=type(model).__name__,
-            fix=f"load the PyTorch module: file.py:build; a black box can be helped by its outputs: {outputs_alone}",
+            fix=f"load the PyTorch module: file.py:build; methods that need only outputs: {outputs_alone}",
         )
     if chosen.needs and is_program(model):
         raise ModelError(
@@ -71,7 +71,7 @@ def check_images(images: Tensor, adapter: Adapter) -> None:
         raise DataError("This is not a batch of images.", expected="a float tensor, N x C x H x W, N > 0", got=got)
     if adapter.shape not in (None, tuple(images.shape[1:])):
         raise DataError(
-            "The images changed their shape in mid-stream.",
+            "The shape of the images changed in mid-stream.",
             expected=f"images of shape {adapter.shape}, as before",
             got=f"shape {tuple(images.shape[1:])}",
             fix="use one adapter per stream",

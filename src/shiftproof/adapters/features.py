@@ -16,7 +16,7 @@ def last_linear(model: nn.Module) -> nn.Linear:
     if layer is None:
         raise ModelError(
             "This model has no linear layer at its end.",
-            expected="a classifier whose last layer is nn.Linear, the input of which are its features",
+            expected="a classifier whose last layer is nn.Linear, whose input are the features",
             fix="methods that do not need features: bn, tent, eta, rdumb",
         )
     return layer

@@ -36,7 +36,7 @@ def freeze(adapter: Adapter, images: Tensor) -> nn.Module:
     prior = adapter.memory.get("prior")
     if adapter.parts.predict is not None and prior is None:
         raise ModelError(
-            f"What {adapter.method.name!r} answers is not the adapted network's own output.",
+            f"What {adapter.method.name!r} answers with is not the output of the adapted network alone.",
             expected="a method that answers with the adapted network (bn, tent, eta, eata, rdumb, sar), or bn with "
             "prior='auto' after its first batch",
             got=adapter.method.name,

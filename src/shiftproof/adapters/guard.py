@@ -87,7 +87,7 @@ class Guard(Reset):
         counts = all(isinstance(count, int) and count >= 1 for count in (self.interval, self.horizon, self.every))
         if not (counts and 0 < self.alpha < 1 and self.ratio > 0 and self.slack >= 0):
             raise ConfigurationError(
-                "This guard cannot work.",
+                "Invalid guard settings.",
                 expected="interval, horizon and every whole and 1 or more, alpha between 0 and 1, a positive ratio",
                 got=f"{self.interval}, {self.horizon}, {self.every}, {self.alpha:g}, {self.ratio:g}, {self.slack:g}",
             )

@@ -50,7 +50,7 @@ def _memo(o: MemoOptions) -> Parts:
         return torch.cat([adapter.run(image[None]) for image in images])
 
     if o.prior == "auto":
-        raise ConfigurationError("The best prior is known for batches of images, not for views of one.", got="auto")
+        raise ConfigurationError("prior='auto' works for batches of images, not for views of one image.", got="auto")
     # A batch is views of one image, and counts as one.
     norm = BatchStatistics(prior=o.prior, images=1)
     return Parts(

@@ -56,7 +56,7 @@ class MethodOptions(Options):
     window: Annotated[
         int, Ge(0), Words("0 or more", "A window is a number of images."), "How many recent images join a small batch."
     ] = 0
-    seed: Annotated[int, "The seed of everything that is drawn."] = 0
+    seed: Annotated[int, "The seed of every random draw."] = 0
 
 
 class GradientOptions(MethodOptions):
@@ -66,6 +66,6 @@ class GradientOptions(MethodOptions):
     0.0001
     """
 
-    optimizer: Annotated[Literal["sgd", "adam", "adamw"], "What takes the steps."] = "sgd"
+    optimizer: Annotated[Literal["sgd", "adam", "adamw"], "The optimiser."] = "sgd"
     lr: Annotated[NotNegative, "The learning rate."] = 2.5e-4
     momentum: Annotated[BelowOne, "The momentum of SGD; of Adam, how much of the mean gradient is kept."] = 0.9

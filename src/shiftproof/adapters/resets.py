@@ -53,7 +53,9 @@ class Every(Reset):
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise ConfigurationError("A reset needs an interval.", expected="1 step or more", got=str(self.steps))
+            raise ConfigurationError(
+                "The reset interval must be positive.", expected="1 step or more", got=str(self.steps)
+            )
 
     def due(self, adapter: Adapter) -> bool:
         """At every multiple of the interval; at step 0 there is nothing to go back from."""

@@ -88,7 +88,7 @@ class SafeAdapter(Adapter):
                 "No candidate applies to this model.",
                 expected="a method among the candidates that the model can have",
                 got="; ".join(self.left_out.values()),
-                fix="candidates of methods that need less; `shiftproof list adapters` says what each needs",
+                fix="choose methods that need less; `shiftproof list adapters` says what each needs",
             )
         self.names = ("source", *self.candidates)
         self.ledger = self._new_ledger()

@@ -31,7 +31,7 @@ def parse(augment: str | Augment) -> Augment:
     if not isinstance(augment, str):
         if not callable(augment):
             raise ConfigurationError(
-                "Views are made by an augmentation.",
+                "This is not an augmentation.",
                 expected="jitter, a shift by its name, or what is called with images and keys",
                 got=repr(augment),
             )
@@ -91,8 +91,10 @@ def _moved(images: Tensor, rng: Keyed) -> Tensor:
 def _check(images: Tensor) -> None:
     expected = "images in [0, 1], N x C x H x W, with normalisation inside the model"
     if images.ndim != 4:
-        raise DataError("Views are made of images.", expected=expected, got=f"shape {tuple(images.shape)}")
+        raise DataError("Views need a batch of images.", expected=expected, got=f"shape {tuple(images.shape)}")
     low, high = torch.stack(torch.aminmax(images)).tolist()
     if low < 0.0 or high > 1.0:
         fix = "put shiftproof.models.Normalize before the model, and give it images in [0, 1]"
-        raise DataError("Image values leave [0, 1].", expected=expected, got=f"values {low:.4g} to {high:.4g}", fix=fix)
+        raise DataError(
+            "Image values are outside [0, 1].", expected=expected, got=f"values {low:.4g} to {high:.4g}", fix=fix
+        )

@@ -99,22 +99,22 @@ def audit(
         clean: The clean set of a suite, in any form of data; without it only corruptions are measured.
         budget: quick (1,000 images), standard (5,000) or full (all).
         sections: Sections to run. Default: all.
-        shifts: Shifts: families or names, measured at every severity, or any other text form or `Shift`, measured as
-            it is: fog@3, rotate=15, 'fog@3 + jpeg_compression@2'. Default: common; everyday for texts; of a suite
-            all of its own.
+        shifts: Shift families or names, measured at every severity; or shifts with a strength of their own, measured as
+            given: fog@3, rotate=15, 'fog@3 + jpeg_compression@2'. Default: common; for texts everyday; for a suite all
+            of its corruptions.
         severities: Severities in (0, 5]. Default: 1 to 5, or all of a suite's.
         methods: Methods of test-time adaptation. Default: by budget.
         require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
         junit: Also write the results of the requirements as JUnit XML.
         export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift at each severity.
-        amp: Let the model compute in bfloat16 where PyTorch deems it safe.
+        amp: Let the model compute in bfloat16 where PyTorch considers it safe.
         images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
-        minutes: Minutes to take, about: sizes are reduced to what fits, by the measured speed of the model.
+        minutes: Approximate time in minutes: sizes are reduced to fit, from the measured speed of the model.
         precision: Stop when the intervals of clean accuracy and of accuracy under corruption are within this many
             points on either side; the budget's number of inputs is the maximum.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
-        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
+        batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
@@ -207,7 +207,8 @@ def audit(
 def report(run: str | Path) -> Audit | RunReport:
     """Write the report of a run directory again, from what was measured so far.
 
-    Of training, certificates, spectra and searches the report is of the files in the folder, with a table as CSV.
+    For training, certificates, spectra and searches the report is made from the files in the folder, with a table as
+    CSV.
 
     Exits with 1 if tasks of an audit failed or are missing.
 
@@ -224,8 +225,8 @@ def report(run: str | Path) -> Audit | RunReport:
 def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:
     """Check the requirements that a finished audit has to meet.
 
-    Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing. In a folder that cannot be written,
-    such as somebody else's, the files stay as they are.
+    Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing. If the folder is read-only, its
+    files are left as they are.
 
     Args:
         run: A folder that `audit` wrote.
@@ -290,7 +291,7 @@ def _reported_if_interrupted(report: Callable[[], object]) -> Iterator[None]:
 def _refuse_clean(clean: DataLike | None) -> None:
     if clean is not None:
         raise ConfigurationError(
-            "clean= goes with a suite of corrupted images.",
+            "clean= is only for a suite of corrupted images.",
             expected="data= (--data) a suite as a whole, such as ImageNet-C/ or CIFAR-10-C/",
             fix="leave clean out: other data is the clean set itself",
         )

@@ -212,7 +212,7 @@ def _action(inputs: str) -> Action:
     return Action(
         "Check that labels and outputs match",
         "A model that is no better than chance has nothing to lose: what follows says little of it. Its class names, "
-        "one a line in the order of its outputs, decide which label is which output.",
+        "one per line in the order of its outputs, decide which label is which output.",
         f"shiftproof audit --model model.py:build --data {inputs}/ --classes classes.txt",
     )
 

@@ -123,7 +123,7 @@ class Audit:
         """Return what `failures` does as columns by name, without pandas."""
         if self.answers is None:
             raise RunError(
-                f"The run in {str(self.folder)!r} did not keep what was said of single inputs.",
+                f"The run in {str(self.folder)!r} did not keep the answers to single inputs.",
                 fix="run the audit again into another folder",
             )
         return self.answers.mistakes(most=most, shift=shift, severity=severity, method=method)

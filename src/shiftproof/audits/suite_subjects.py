@@ -50,7 +50,7 @@ def as_suite(data: DataLike) -> StoredSuite | None:
         return None
     check_clear(suite)
     if strange := [name for name in options if name not in suite.reading]:
-        raise ConfigurationError(f"{strange[0]}= does not go with a suite.", fix=f"leave {strange[0]} out")
+        raise ConfigurationError(f"{strange[0]}= cannot be used with a suite.", fix=f"leave {strange[0]} out")
     return replace(suite, reading=read_options(**options))
 
 

@@ -49,7 +49,7 @@ class MapCertificateOptions(Options):
         needed = least_copies(pixels, self.tau, self.alpha)
         if self.testing < needed:
             raise ConfigurationError(
-                "So few noisy copies certify no pixel of such images.",
+                "Too few noisy copies to certify any pixel of such images.",
                 expected=f"{needed} or more for {pixels:,} pixels, tau {self.tau:g} and alpha {self.alpha:g}",
                 got=f"testing={self.testing}",
             )

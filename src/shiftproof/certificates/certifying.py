@@ -100,49 +100,49 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
 ) -> Certification | CertifiedSuite | MapCertification:
     """Certify a model by randomized smoothing: ranges within which the smoothed model's class cannot change.
 
-    The guarantee is the smoothed model's, served with noise and a vote (`Smoothed.predict`), not the model's own. With
-    labels, images whose first guess is wrong are skipped, since they count 0. Several shifts, or a suite, give a
-    `CertifiedSuite`: the same images and the same number of samples under each, and their mean (mACR). Against a
-    transformation the noise is on its parameter (see `laws`), and a radius is a range of that. Of label maps all pixels
-    of an image are certified at once or abstain (SegCertify), within one radius, which the rule radius may set, and a
-    `MapCertification` is returned.
+    The guarantee is about the smoothed model, which is served with noise and a vote (`Smoothed.predict`), not about the
+    model itself. With labels, images whose first guess is wrong are skipped, since they count 0. Several shifts, or a
+    suite, give a `CertifiedSuite`: the same images and the same number of samples under each, and their mean (mACR).
+    Against a transformation the noise is on its parameter (see `laws`), and a radius is a range of that. For label
+    maps, all pixels of an image are certified at once or abstain (SegCertify), within one radius, which the rule radius
+    may set, and a `MapCertification` is returned.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
-        sigma: Standard deviation of the noise, on the [0, 1] scale of images; 2 at most. Of a transformation: of its
-            parameter, in pixels for a translation; of blur, the mean variance in square pixels. Default: what most
-            networks bear, of a transformation.
+        sigma: Standard deviation of the noise, on the [0, 1] scale of images; at most 2. For a transformation, that of
+            its parameter: in pixels for a translation; for blur, the mean variance in square pixels. Default: for a
+            transformation, what most networks tolerate.
         against: l2: any change within a distance. brightness, contrast+brightness, blur, translation: noise on that.
-            rotation, scaling: noise on values at a grid of them, tens of thousands of passes an image.
-        shift: Certify shifted images: fog@3, several of these, or a family such as common; clean is the images as they
-            are. Default: clean ones.
-        severities: Of corruptions that are named without one, and of families. Default: 1 to 5.
+            rotation, scaling: noise on values at a grid of them, tens of thousands of passes per image.
+        shift: Certify shifted images: fog@3, several of these, or a family such as common; clean is the unshifted
+            images. Default: clean.
+        severities: Severities of families, and of corruptions named without one. Default: 1 to 5.
         suite: cifar-c, imagenet-c: 15 corruptions at 5 severities. cifar-f: 192 sets of noise by frequency.
         rule: sequential: a third of the samples, for a slightly smaller radius. fixed: n samples and one bound, as in
             published tables (Cohen et al. 2019).
             radius: is it at least the radius? Most images answer within a few hundred samples; every radius is that or
             0, and their average is that times the share certified.
-        radius: The radius to ask for, with the rule radius; of rotation and scaling, the range to cover in degrees or
-            as a share, of which the rule radius claims all or nothing.
-        n0: Samples that choose a class. Default: 100; of label maps 10.
-        n: Fresh samples that count it, at most. Default: 100,000; of label maps 100.
-        alpha: Probability that a certificate is wrong, at most; of label maps, that any pixel of an image is.
+        radius: With the rule radius, the radius to test for. For rotation and scaling, the range to cover, in degrees
+            or as a share, of which the rule radius claims all or nothing.
+        n0: Samples that choose the class. Default: 100; for label maps 10.
+        n: Further samples that count it, at most. Default: 100,000; for label maps 100.
+        alpha: Largest probability that a certificate is wrong; for label maps, that any pixel of an image is.
         joint: Let alpha be the probability that any of all the certificates is wrong (Bonferroni).
         wrong: Certify images with a wrong guess too, to learn which are wrong and stable.
         at: Also report certified accuracy at these distances. Default: those that are the same for all models.
-        tolerance: How much of the radius the rule sequential may give away (see `rules.Sequential`).
+        tolerance: How much of the radius the rule sequential may give up (see `rules.Sequential`).
         futility: With the rule fixed, stop early on images that will not be certified.
-        denoiser: Put this before the model: cifar10, cifar10-demo, or a file or folder that the recipe denoiser left;
+        denoiser: Put this before the model: cifar10, cifar10-demo, or a file or folder that the recipe denoiser wrote;
             in Python also a module from images to images.
         dtype: Certify a copy of the model in this precision.
         compile: Compile the model first.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
-        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
-        out: Run directory; the same call resumes it. Holds the certificate when all is done; one on other
-            terms is never overwritten.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
+        batch_size: Inputs per forward pass. Default: chosen by device and image size.
+        out: Run directory; the same call resumes it. Holds the certificate at the end; one with other settings is never
+            overwritten.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
 
@@ -165,13 +165,15 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     )
     check_sizes(samples if n0 is not None else min(samples, counted), counted)
     if wrong_distance := next((each for each in at if not 0 <= each < math.inf), None):
-        raise ConfigurationError("A distance is not negative.", expected="at=0.1 or more", got=f"{wrong_distance:g}")
+        raise ConfigurationError(
+            "A distance must not be negative.", expected="at=0.1 or more", got=f"{wrong_distance:g}"
+        )
     several = suite is not None or not (shift is None or isinstance(shift, str | Shift))
     named: list[str | Shift] = [] if shift is None else [shift] if isinstance(shift, str | Shift) else list(shift)
     asked = conditions(named, severities, suite, (3, PUBLISHED_SIDE, PUBLISHED_SIDE))  # before anything is loaded
     if not several and (severities is not None or len(asked) > 1):
         raise ConfigurationError(
-            "Several shifts are given as a list.", expected=f"shift=[{shift!r}]", got=f"shift={shift!r}"
+            "Give several shifts as a list.", expected=f"shift=[{shift!r}]", got=f"shift={shift!r}"
         )
     subject = Subject.of(
         model, data, images=images, seed=seed, device=device, batch_size=batch_size, tasks=tuple(TASKS)

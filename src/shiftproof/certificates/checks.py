@@ -29,7 +29,7 @@ def check_fixed(model: object) -> None:
                 "A model that adapts cannot be certified.",
                 expected="a model whose answer to an image is always the same",
                 got=f"{type(part).__name__}, whose answers change with the images it has seen",
-                reason=f"{_THEOREM}: one that changed while it was sampled is none of the functions it was.",
+                reason=f"{_THEOREM}: one that changed while it was sampled is not one.",
                 fix="freeze it first: shiftproof.adapters.freeze(adapted, images) is a plain copy with the weights "
                 "and statistics it has reached; or certify its source",
             )
@@ -58,9 +58,9 @@ def check_function(
     if found.random:
         raise ModelError(
             "A stochastic model cannot be certified.",
-            expected="the same scores when the same images come again",
+            expected="the same scores for the same images every time",
             got=f"scores that differ by up to {found.repeated:.3g}",
-            reason=f"{_THEOREM}: a model that draws at random, or learns from what it sees, is none.",
+            reason=f"{_THEOREM}: a model that draws at random, or learns from what it sees, is not one.",
             fix="switch off dropout (model.eval()), sampling, and adaptation",
         )
     if found.of_batch:
@@ -78,7 +78,7 @@ def check_sizes(n0: int, n: int) -> None:
     """Refuse numbers of samples that make no sense together."""
     if n0 < 1 or n0 > n:
         raise ConfigurationError(
-            "The class is chosen with fewer samples than it is counted with.",
+            "n0 must not be larger than n.",
             expected="n0 from 1 to n, such as n0=100 and n=100,000",
             got=f"n0={n0}, n={n}",
         )

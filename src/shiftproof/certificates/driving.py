@@ -53,7 +53,7 @@ def check_same(path: Path, held: Mapping[str, Json], wanted: Mapping[str, Json])
     other = [name for name in {**held, **wanted} if held.get(name) != wanted.get(name)]
     if other:
         raise RunError(
-            f"There is a certificate on other terms in {str(path)!r}.",
+            f"There is a certificate with other settings in {str(path)!r}.",
             expected=", ".join(f"{name} {held.get(name, 'not given')}" for name in other),
             got=", ".join(f"{name} {wanted.get(name, 'not given')}" for name in other),
             fix="write this one to another folder with --out (out=); nothing was overwritten",

@@ -324,7 +324,7 @@ def make_rule(
         )
     if (radius is not None) != (name == "radius") and name in RULES:
         raise ConfigurationError(
-            "A radius goes with the rule radius, which asks whether it is reached.",
+            "radius= is for the rule radius, which tests whether that radius is reached.",
             got=f"rule={name!r} {'without a radius' if radius is None else f'and radius={radius:g}'}",
             fix="rule='radius', radius=0.25; the other rules find how large the radius is",
         )

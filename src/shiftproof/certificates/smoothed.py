@@ -223,7 +223,9 @@ def denoised(model: Callable[[Tensor], Tensor], denoiser: DenoiserLike, sigma: f
     """Return a model behind a denoiser, on the model's device; refuse noise that the denoiser is not for."""
     if not law_of(against).pixels:
         raise ConfigurationError(
-            "A denoiser takes noise off values.", expected="against l2, rotation or scaling", got=f"against {against}"
+            "A denoiser removes noise from pixel values.",
+            expected="against l2, rotation or scaling",
+            got=f"against {against}",
         )
     loaded = load_denoiser(denoiser, device_of(model))
     check_noise(loaded, sigma)

@@ -169,15 +169,15 @@ def spectrum(
     on_progress: OnProgress | None = None,
     on_plan: Callable[[SpectrumPlan], None] | None = None,
 ) -> Spectrum:
-    """Measure a model by frequency: under single waves, under noise around a frequency. Writes spectrum.json.
+    """Measure a model by frequency: under single waves and under noise around a frequency. Writes spectrum.json.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
-        measure: accuracy, or acr: the average certified radius, by the rule sequential; of label maps miou. Default:
-            accuracy, and of label maps miou.
-        eps: L2 norm of a wave, in each channel, before values are clipped to [0, 1]. Default: 4 at 32 pixels, and more
-            for larger images, as their side.
+        measure: accuracy, or acr: the average certified radius, by the rule sequential; for label maps miou. Default:
+            accuracy; for label maps miou.
+        eps: L2 norm of a wave, in each channel, before values are clipped to [0, 1]. Default: 4 at 32 pixels, growing
+            with the side of larger images.
         step: Measure frequencies that are multiples of this. Default: every one up to 64 pixels, 16 along a side of
             larger images.
         alphas: Powers of the noise around a frequency.
@@ -188,11 +188,11 @@ def spectrum(
         sigma: With the measure acr, standard deviation of the noise.
         n0: With the measure acr, samples that choose a class.
         n: With the measure acr, samples that count it, at most.
-        alpha: Probability that a certificate is wrong, at most.
+        alpha: Largest probability that a certificate is wrong.
         images: Use this many inputs, drawn in proportion to the classes. Default: 200.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
-        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
+        batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
@@ -222,7 +222,7 @@ def spectrum(
     job = SpectrumJob(subject, rule, n0, seed, batch_size)
     check_subject(subject)
     if subject.data.labels is None:
-        raise DataError("The images have no labels.", expected="labels, of which scores and certified radii speak")
+        raise DataError("The images have no labels.", expected="labels, which scores and certified radii need")
     shape = as_images(subject.data).shape
     side = math.sqrt(shape[1] * shape[2])
     step = step or (1 if side <= LARGE_SIDE else max(1, int(side) // POINTS))

@@ -111,7 +111,7 @@ def check_equal_terms(parts: Sequence[Certification]) -> None:
         other = [name for name, value in terms(part).items() if value != first[name]]
         if other:
             raise DataError(
-                "Certificates on other terms cannot share a table.",
+                "Certificates with different settings cannot share a table.",
                 expected="the same images, noise, rule and number of samples in every column",
                 got=f"other {', '.join(other)} under {part.terms.shift}",
                 fix="certify all of them in one call, such as --shift clean,fog@3",

@@ -213,7 +213,7 @@ def check_resolvable(phi: Transformation, shape: tuple[int, ...], scale: float) 
     if not off <= AGREE:
         raise ConfigurationError(
             f"The transformation {phi.name!r} cannot be smoothed over.",
-            expected="two of them, one after the other, to be exactly one of them",
+            expected="a transformation of which two in a row are exactly one",
             got=f"images that differ by {off:.3g}",
             fix="do not clip, pad or resample inside it; the certificate would be void",
         )

@@ -116,32 +116,32 @@ def compare_on_stream(
     """Compare methods of test-time adaptation along one long stream, where some collapse. Writes stream.json.
 
     The source model is always among the methods. Every method has a run directory of its own in `out`. Without a
-    `calibration`, CCC is calibrated on the model first; one of another model is taken as it is, and said. A stream of
-    one's own folders may be unlabelled, and its answers are written, image by image, to predictions.csv.
+    `calibration`, CCC is calibrated on the model first; a calibration of another model is used as it is, with a note. A
+    stream of one's own folders may be unlabelled, and its answers are written, image by image, to predictions.csv.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
         stream: ccc, concatenated, mixed, correlated, recurring or gradual; folders:day,night, which are then the data,
-            one after another as they are; or suite:CIFAR-10-C, the corruptions of a downloaded suite.
+            one after another, unchanged; or suite:CIFAR-10-C, the corruptions of a downloaded suite.
         methods: Methods; `shiftproof list adapters` names them.
         target: With ccc, the source model's accuracy along the stream: easy, medium, hard, or a number. Default: easy,
             or the calibration's.
-        speed: Images per step. Default: 1,000 of ccc and gradual, or the calibration's; else all images.
+        speed: Images per step. Default: 1,000 for ccc and gradual, or the calibration's; otherwise all images.
         shifts: Shifts or families of the stream.
-        severity: Severity of corruptions, but for ccc and gradual. Default: 5; of mixed 1 to 5.
+        severity: Severity of corruptions; not for ccc and gradual. Default: 5; for mixed 1 to 5.
         preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
-        options: Given to every method that has them, such as reset=500; in Python also {"reset": 500}.
-        lr_scale: Learning rates times this.
-        calibration: With ccc, what `calibrate` wrote, file or folder. Default: made in the run directory.
-        calibration_images: With ccc, images a pair of severities is measured on, at most.
+        options: Options for every method that has them, such as reset=500; in Python also {"reset": 500}.
+        lr_scale: Factor on all learning rates.
+        calibration: With ccc, the file or folder that `calibrate` wrote. Default: made in the run directory.
+        calibration_images: With ccc, the most images for a pair of severities.
         precision: With ccc, standard error of accuracies on the paths.
-        images: Length of the stream. Default: one round of all images; of ccc 100,000, or the calibration's.
-        seed: Seed of every random draw. Default: 0; of ccc 43, or the calibration's.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        images: Length of the stream. Default: one round of all images; for ccc 100,000, or the calibration's.
+        seed: Seed of every random draw. Default: 0; for ccc 43, or the calibration's.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images per batch. Default: 64; with label maps 8.
         out: Run directory; the same call resumes it.
-        executor: inline, or processes:4 for so many methods at a time; the numbers are the same.
+        executor: inline, or processes:4 for four methods at a time; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
 
     >>> options = {"shifts": ["contrast"], "images": 128, "out": folder}

@@ -123,9 +123,9 @@ class Comparison:
 def compare(*runs: str | Path, out: str | Path = OUT, command: str | None = None) -> Comparison:
     """Compare audits of the same images: what got better and worse, with intervals. Writes report.html.
 
-    Only tasks that all of them measured count, so audits with other shifts or sections are compared on what they share.
+    Only tasks that all audits measured count, so audits with other shifts or sections are compared on what they share.
     Numbers that are means over images get an interval of the paired difference; those of a family, such as
-    `accuracy.*`, hold together.
+    `accuracy.*`, hold simultaneously.
 
     Args:
         runs: Run directories of audits; the first is the baseline.

@@ -156,9 +156,9 @@ def compare_methods(
 ) -> MethodComparison:
     """Compare methods of test-time adaptation on shifted images. Writes methods.json and predictions.csv.
 
-    Without shifts, methods adapt to the images as they are: your own shifted data, labelled or not. Every method begins
-    afresh, under every shift; the source model is always measured too. Without labels, the result says how often a
-    method answers as the source model does, and, with a labelled `source`, what accuracy to expect before and after.
+    Without shifts, methods adapt to the images as they are: your own shifted data, labelled or not. Every method starts
+    afresh for every shift; the source model is always measured too. Without labels, the result says how often a method
+    answers as the source model does, and, with a labelled `source`, what accuracy to expect before and after.
 
     Args:
         model: What `load_model` takes or returned.
@@ -166,13 +166,13 @@ def compare_methods(
         shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; in Python also `Shift` objects.
             Default: the images as they are.
         methods: Methods; `shiftproof list adapters` names them.
-        source: Labelled images like those the model was made for, by which accuracy is estimated without labels.
-            Default: no estimate.
+        source: Labelled images like those the model was made for, used to estimate accuracy without labels. Default: no
+            estimate.
         preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
-        options: Given to every method that has them, such as prior=16; in Python also {"prior": 16}.
+        options: Options for every method that has them, such as prior=16; in Python also {"prior": 16}.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images per batch. Default: 64; with label maps 8.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.

@@ -161,27 +161,28 @@ def run_protocol(
 ) -> ProtocolResult:
     """Run a published protocol of test-time adaptation: many streams, means over them. Writes protocol.json.
 
-    Every stream has a run directory of its own in `out`, so that the same call resumes. What is shorter than published,
-    or left out of a stream, is said.
+    Every stream has a run directory of its own in `out`, so that the same call resumes. A note says what is shorter
+    than published or left out.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned; with cin-c also suite:ImageNet-C, whose files are then the stream.
-        protocol: cin-c has ten orders of all corruptions, ccc three targets at three speeds and three seeds, recurring
-            20 visits, correlated labels by a Dirichlet distribution, batch-sizes 1, 8 and 64, mixed all at once.
+        protocol: cin-c: ten orders of all corruptions; ccc: three targets at three speeds and three seeds; recurring:
+            20 visits; correlated: labels ordered by a Dirichlet distribution; batch-sizes: 1, 8 and 64; mixed: all
+            corruptions at once.
         methods: Methods; `shiftproof list adapters` names them.
-        runs: Orders, or seeds. Default: ten of cin-c, else three.
+        runs: Number of orders or seeds. Default: ten for cin-c, otherwise three.
         shifts: Shifts or families; holdout is for choosing hyper-parameters.
         preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
-        options: Given to every method that has them, such as reset=500; in Python also {"reset": 500}.
-        lr_scale: Learning rates times this.
-        calibration_images: With ccc, images a pair of severities is measured on, at most.
-        images: Length of each stream. Default: one round of all images; of ccc 100,000.
+        options: Options for every method that has them, such as reset=500; in Python also {"reset": 500}.
+        lr_scale: Factor on all learning rates.
+        calibration_images: With ccc, the most images for a pair of severities.
+        images: Length of each stream. Default: one round of all images; for ccc 100,000.
         seed: Added to the seeds of the protocol.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
-        batch_size: Images per batch, but for batch-sizes.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
+        batch_size: Images per batch; not for batch-sizes.
         out: Run directory; the same call resumes it.
-        executor: inline, or processes:4 for so many methods at a time; the numbers are the same.
+        executor: inline, or processes:4 for four methods at a time; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
 
     >>> options = {"runs": 2, "shifts": ["contrast"], "images": 40, "out": folder}

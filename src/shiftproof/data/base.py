@@ -156,7 +156,7 @@ class Dataset(ABC, Generic[Inputs]):
     ) -> None:
         if on_bad_file not in ("fail", "skip"):
             raise ConfigurationError(
-                f"Bad files cannot be treated by {on_bad_file!r}.", expected="on_bad_file: 'fail' or 'skip'"
+                f"There is no treatment of bad files named {on_bad_file!r}.", expected="on_bad_file: 'fail' or 'skip'"
             )
         self.source = source
         self.name = name
@@ -240,7 +240,7 @@ class Dataset(ABC, Generic[Inputs]):
         """
         if size < 1 or workers < 0:
             raise ConfigurationError(
-                "Batches cannot be made.", expected="a size of 1 or more, 0 or more workers", got=f"{size}, {workers}"
+                "Invalid batch settings.", expected="a size of 1 or more, 0 or more workers", got=f"{size}, {workers}"
             )
         return self._batches(size, workers, torch.device(device))
 

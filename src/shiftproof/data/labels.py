@@ -128,7 +128,7 @@ def _check_no_numbers(found: Sequence[str], places: Mapping[str, str]) -> None:
         expected=f"class names, or the model's output indices: whole numbers from 0 to {LARGEST_INDEX:,}",
         got=f"{first!r}{f' ({places[first]})' if first in places else ''}" + (f" beside {rest!r}" if rest else ""),
         fix="write whole numbers without a decimal point and remove rows without a label; where these are names, "
-        "--classes FILE lists them, one a line, in the order of the model's outputs",
+        "--classes FILE lists them, one per line, in the order of the model's outputs",
     )
 
 

@@ -182,17 +182,18 @@ def load_data(
         size: Resize the short side and crop the centre to this many pixels.
         labels: CSV of labels (columns file, label) for a flat folder; an array or .npy file for arrays; in Python a
             list of them for a list of images.
-        classes: File of the model's class names, one a line, in the order of its outputs, or a list of them; `auto`
+        classes: File of the model's class names, one per line, in the order of its outputs, or a list of them; `auto`
             matches by name, `sorted` is torchvision's order.
-        split: The part to use where there are several, such as train; of a published suite fog@3.
-        color: `rgb` makes three channels of one, `grey` keeps one where a folder's images are all grey.
+        split: The split to use, such as train; for a published suite a part such as fog@3.
+        color: `rgb` makes three channels of one; `grey` keeps one channel where all images of a folder are grey.
         on_bad_file: Whether to fail or skip when an image cannot be read.
-        image_column: Column of images or of their paths in a table, where its name does not tell.
-        text_column: Column of texts in a table, or two with a comma between them for pairs.
+        image_column: Column of images or of their paths in a table, where it is not found by its name.
+        text_column: Column of texts in a table; two, separated by a comma, for pairs.
         label_column: Column of labels in a table.
         label_maps: Where the label maps of a folder's images are (segmentation): a folder of files with the same names,
-            or a pattern such as `*_mask.png`. Default: found by their folders.
-        ignore_label: Value of label maps that is no class; -1 where every value is one. Default: 255, or the layout's.
+            or a pattern such as `*_mask.png`. Default: found by folder names.
+        ignore_label: Value of label maps that means no label; -1 if every value is a class. Default: 255, or the
+            layout's.
         palette: File of the colours of label maps, a line 'red green blue name' each; in Python also a mapping.
 
     >>> len(load_data("demo")), load_data("demo").classes[3]
@@ -262,7 +263,7 @@ def _load_joined(spec: str, split: str | None, reading: ReadOptions, columns: Ma
     names = [name.strip() for name in rest.split(",") if name.strip()]
     if len(set(names)) < len(names) or not names:
         raise ConfigurationError(
-            "Several sets are one each.", expected="folders:day,night", got=spec, fix="a longer stream goes round again"
+            "Name each set once.", expected="folders:day,night", got=spec, fix="a longer stream repeats them"
         )
     found = {name: load_images(name, split=split, **reading, **columns) for name in names}
     return join(found, name=", ".join(names))
@@ -351,4 +352,4 @@ def _load_texts(
 def _refuse(what: str, **options: object) -> None:
     for name, option in options.items():
         if option is not None:
-            raise ConfigurationError(f"{name}= does not go with {what}.", fix=f"leave {name} out")
+            raise ConfigurationError(f"{name}= cannot be used with {what}.", fix=f"leave {name} out")

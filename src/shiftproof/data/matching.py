@@ -70,7 +70,7 @@ def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
         return data
     if isinstance(names, GivenNames) and len(names) != outputs:
         raise DataError(
-            "The list of classes is not of the model's outputs.",
+            "The list of classes does not match the model's outputs.",
             expected=f"{outputs} class names, one for each output of the model, in their order",
             got=f"{len(names)}: {shortened(names)}",
         )
@@ -186,7 +186,7 @@ def _given(data: Data, labels: Tensor, known: Sequence[str] | None, outputs: int
     listed = data.classes
     if len(listed) != outputs:
         raise DataError(
-            "The list of classes is not of the model's outputs.",
+            "The list of classes does not match the model's outputs.",
             expected=f"{outputs} class names, one for each output of the model, in their order",
             got=f"{len(listed)}: {shortened(listed)}",
         )

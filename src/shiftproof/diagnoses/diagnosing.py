@@ -132,9 +132,9 @@ def diagnose(
 ) -> Diagnosis:
     """Say which known shifts new images behave like, at which strengths, and what that costs. Writes report.html.
 
-    The labelled source is shifted in known ways, and the shifts are told that make it look to the model like the new
-    images: one, or two after one another, with intervals and runners-up. That they behave alike is no proof of the
-    cause. A change of the class mix is told apart, and so is a change that nothing known explains.
+    The labelled source is shifted in known ways, and the shifts are reported that make it look to the model like the
+    new images: one, or two in sequence, with intervals and runners-up. Similar behaviour does not prove the cause. A
+    change of the class mix is reported separately, and so is a change that nothing known explains.
 
     Args:
         model: What `load_model` takes or returned.
@@ -144,7 +144,7 @@ def diagnose(
         pairs: Also look for two shifts, one after the other.
         images: Use this many images of each set, drawn in proportion to the classes; 0 is all.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images per forward pass. Default: by device and size of images.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.

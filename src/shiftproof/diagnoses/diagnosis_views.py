@@ -15,7 +15,7 @@ from shiftproof.version import __version__
 
 SHOWN, CLASSES = 6, 5
 CAUSE = (
-    "That images behave alike is no proof of the cause: kinds that are not among the known ones may be explained by "
+    "Similar behaviour does not prove the cause: kinds that are not among the known ones may be explained by "
     "others. The runners-up are what else could be it."
 )
 

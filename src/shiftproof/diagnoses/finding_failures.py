@@ -118,21 +118,21 @@ def find_failures(
     on_progress: OnProgress | None = None,
     command: str | None = None,
 ) -> Failures:
-    """Find which images a model fails on, weak slices of them, and faults of the data. Writes images.csv, report.html.
+    """Find which images a model fails on, weak slices of them, and bad data. Writes images.csv and report.html.
 
     Slices are groups by class, metadata, sub-folder, EXIF and image statistics on which accuracy is lower than on the
-    rest, corrected for how many are looked at. Duplicates across classes, likely label errors, blank and unreadable
-    images are told, and never removed. With the extra `parquet`, images.parquet is written too.
+    rest, corrected for the number of groups tested. Duplicates across classes, likely label errors, blank and
+    unreadable images are reported, never removed. With the extra `parquet`, images.parquet is written too.
 
     Args:
         model: What `load_model` takes or returned.
         data: What `load_data` takes or returned.
-        shifts: Shifts to look under besides none, such as fog@3; in Python also `Shift` objects.
-        metadata: CSV or TSV with a column file and others that slices may be made of.
+        shifts: Shifts to test besides the clean images, such as fog@3; in Python also `Shift` objects.
+        metadata: CSV or TSV with a column file, and others to make slices from.
         export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images per forward pass. Default: by device and size of images.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.

@@ -143,7 +143,7 @@ class Knowledge:
             raise ConfigurationError("There is no shift to look for.", expected="corruptions such as fog", got="none")
         if data.labels is None or len(data) < LEAST_IMAGES:
             raise DataError(
-                "The source cannot tell what shifts do.",
+                "The source is too small, or has no labels.",
                 expected=f"at least {LEAST_IMAGES} labelled images like those the model was made for",
                 got="images without labels" if data.labels is None else f"{len(data)} images",
             )

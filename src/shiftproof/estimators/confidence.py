@@ -105,7 +105,7 @@ def difference_of_confidences(
     source, target = _scores(source_scores, "confidence"), _scores(target_scores, "confidence")
     correct = np.asarray(source_correct, bool)
     if correct.shape != source.shape:
-        raise DataError("Every source score needs to be right or wrong.", got=f"{correct.shape} for {source.shape}")
+        raise DataError("Every source score needs a truth value.", got=f"{correct.shape} for {source.shape}")
     gap = correct - source
     value = float(np.clip(gap.mean() + target.mean(), 0, 1))
     warnings = few(len(target), "inputs") + few(len(source), "source inputs")
@@ -131,7 +131,7 @@ def agreement(logits: ArrayLike, other_logits: ArrayLike, *, seed: int = 0) -> E
     one, other = np.asarray(logits), np.asarray(other_logits)
     if one.shape != other.shape or one.ndim != 2:
         raise DataError(
-            "The models do not answer alike.",
+            "The outputs of the two models do not match.",
             expected="logits N x K of two models on the same inputs",
             got=f"shapes {one.shape} and {other.shape}",
         )

@@ -246,30 +246,30 @@ def estimate(
 ) -> Estimate:
     """Estimate a model's accuracy on inputs without labels, with caveats.
 
-    The model is calibrated on shifted copies of the source, in families; the error and the interval that are told are
-    those of families it has not seen. Inputs unlike anything calibrated on get a wide interval and a warning. To ask
-    for several sets, keep an `Estimator`, or a file of its calibration. A source with label maps is that of a
-    segmenter, whose mIoU is estimated.
+    The model is calibrated on shifted copies of the source, in families; the reported error and interval are those of
+    families it has not seen. Inputs unlike anything calibrated on get a wide interval and a warning. For several sets,
+    keep an `Estimator`, or a file of its calibration. With label maps in the source, the mIoU of a segmenter is
+    estimated.
 
     Args:
         model: What `load_model` takes or returned.
-        data: Inputs without labels: what `load_data` takes or returned. Labels it may have are never looked at.
+        data: Inputs without labels: what `load_data` takes or returned. Any labels in it are ignored.
         source: Labelled inputs like those the model was made for.
         method: auto, the one with the least error on families of shifts it has not seen, or a method, such as combined,
             calibrated_cot, invariance or atc_entropy; the answers of the others are in the result's `others`.
-        level: How often the interval should hold; K families of shifts support K / (K + 1) at most.
+        level: Coverage of the interval; K families of shifts support K / (K + 1) at most.
         other: A second model, for the method agreement.
         neighborhood: randaugment, translate, erase, ..., eda, or any shift. Default: randaugment; eda for texts.
-        views: Views of each input that is viewed, a share of all.
+        views: Augmented views per input; only a share of the inputs is viewed.
         shifts: Shifts to calibrate on, such as fog@3. Default: ten families of several shifts each.
         sets: Labelled sets of your own under other conditions to calibrate on as well, each a family.
         calibration: File of the calibration: read if it exists, written if not.
         outputs: Two .npz files instead of a model and data: logits or probabilities and labels of the source, and
             logits or probabilities of the target.
-        temperature: What divides the logits. Default: fitted to the source's labels.
+        temperature: Temperature that divides the logits. Default: fitted to the source's labels.
         images: Use this many inputs, drawn in proportion to the classes; 0 is all.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Inputs per forward pass. Default: 128.
         out: Run directory; the same call resumes it. Writes estimate.json.
         on_progress: Called as on_progress(done, all, result).
@@ -351,7 +351,9 @@ def _written(found: Estimate, folder: Path) -> Estimate:
 def _two(outputs: Sequence[str | Path]) -> tuple[str | Path, str | Path]:
     if len(outputs) != 2:
         raise ConfigurationError(
-            "Outputs are of two sets.", expected="the source's file, then the target's", got=f"{len(outputs)} files"
+            "Outputs of two sets are needed.",
+            expected="the source's file, then the target's",
+            got=f"{len(outputs)} files",
         )
     return outputs[0], outputs[1]
 

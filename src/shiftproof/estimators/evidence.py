@@ -52,7 +52,7 @@ class Evidence:
     def correct(self) -> NDArray[np.bool_]:
         """Who was right, [N]."""
         if self.labels is None:
-            raise DataError("Nobody knows who was right.", expected="a labelled set", got="a set without labels")
+            raise DataError("Correctness needs labels.", expected="a labelled set", got="a set without labels")
         right: NDArray[np.bool_] = self.logits.argmax(1) == self.labels
         return right
 
@@ -87,7 +87,9 @@ def observe(
     any; a number is of how many inputs, the first ones: it costs most of a pass of these.
     """
     if n < 1 or batch_size < 1:
-        raise ConfigurationError("There must be views.", expected="n and a batch size of 1 or more", got=f"{n}")
+        raise ConfigurationError(
+            "The number of views must be positive.", expected="n and a batch size of 1 or more", got=f"{n}"
+        )
     tap = _tap(model) if drift else None
     inside = FeaturesTap.of(model)
     outputs: list[Tensor] = []

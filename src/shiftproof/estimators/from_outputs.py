@@ -94,7 +94,7 @@ def estimate_outputs(
         found = stored(target)
     if learnt.mixing is not None and len(learnt.mixing.mix) != found.logits.shape[1]:
         raise DataError(
-            "Source and target have other classes.",
+            "Source and target have different numbers of classes.",
             expected=f"{len(learnt.mixing.mix)} columns",
             got=f"{found.logits.shape[1]} columns",
         )

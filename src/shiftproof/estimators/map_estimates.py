@@ -196,7 +196,9 @@ def estimate_maps(
     target = as_images(load_images(data)).take(images, seed=seed)
     wanted, got = as_images(subject.data).shape, target.shape
     if wanted[0] != got[0]:
-        raise DataError("The images have other channels than the source.", expected=str(wanted[0]), got=str(got[0]))
+        raise DataError(
+            "The images and the source have different numbers of channels.", expected=str(wanted[0]), got=str(got[0])
+        )
     chosen = tuple(shifts) if shifts is not None else map_shifts(subject.data)
     if on_plan is not None:
         groups = {families.family_of(shift) for shift in chosen}
@@ -229,7 +231,7 @@ def check_map_options(method: str, *others: object) -> None:
         raise ConfigurationError(
             f"Not available for segmentation: {', '.join(given)}.",
             expected="shifts, level, images, seed",
-            fix=f"leave them out: {EXPECTED} and {LINE} are both told, the better on unseen families first",
+            fix=f"leave them out: {EXPECTED} and {LINE} are both reported, the better one on unseen families first",
         )
 
 

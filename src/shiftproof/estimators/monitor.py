@@ -105,7 +105,7 @@ class Monitor:
     ) -> None:
         if window < FEW or not 0 <= share <= 1 or drift_every < 1 or drop <= 0 or patience < 1 or not 0 < alpha < 1:
             raise ConfigurationError(
-                "This monitor cannot work.",
+                "Invalid monitor settings.",
                 expected=f"a window of {FEW} or more, a share in [0, 1], a drop above 0, alpha between 0 and 1; "
                 "drift_every and patience of 1 or more",
                 got=f"window={window}, share={share:g}, drop={drop:g}, alpha={alpha:g}, {drift_every=}, {patience=}",

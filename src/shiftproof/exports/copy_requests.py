@@ -88,7 +88,7 @@ def make_request(
     """Check the options against each other, and fill in what they leave open."""
     if bool(shifts) == (suite is not None):
         raise ConfigurationError(
-            "A copy is made under shifts, or as a suite.",
+            "Give either shifts or a suite.",
             expected=f"--shifts fog@3, or --suite {' | '.join(SUITES)}",
             got="both" if shifts else "neither",
         )
@@ -107,11 +107,11 @@ def make_request(
         )
     arrays = published.arrays if published else not is_folder(source)
     if arrays and file_format is not None:
-        raise ConfigurationError("This copy is made of arrays.", got=f"--format {file_format}", fix="leave it out")
+        raise ConfigurationError("This copy is written as arrays.", got=f"--format {file_format}", fix="leave it out")
     if file_format is not None and file_format not in get_args(Format):
         raise unknown("format", file_format, get_args(Format))
     if arrays and masks is not None:
-        raise ConfigurationError("masks= goes with a folder of images.", got=f"--masks {masks} and {source!s:.80}")
+        raise ConfigurationError("masks= needs a folder of images.", got=f"--masks {masks} and {source!s:.80}")
     if quality is None:
         quality = PUBLISHED_QUALITY if published else QUALITY
     if not 1 <= quality <= 100:

@@ -3,7 +3,7 @@
 * EXIF rotation is applied, and the copy has no EXIF data.
 * Palette, CMYK, YCbCr and LAB images become RGB; black and white becomes grey. Of an animation, the first frame counts.
 * Greyscale of 16 bits is kept. Colours of 16 bits, of which Pillow reads 8, are refused, and so are numbers of more
-  bits and floats, of which the range is not known.
+  bits and floats, whose range is not known.
 * With a color, or as JPEG, files are what `load_data` makes of them: 8 bits, and transparent pixels laid on white.
 """
 
@@ -58,7 +58,7 @@ class Reader(NamedTuple):
                 raise DataError("It has colours of 16 bits, of which Pillow reads 8; --color rgb takes those.")
             if self.color is None and (image.mode == "F" or (image.mode == "I" and not _is_deep(image))):
                 kind = "floats" if image.mode == "F" else "32-bit numbers"
-                raise DataError(f"Its pixels are {kind}, of which the range is not known.")
+                raise DataError(f"Its pixels are {kind}, whose range is not known.")
             return FileHeader(3 * width * height, deep)
 
     def read(self, path: Path) -> FilePixels:

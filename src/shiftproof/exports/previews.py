@@ -90,7 +90,7 @@ def preview(
     """Show an image under every shift, by severity, as a picture or a page.
 
     Args:
-        image: An image file. Default: images of the demo, another one for each shift.
+        image: An image file. Default: images of the demo, a different one for each shift.
         out: What to write: a .png or an .html file.
         families: Families with severities: common, holdout and bar.
         severities: Severities in [0, 5].

@@ -114,7 +114,7 @@ def write_stream(
         format: png, or jpg, which loses a little.
         quality: Quality of JPEG files, 1 to 100.
         shard_images: Images per tar file.
-        device: cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.
+        device: cpu, where every machine draws the same random numbers; cuda, cuda:1 or auto.
         executor: inline, processes, processes:4, ray or ray:16; the bytes are the same.
         on_progress: Called as on_progress(done, all, result).
 
@@ -128,7 +128,7 @@ def write_stream(
         raise ConfigurationError(f"Shards cannot hold {format!r}.", expected="png or jpg")
     if shard_images < 1 or not 1 <= quality <= 100:
         raise ConfigurationError(
-            "These shards cannot be.",
+            "Invalid shard settings.",
             expected="1 image or more, a quality of 1 to 100",
             got=f"{shard_images}, {quality}",
         )

@@ -41,7 +41,7 @@ def preview_stream(
         seed: Seed of every random draw. Default: the stream's own.
         out: What to write: a .png or an .html file.
         rows: Positions to show.
-        columns: Neighbouring images at each.
+        columns: Consecutive images at each position.
 
     >>> preview_stream("mixed", shifts=["fog"], images=12, rows=2, columns=2, out=folder / "stream.png").name
     'stream.png'

@@ -107,7 +107,7 @@ def shift_targets(shifts: Sequence[str | Shift], *, preset: str | None = None, a
     for index, path in enumerate(paths):
         if (first := paths.index(path)) < index:
             both = f"{found[first].label} and {found[index].label}"
-            raise ConfigurationError("Two shifts would be written to one place.", got=both, fix="write them apart")
+            raise ConfigurationError("Two shifts would be written to the same place.", got=both, fix="write them apart")
     return tuple(Target(_at(shift, preset), path) for shift, path in zip(found, paths, strict=True))
 
 

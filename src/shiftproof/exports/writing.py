@@ -88,10 +88,10 @@ def write_corrupted(
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> Written:
-    """Write a corrupted copy of a data set, under shifts or as a published suite. Ends with a manifest.json.
+    """Write a corrupted copy of a data set, under shifts or as a published suite. Ends by writing manifest.json.
 
     * A folder under one shift is a tree with the same relative paths; under several, there is one in `fog/3` and so on.
-      Files keep their names and formats; those that are no images are copied as they are.
+      Files keep their names and formats; other files are copied as they are.
     * Other data is an array `fog@3.npy` [N, H, W, C] for each shift, with `labels.npy`.
     * The suites `imagenet-c` and `imagenet-c-bar` make files of a folder, brought to 224 pixels as published: JPEG of
       quality 85, in `corruption/severity/class/file`, where C-bar's severities are its strengths (`sparkles/3.00`).
@@ -108,7 +108,8 @@ def write_corrupted(
         out: Folder of the copy; the same call resumes it.
         shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; in Python also `Shift` objects.
         suite: Instead of shifts, a whole published suite.
-        format: png, jpg or same, each file's own; csv, tsv or jsonl of texts. Default: same; jpg for imagenet-c.
+        format: png, jpg, or same for each file's own format; for texts csv, tsv or jsonl. Default: same; jpg for
+            imagenet-c.
         quality: Quality of JPEG and other lossy files, 1 to 100. Default: 95; 85 for imagenet-c, as published.
         masks: Label maps of the images: a folder of files with the same names, or a pattern such as `*_mask.png`, where
             the star is an image's path without its suffix; none, where files only look like label maps.
@@ -116,7 +117,7 @@ def write_corrupted(
         preset: Severity table of shifts. Default: by image size, or the suite's.
         textures: Folder of photographs for a suite's frost.
         seed: Seed of every random draw.
-        device: cpu, on which every machine draws the same numbers; cuda, cuda:1 or auto.
+        device: cpu, where every machine draws the same random numbers; cuda, cuda:1 or auto.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
 
@@ -173,7 +174,7 @@ def _write_texts(
     """Write copies of a set of texts, with which options of images do not go."""
     for name, option in refused.items():
         if option is not None:
-            raise ConfigurationError(f"{name}= does not go with texts.", got=str(option))
+            raise ConfigurationError(f"{name}= cannot be used with texts.", got=str(option))
     texts = as_texts(load_data(data))
     chosen = [as_shift(one) for one in shifts]
     write_texts(texts, folder, chosen, seed=seed, format=file_format, on_progress=on_progress)
@@ -195,7 +196,7 @@ def _copies(data: DataLike, folder: Path, order: CopyRequest) -> Copies:
     options.pop("color", None)
     for name, value in options.items():
         if value is not None and not (name == "classes" and value == "auto"):
-            raise ConfigurationError(f"{name}= does not go with a copy of files.", fix=f"leave {name} out")
+            raise ConfigurationError(f"{name}= cannot be used with a copy of files.", fix=f"leave {name} out")
     return copies_of_folder(
         expand(spec.given) / (split or ""),
         reader=Reader(order.color, order.size, deep=order.file_format != "jpg"),

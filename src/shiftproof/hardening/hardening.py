@@ -40,19 +40,18 @@ def harden(
 ) -> Hardened:
     """Fine-tune a classifier against what it is weak to, and measure what that gained and cost.
 
-    It is audited on images that are kept for proof, probed for what costs it accuracy, trained on augmentations against
-    that, and audited again on the same images. What is handed over, in the folder model/, is the point on the way from
-    the old weights to the new that is best under hold-out corruptions, and under what was weak in particular, and
-    loses no more clean accuracy than allowed. No model is handed over where nothing is worth changing or nothing was
-    gained.
+    The model is audited on images held out for the proof, probed for what costs it accuracy, trained on augmentations
+    against that, and audited again on the same images. The result, in the folder model/, is the point between the old
+    and the new weights that is best under hold-out corruptions, and under what was weak in particular, and loses no
+    more clean accuracy than allowed. No model is written where nothing is worth changing or nothing was gained.
 
     Args:
-        model: What `load_model` makes a module of; a module is copied.
+        model: Any model that `load_model` loads as a module; a module is copied.
         data: Labelled images to train on: what `load_data` takes or returned.
-        test: Labelled images that neither the model's own training nor this one saw, or the share of the data to keep
-            for that. Those beyond `test_images`, at least two fifths and 7,000 at most, are for choosing.
-        audit: Run directory of an audit of the model, whose findings count in choosing. Where it is of the images for
-            proof on the terms of the proof, as before/ of another run is, no other is made. Default: one made here.
+        test: Labelled images that neither the model's own training nor this one saw, or the share of the data to hold
+            out for that. Those beyond `test_images`, at least two fifths and at most 7,000, are used for choosing.
+        audit: Run directory of an audit of the model, whose findings count in choosing. If it is of the proof images
+            with the same settings, as before/ of another run is, it is used as the first audit. Default: a new one.
         recipe: How to train: mixed+anchor, mixed+jsd, augmix+jsd, gaussian+jsd, ...
         augment: The text form of the augmentation. Default: chosen by what the model is weak to.
         minutes: Time for training; audits come on top.
@@ -62,7 +61,7 @@ def harden(
         test_images: Images of the audits, at most.
         images: Use this many inputs of the data, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images of one step. Default: 128.
         out: Run directory; the same call resumes it.
         executor: Where audits run: inline, processes, processes:4, ray or ray:16.

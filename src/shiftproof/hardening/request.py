@@ -39,7 +39,7 @@ class Request(Options):
     max_clean_loss: Annotated[NotNegative, "Points of clean accuracy that may be lost."] = 1.0
     test_images: Annotated[int, Ge(FEWEST), "Images of the audits, at most."] = 1000
     batch_size: Annotated[Count, "Images of one step."] = 128
-    seed: Annotated[int, "The seed of everything that is drawn."] = 0
+    seed: Annotated[int, "The seed of every random draw."] = 0
 
     def recipe_on(self, augment: str | None) -> Recipe:
         """Return the recipe, with an augmentation in the place of its own where it has one."""
@@ -79,8 +79,8 @@ class ImagesByUse:
             training, rest = split_off(training, share, seed=seed)
         if CHOOSING_SHARE * len(rest) < FEWEST:
             raise DataError(
-                "There are too few images to prove anything with.",
-                expected=f"{round(FEWEST / CHOOSING_SHARE)} or more that are not trained on, and better hundreds",
+                "There are too few test images.",
+                expected=f"{round(FEWEST / CHOOSING_SHARE)} or more that are not trained on, better hundreds",
                 got=f"{len(rest)}",
                 fix="give more with --test, or a larger share of the data",
             )

@@ -157,7 +157,7 @@ def _divisor(name: str, value: float) -> float:
     """Refuse a baseline that a ratio cannot be taken to."""
     if value <= 0:
         raise ConfigurationError(
-            f"The baseline loses nothing to {name!r}, so no ratio to it can be told.",
+            f"The baseline loses nothing to {name!r}, so the ratio to it is undefined.",
             expected="a baseline with more errors under every corruption than none, or than clean for a relative mCE",
             got=f"{value:g}",
             fix=f"leave {name!r} out, or take another baseline",

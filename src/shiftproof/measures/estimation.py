@@ -92,7 +92,7 @@ def atc_threshold(source_scores: ArrayLike, source_correct: ArrayLike) -> float:
     scores, correct = _checked("source scores", source_scores), np.asarray(source_correct, bool)
     if correct.shape != scores.shape:
         raise DataError(
-            "Every source score needs to be right or wrong.",
+            "Every source score needs a truth value.",
             expected=f"{len(scores)} truth values",
             got=f"shape {correct.shape}",
         )

@@ -136,7 +136,7 @@ def _share(prior: float, n: float) -> float:
 def _check_samples(prior: float, n: float, confidence: float) -> None:
     if not (prior >= 0 and 1 <= n < math.inf and 0 < confidence < 1):
         raise ConfigurationError(
-            "These numbers of samples have no bounds.",
+            "Invalid settings for the bounds.",
             expected="a prior of 0 or more, n of 1 or more, a confidence between 0 and 1",
             got=f"prior={prior:g}, n={n:g}, confidence={confidence:g}",
         )

@@ -116,7 +116,7 @@ def _pair(scores: ArrayLike, right: ArrayLike) -> tuple[Array, Array]:
     one, other = np.asarray(scores, np.float64), np.asarray(right, np.float64)
     if one.ndim != 1 or not len(one) or one.shape != other.shape or np.isnan(one).any():
         raise DataError(
-            "Every answer needs a score, and to be right or wrong.",
+            "Every answer needs a score and a truth value.",
             expected="as many scores as truth values, one or more",
             got=f"shapes {one.shape} and {other.shape}",
         )

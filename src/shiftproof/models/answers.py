@@ -83,5 +83,5 @@ def _other(store: Store, expected: str, got: str) -> RunError:
         expected=expected,
         got=got,
         fix="choose another folder; a model whose answers depend on chance, or on anything but the input, cannot "
-        "be gone on with",
+        "be resumed",
     )

@@ -150,7 +150,7 @@ def _constants(
 def _check_pretrained(spec: str, num_classes: int | None, mean: Constants) -> None:
     if num_classes is not None:
         raise ConfigurationError(
-            f"num_classes= does not go with the pretrained weights of {spec}.",
+            f"num_classes= cannot be used with the pretrained weights of {spec}.",
             expected="a file of weights for that many classes: a new last layer has not learnt anything",
             fix="--weights FILE (weights= in Python), or leave num_classes out",
         )

@@ -82,11 +82,12 @@ def load_model(
             CPU for what is loaded, and where it is for what is made: images of one's own are on the CPU too.
         weights: File of weights (safetensors, state dict, checkpoint) for a reference network, a torchvision or timm
             name or a file.py:build; or the name of a torchvision entry.
-        num_classes: Outputs of a torchvision or timm name with a file of weights. Default: what the file has.
+        num_classes: Number of outputs of a torchvision or timm architecture with a file of weights. Default: as in the
+            file.
         mean: Mean of each channel, on the [0, 1] scale: with std, a normalisation in front of a model that lacks one,
             or instead of that of a torchvision or timm architecture.
         std: Standard deviation of each channel.
-        classes: File of the model's class names, one a line, in the order of its outputs; in Python also a list.
+        classes: File of the model's class names, one per line, in the order of its outputs; in Python also a list.
             Default: the model's own.
         output: Which of the values that the model returns holds the scores: a key, an attribute or a number. Default:
             logits, out or the first.
@@ -216,7 +217,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
         return load_trained(path, load_model, device)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "not a regular file"
-        raise ModelError(f"{spec!r} is {what}, and no model.", expected="; ".join(FORMS))
+        raise ModelError(f"{spec!r} is {what}, not a model.", expected="; ".join(FORMS))
     try:
         kind = kind_of(path)
     except OSError as error:
@@ -323,7 +324,7 @@ class _Chain:
 
 def _no_weights(what: str) -> ConfigurationError:
     return ConfigurationError(
-        f"weights= does not go with {what}.",
+        f"weights= cannot be used with {what}.",
         expected=f"weights with a network ({', '.join(NETWORKS)}), torchvision:NAME, timm:NAME or file.py:build",
         fix=CONVERT,
     )

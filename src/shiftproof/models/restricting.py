@@ -41,7 +41,7 @@ class Restricted(nn.Module):
 def restricted(model: Model, only: str | Path | Sequence[str | int]) -> Model:
     """Return a model with the outputs of some classes alone.
 
-    `only` lists them by name, WordNet id or number; a file lists one a line, and a folder has a sub-folder for each.
+    `only` lists them by name, WordNet id or number; a file lists one per line, and a folder has a sub-folder for each.
     """
     if isinstance(only, str | Path) and Path(only).is_dir():
         only = sorted(entry.name for entry in Path(only).iterdir() if entry.is_dir() and not entry.name.startswith("."))

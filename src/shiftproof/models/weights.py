@@ -184,7 +184,7 @@ def _renamed(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Ten
             f"The weights hold the network {type(network).__name__} more than once.",
             expected="one network, behind one of the prefixes " + ", ".join(f"{word}." for word in WRAPPERS),
             got=", ".join(_fronts(tensors)[1:]),
-            fix="save the one that is meant by itself",
+            fix="save only the one you want",
         )
     return fitting[0] if fitting else dict(tensors)
 

@@ -23,9 +23,9 @@ def choose_executor(
     Args:
         executor: inline, processes, processes:4, ray or ray:16; in Python also an `Executor`.
         device: What the tasks compute on: without a number, there is a worker for each GPU or core.
-        address: Of a Ray cluster: auto, ray://HOST:10001. Default: RAY_ADDRESS, or this machine.
+        address: Address of a Ray cluster: auto or ray://HOST:10001. Default: RAY_ADDRESS, or this machine.
         gpus_per_worker: With ray: GPUs of each worker, such as 0.5. Default: 1.
-        timeout: Seconds after which a task fails, where a model hangs. Default: no limit.
+        timeout: Seconds after which a task fails, in case a model hangs. Default: no limit.
 
     >>> choose_executor("processes:4", timeout=600)
     Processes(count=4, device='cpu', timeout=600)

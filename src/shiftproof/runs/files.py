@@ -101,5 +101,5 @@ def cannot_write(path: Path, error: Exception) -> RunError:
         f"Cannot write {str(path)!r}.",
         reason=str(error),
         fix="free some space or choose another folder; what was computed is kept, and the same "
-        "command goes on from there",
+        "command resumes from there",
     )

@@ -48,7 +48,7 @@ class Ray:
         check_timeout(self.timeout)
         if (self.workers is not None and self.workers < 1) or self.gpus_per_worker < 0 or self.cpus_per_worker <= 0:
             raise ConfigurationError(
-                "This is no pool of workers.",
+                "Invalid Ray worker settings.",
                 expected="1 worker or more, each with a share of a processor, and of a GPU if it needs one",
                 got=f"workers {self.workers}, GPUs {self.gpus_per_worker:g}, processors {self.cpus_per_worker:g}",
             )

@@ -154,7 +154,7 @@ class Store:
         with self._errors():
             found = self._db.execute("SELECT name, value, checksum FROM about").fetchall()
             if any(checksum(name, value) != noted for name, value, noted in found):
-                raise sqlite3.DatabaseError("what is noted of the run is damaged")
+                raise sqlite3.DatabaseError("the settings of the run are damaged")
         return {name: value for name, value, _ in found}
 
     def note(self, facts: Mapping[str, str]) -> None:
@@ -249,7 +249,7 @@ class Store:
                 f"Cannot use the run directory {str(self.folder)!r}.",
                 reason=str(error),
                 fix="free some space, or choose another folder; what was saved is kept, and the same "
-                "command goes on from there",
+                "command resumes from there",
             ) from error
 
 

@@ -44,7 +44,7 @@ class Constraint:
         if self.reference is not None and self.agreement is None:
             object.__setattr__(self, "agreement", AGREEMENT)
         if self.agreement is not None and self.reference is None:
-            raise ConfigurationError("Agreement is with a reference model.", fix="give one: reference=")
+            raise ConfigurationError("The bound on agreement needs a reference model.", fix="give one: reference=")
         for name, bound, low in (("similarity", self.similarity, -1.0), ("agreement", self.agreement, 0.0)):
             if bound is not None and not low <= bound <= 1.0:
                 raise ConfigurationError(

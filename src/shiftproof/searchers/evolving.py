@@ -153,7 +153,9 @@ def cross(first: Population, second: Population, cuts: NDArray[np.int64]) -> Pop
 def _check(budget: int, population: int, mutation: float, variant: str) -> None:
     if population < 2 or population % 2:
         raise ConfigurationError(
-            "A population pairs off.", expected="an even number of tuples, 2 or more", got=str(population)
+            "The population must be an even number.",
+            expected="an even number of tuples, 2 or more",
+            got=str(population),
         )
     if budget < population:
         raise ConfigurationError(

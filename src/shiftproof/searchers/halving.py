@@ -44,7 +44,9 @@ def racing(
     """
     if keep < 2 or rounds < 1:
         raise ConfigurationError(
-            "A race needs rounds.", expected="1 round or more, keeping one in 2 or more", got=f"{rounds}, {keep}"
+            "Invalid settings of the race.",
+            expected="1 round or more, keeping one in 2 or more",
+            got=f"{rounds}, {keep}",
         )
     trace = SearchTrace(space, length, "racing", seed)
     running = draw_tuples(space, length, range(budget), seed=seed, draw=draw)

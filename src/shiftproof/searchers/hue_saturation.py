@@ -68,7 +68,7 @@ def semantic_examples(
         trials: The most hues and saturations that are tried of an image.
         images: Use this many images, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images per forward pass. Default: by the size of the images.
 
     >>> found = semantic_examples("demo", "demo", images=20, trials=5)
@@ -79,7 +79,7 @@ def semantic_examples(
     subject = Subject.of(model, data, images=images, seed=seed, device=device, batch_size=batch_size)
     found = as_images(subject.data)
     if found.labels is None:
-        raise DataError("There are no labels to be right about.", expected="labelled images", got=found.name)
+        raise DataError("The images have no labels.", expected="labelled images", got=found.name)
     parts: list[tuple[Tensor, Tensor]] = []
     for batch in found.batches(subject.batch_size, device=subject.device):
         assert batch.labels is not None

@@ -208,7 +208,7 @@ def check_fitness(value: float | None) -> None:
     """Refuse a fitness outside [0, 1]; None stands for a tuple that could not be evaluated."""
     if value is not None and not 0.0 <= value <= 1.0:
         raise ConfigurationError(
-            "The fitness leaves [0, 1].",
+            "The fitness is outside [0, 1].",
             expected="a number from 0 (the model fails on every image) to 1 (it fails on none)",
             got=f"{value}",
             fix="scale it, such as by dividing by its largest value",

@@ -79,14 +79,14 @@ def search(
         targets: Label maps for segmentation, whole numbers [N, H, W]: a .npy file; in Python also an array. Default:
             those of the data, where it has some.
         ignore: The class of pixels that do not count, with targets.
-        similarity: Keep the content: least mean structural similarity, such as 0.8.
-        agreement: Least share of images the reference agrees on. Default: 0.9.
+        similarity: Keep the content: smallest mean structural similarity (SSIM), such as 0.8.
+        agreement: Smallest share of images the reference must agree on. Default: 0.9.
         reference: Keep the content: a model that must still agree with itself.
         memory: Bytes of images kept after first steps that chains share.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
-        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
+        batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).

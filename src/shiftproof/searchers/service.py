@@ -71,7 +71,7 @@ class Service:
     ) -> None:
         if batch_size < 1 or retries < 0 or wait < 0 or not all(one is None or one > 0 for one in (timeout, rate)):
             raise ConfigurationError(
-                "A service cannot be called like this.",
+                "Invalid service settings.",
                 expected="batch_size of 1 or more, retries and wait of 0 or more, timeout and rate above 0 or None",
                 got=f"batch_size={batch_size}, retries={retries}, wait={wait}, timeout={timeout}, rate={rate}",
             )

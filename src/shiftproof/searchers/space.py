@@ -166,7 +166,9 @@ def make_space(space: SpaceLike) -> Space:
 def check_length(length: int) -> None:
     """Refuse tuples without steps."""
     if length < 1:
-        raise ConfigurationError("A tuple needs at least one step.", expected="a length of 1 or more", got=str(length))
+        raise ConfigurationError(
+            "A chain needs at least one transformation.", expected="a length of 1 or more", got=str(length)
+        )
 
 
 def _named(name: str) -> Space:

@@ -161,7 +161,7 @@ def check_name(name: object) -> None:
     """Refuse what is not the name of a corruption, where severities are chosen apart."""
     if not isinstance(name, str):
         raise ConfigurationError(
-            "Here corruptions go by name.",
+            "Give corruptions by name here.",
             expected="a name such as 'fog', or a family of them; severities are chosen apart",
             got=f"the shift {name.label}" if isinstance(name, Shift) else f"a {type(name).__name__}",
             fix="certify, corrupt, estimate and compare_methods take a shift as it is",
@@ -195,7 +195,7 @@ def as_image_shift(shift: str | Shift) -> ImageShift:
     if isinstance(found, ImageShift):
         return found
     raise ConfigurationError(
-        f"The shift {found.label} acts on {found.acts_on}, and here are images.",
+        f"The shift {found.label} acts on {found.acts_on}, and these are images.",
         expected="shifts of images, such as fog@3 or contrast=0.8",
     )
 

@@ -118,7 +118,7 @@ def _chosen(shift: str | Shift | None, severity: float | None, name: str | None,
     if isinstance(shift, str):
         return named_at(shift, severity or 0.0)
     if shift is not None:
-        raise ConfigurationError("This shift has its severity.", got=f"{shift!s:.60}, severity={severity}")
+        raise ConfigurationError("This shift already has a severity.", got=f"{shift!s:.60}, severity={severity}")
     published = (*names("common"), *names("holdout"))
     if name is not None and name not in published:
         raise unknown("corruption", name, published)
@@ -229,13 +229,13 @@ def _read_tensor(tensor: Tensor) -> tuple[Tensor, Restore]:
         if not (low >= 0.0 and high <= 1.0):  # also catches NaN
             got = "NaN" if math.isnan(low) else f"{low:.4g} to {high:.4g}"
             fix = "values of 0..255 go in as uint8; corrupt images before they are normalised"
-            raise DataError("Image values leave [0, 1].", expected=_VALUES, got=f"values {got}", fix=fix)
+            raise DataError("Image values are outside [0, 1].", expected=_VALUES, got=f"values {got}", fix=fix)
     return batch.float(), back
 
 
 def _wrong_type(expected: str, got: str) -> DataError:
     fix = f"x.astype(np.uint8) where values are 0..255; otherwise x / {_HIGHEST}"
-    return DataError("Images need another type of number.", expected=expected, got=got, fix=fix)
+    return DataError("Images have the wrong type of number.", expected=expected, got=got, fix=fix)
 
 
 def _wrong_shape(shape: tuple[int, ...], kind: str) -> DataError:

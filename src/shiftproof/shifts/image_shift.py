@@ -196,4 +196,4 @@ def check_values(images: Tensor) -> None:
         if not (low >= 0.0 and high <= 1.0):  # also catches NaN
             values = "NaN" if math.isnan(low) else f"{low:.4g} to {high:.4g}"
             fix = "keep normalisation inside the model (shiftproof.models.Normalize) and pass images in [0, 1]"
-            raise DataError("Image values leave [0, 1].", expected=_IMAGES, got=f"values {values}", fix=fix)
+            raise DataError("Image values are outside [0, 1].", expected=_IMAGES, got=f"values {values}", fix=fix)

@@ -62,7 +62,9 @@ class Domains(Stream):
     def __init__(self, data: Dataset, *, length: int | None = None, **options: Any) -> None:
         if not isinstance(data, JoinedSet):
             got = as_images(data).name
-            raise DataError("These images are of one set.", expected="folders:day,night or suite:CIFAR-10-C", got=got)
+            raise DataError(
+                "A stream over domains needs several sets.", expected="folders:day,night or suite:CIFAR-10-C", got=got
+            )
         super().__init__(data, length=length or len(data), **options)
         self.domains, self.ordered = data.domains, data.ordered
         if not isinstance(self.data, JoinedSet):

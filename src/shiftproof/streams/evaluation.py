@@ -69,7 +69,7 @@ def evaluate(
         )
     if predictions and stream.task.per_pixel:
         raise DataError(
-            "The answers to label maps are not kept.",
+            "Predicted label maps are not kept.",
             expected="predictions=False: a map for each image is too large for a trace",
         )
     begin, end = stream.position, len(stream) if stop is None else min(stop, len(stream))
@@ -188,6 +188,6 @@ class _Runner:
             raise RunError(
                 f"The state of the model at position {position} is gone or cannot be read.",
                 reason=error.facts["got"],
-                fix=f"remove the folder {str(self.folder)!r}; the same command then begins anew",
+                fix=f"remove the folder {str(self.folder)!r}; the same command then starts again",
             ) from error
         model.load_state_dict(state)

@@ -36,7 +36,7 @@ def read_stream(stream: str, data: DataLike) -> tuple[str, DataLike]:
     spec = data if isinstance(data, DataSpec) else DataSpec(data)
     if not (isinstance(spec.given, str) and spec.given == "demo"):
         raise ConfigurationError(
-            "A stream of folders is its own data.", expected="no data beside it", got=f"{stream} and {spec.given}"
+            "A stream of folders brings its own data.", expected="no data beside it", got=f"{stream} and {spec.given}"
         )
     return "domains", DataSpec(stream, **spec.options)
 

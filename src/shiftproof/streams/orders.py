@@ -51,7 +51,7 @@ class Staged(Stream):
 
     def __init__(self, data: Dataset, *, speed: int, **options: Any) -> None:
         if speed < 1:
-            raise ConfigurationError("A stage needs images.", expected="a speed of 1 or more", got=str(speed))
+            raise ConfigurationError("The speed must be positive.", expected="a speed of 1 or more", got=str(speed))
         self.speed = speed
         super().__init__(data, **options)
 
@@ -208,7 +208,9 @@ class Correlated(Concatenated):
             )
         if concentration < 0:
             raise ConfigurationError(
-                "This concentration is not one.", expected="0, which sorts, or more", got=f"{concentration:g}"
+                "The Dirichlet concentration must not be negative.",
+                expected="0, which sorts, or more",
+                got=f"{concentration:g}",
             )
         self.concentration = concentration
         super().__init__(data, **options)
@@ -263,7 +265,9 @@ class Recurring(Correlated):
 
     def __init__(self, data: Dataset, *, visits: int = 20, length: int | None = None, **options: Any) -> None:
         if visits < 1:
-            raise ConfigurationError("Shifts are visited.", expected="1 visit or more", got=str(visits))
+            raise ConfigurationError(
+                "The number of visits must be positive.", expected="1 visit or more", got=str(visits)
+            )
         super().__init__(data, length=length, **options)
         self.visits = visits
         if length is None:

@@ -59,7 +59,7 @@ class AdversarialAugmentation(Objective):
         (images,) = moment.images
         if moment.featured is None:
             raise ModelError(
-                "The network has no features to stay near to.", expected="a network that ends in a linear layer"
+                "The network has no features to compare.", expected="a network that ends in a linear layer"
             )
         moved = ascend(moment.featured, images, moment.labels, gamma=self.gamma, steps=self.steps, rate=self.rate)
         return moment.targets.cross_entropy(moment.logits(torch.stack([images, moved])))

@@ -224,13 +224,13 @@ def labels_of(data: ImageSet) -> Tensor:
     assert known is not None
     if not len(known) or len(data) < 2 or int(known.min()) == int(known.max()):
         raise DataError(
-            "There is nothing to tell apart.",
+            "There is only one class.",
             expected="at least two classes",
             got=f"{len(data)} images of one class",
             fix="give the folder that holds one sub-folder per class",
         )
     if int(known.min()) < 0:
-        raise DataError("Labels count the classes from 0.", got=f"label {int(known.min())}")
+        raise DataError("Labels must be whole numbers from 0.", got=f"label {int(known.min())}")
     return known
 
 

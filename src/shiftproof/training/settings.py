@@ -19,11 +19,11 @@ class TrainingSettings(Options):
     'sgd'
     """
 
-    epochs: Annotated[Count, "Passes over the data; more than a finished run has continue from its end."] = 200
+    epochs: Annotated[Count, "Passes over the data; a larger number continues a finished run."] = 200
     batch_size: Annotated[Count, "Images of one step, over all processes."] = 256
-    accumulate: Annotated[Count, "Parts that a batch goes through the network in, one after another."] = 1
+    accumulate: Annotated[Count, "Parts that a batch is split into, with accumulated gradients."] = 1
     lr: Annotated[Positive, "The learning rate."] = 0.1
-    optimizer: Annotated[Literal["sgd", "adam", "adamw"], "What takes the steps."] = "sgd"
+    optimizer: Annotated[Literal["sgd", "adam", "adamw"], "The optimiser."] = "sgd"
     momentum: Annotated[BelowOne, "The momentum of SGD."] = 0.9
     weight_decay: Annotated[NotNegative, "The weight decay."] = 1e-4
     schedule: Annotated[ScheduleName, "How the learning rate falls."] = "step"
@@ -33,26 +33,26 @@ class TrainingSettings(Options):
     precision: Annotated[Literal["auto", "float32", "bf16", "fp16"], "Auto is bf16 on CUDA and float32 elsewhere."] = (
         "auto"
     )
-    head: Annotated[Literal["keep", "new"], "New: the last layer is drawn anew, for the classes of the data."] = "keep"
+    head: Annotated[Literal["keep", "new"], "New: an untrained last layer for the classes of the data."] = "keep"
     freeze: Annotated[str, "Layers that stay as they are, by the beginning of their names: conv1,layer1."] = ""
-    layer_decay: Annotated[
-        float, Gt(0), Le(1), "The share of the learning rate that each stage has of the one after it."
-    ] = 1.0
+    layer_decay: Annotated[float, Gt(0), Le(1), "The learning rate of each stage as a share of the next stage's."] = 1.0
     label_smoothing: Annotated[BelowOne, "The share of the target that is spread evenly over all classes."] = 0.0
-    mix: Annotated[Literal["none", "mixup", "cutmix"], "How images of a batch are mixed, and their labels."] = "none"
+    mix: Annotated[Literal["none", "mixup", "cutmix"], "How images of a batch and their labels are mixed."] = "none"
     mix_alpha: Annotated[Positive, "Both parameters of the Beta distribution of a mixture's shares."] = 1.0
     class_weights: Annotated[Literal["none", "balanced"], "Balanced: the loss of rare classes counts more."] = "none"
-    sampling: Annotated[Literal["uniform", "balanced"], "Balanced: an epoch has all classes equally often."] = "uniform"
+    sampling: Annotated[Literal["uniform", "balanced"], "Balanced: every class occurs equally often in an epoch."] = (
+        "uniform"
+    )
     goal: Annotated[
         GoalName | None,
         "Keep the weights of the checkpoint that is best on --validation: by accuracy; under the four hold-out "
-        "corruptions, which no audit tests by itself; by certified radius; or under the worst of random chains. "
+        "corruptions, which no audit uses by default; by certified radius; or under the worst of random chains. "
         "Default: the last weights.",
     ] = None
     patience: Annotated[Count | None, "Stop after this many checkpoints without a better one; with --goal."] = None
     recalibrate: Annotated[bool, "Recompute the statistics of batch normalisation for the kept weights."] = False
-    framing: Annotated[str, "The text form of a shift that every image goes through first; empty: none."] = "pad_crop"
-    seed: Annotated[int, "The seed of everything that is drawn."] = 0
+    framing: Annotated[str, "A shift, in text form, that is applied to every image first; empty: none."] = "pad_crop"
+    seed: Annotated[int, "The seed of every random draw."] = 0
     log_every: Annotated[Count, "Steps between two lines of the log."] = 50
     checkpoint_every: Annotated[Count | None, "Steps between two checkpoints; None: an epoch."] = None
 

@@ -67,6 +67,6 @@ def load_state(path: Path, device: torch.device) -> dict[str, Any]:
         raise RunError(
             f"The checkpoint {path.name!r} is gone or cannot be read.",
             reason=error.facts["got"],
-            fix=f"remove the folder {str(path.parent)!r}; the same command then begins anew",
+            fix=f"remove the folder {str(path.parent)!r}; the same command then starts again",
         ) from error
     return state

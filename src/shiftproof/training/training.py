@@ -64,7 +64,7 @@ def train(
     a kill resumes to the same weights, bit for bit on a CPU; at the end `load_model(out)` returns the network. Classes
     of the data are matched to the network's outputs by name where it has names. A reference network normalises with the
     mean and std of its `ModelSpec`: by default those of CIFAR-10, or none where the recipe adds noise, as in the papers
-    on certified robustness. A finished run goes on with more epochs, its learning rate beginning anew.
+    on certified robustness. A finished run can continue with more epochs; its learning-rate schedule then starts again.
 
     Args:
         model: resnet20, resnet110, wrn16_4, convnet, cct6, for segmentation unet (random weights, or those of a
@@ -78,7 +78,7 @@ def train(
         track: Also log to tensorboard, wandb or mlflow. Default: to TensorBoard where it is installed.
         decoders: Processes that decode images, where they are not held in memory.
         images: Use this many inputs, drawn in proportion to the classes. Default: all.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         out: Run directory; the same call resumes it.
         on_progress: Called as on_progress(step, steps, row).
         on_plan: Called with a forecast before any long work.

@@ -46,7 +46,7 @@ class TestArrays:
         assert torch.equal(pixels(grey), EXPECTED[:, :1])
         assert torch.equal(pixels(grey[..., None]), EXPECTED[:, :1])
         assert torch.equal(pixels(grey, color="rgb"), EXPECTED[:, :1].expand(-1, 3, -1, -1))
-        with pytest.raises(DataError, match="have colours"):
+        with pytest.raises(DataError, match="are in colour"):
             load_images(IMAGES, color="grey")
 
     def test_size(self) -> None:
@@ -89,7 +89,7 @@ class TestArrays:
             (np.zeros((2, 8, 8, 4), np.uint8), "1 or 3 channels"),
             (IMAGES.astype(np.float32), "values of 0..255 go in as uint8"),
             (np.full((2, 8, 8, 3), np.nan), "nan"),
-            (IMAGES.astype(np.int64), "another type"),
+            (IMAGES.astype(np.int64), "wrong type"),
         ],
     )
     def test_images_that_are_none(self, images: Any, message: str) -> None:

@@ -156,5 +156,5 @@ class TestSize:
 
 
 def test_grey_refuses_colours(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has colours"):
+    with pytest.raises(DataError, match="is in colour"):
         Decoder("grey")(save(Image.fromarray(PIXELS), tmp_path / "a.png"))

@@ -168,13 +168,13 @@ def test_random_transforms_are_refused() -> None:
     def noise(image: Any) -> Any:
         return np.array(image) ^ np.random.default_rng().integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
 
-    with pytest.raises(DataError, match="another image each time"):
+    with pytest.raises(DataError, match="different image each time"):
         load_data(Photos(noise))
 
 
 def test_normalised_images_are_refused_in_words() -> None:
     for made in (Photos(lambda image: (torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255 - 0.5) / 0.25),):
-        with pytest.raises(DataError, match=r"leave \[0, 1\]") as caught:
+        with pytest.raises(DataError, match=r"are outside \[0, 1\]") as caught:
             load_data(made)
         assert "leave Normalize out of the transform" in caught.value.facts["fix"]
 
@@ -269,7 +269,7 @@ def test_a_table_of_images_names_its_columns(files: list[Path]) -> None:
         load_data(path)
     assert "--label-column" in caught.value.facts["fix"]
     assert load_data(path, label_column="kind").classes == ("b", "cat")
-    with pytest.raises(ConfigurationError, match="split= does not go with a table of images"):
+    with pytest.raises(ConfigurationError, match="split= cannot be used with a table of images"):
         load_data(path, split="train")
 
 

@@ -137,7 +137,7 @@ def test_what_does_not_fit() -> None:
         load_images(Dataset({"id": [1]}, {"id": Value()}))
     with pytest.raises(DataError, match="is empty"):
         load_images(Dataset({"image": []}, {"image": Image()}))
-    with pytest.raises(ConfigurationError, match="labels= does not go with"):
+    with pytest.raises(ConfigurationError, match="labels= cannot be used with"):
         load_images(make(), labels=LABELS)
 
 

@@ -56,7 +56,7 @@ class TestBatches:
 
     @pytest.mark.parametrize(("size", "workers"), [(0, 0), (4, -1)])
     def test_need_a_size(self, size: int, workers: int, data: ImageSet) -> None:
-        with pytest.raises(ConfigurationError, match="Batches cannot be made"):
+        with pytest.raises(ConfigurationError, match="Invalid batch settings"):
             data.batches(size, workers=workers)
 
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -95,7 +95,7 @@ def test_a_folder_that_may_be_either_is_refused_with_the_ways_out(tmp_path: Path
 
 def test_a_part_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     write(tmp_path, [*parts("fog", levels=[1]), *parts("weather/fog", levels=[1])])
-    with pytest.raises(DataError, match="fog@1 is twice"):
+    with pytest.raises(DataError, match="fog@1 occurs twice"):
         find_suite(tmp_path)
 
 
@@ -112,7 +112,7 @@ def test_arrays(tmp_path: Path) -> None:
     assert found.ignored == ("features.npy",)
     assert len(found.load("fog@2")) == len(found.load("snow@5")) == 10
     np.save(tmp_path / "snow.npy", np.zeros((51, 4, 4, 3), np.uint8))
-    with pytest.raises(DataError, match="is not of a published suite"):
+    with pytest.raises(DataError, match="is not a file of a published suite"):
         load_data(tmp_path, split="snow@5")
 
 

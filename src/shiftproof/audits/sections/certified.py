@@ -1,7 +1,8 @@
 """What is guaranteed: distances within which no change of the input changes the answer of the smoothed model.
 
-The model is smoothed with two strengths of noise, clean and under two shifts. Certified accuracy is told at distances
-that are the same for every model, each by the noise under which it is higher, so that it can be compared and gated on.
+The model is smoothed with two strengths of noise, clean and under two shifts. Certified accuracy is reported at
+distances that are the same for every model, each by the noise under which it is higher, so that it can be compared and
+gated on.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class CorrelatedStream(Measurement):
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         if subject.data.labels is None:
-            raise DataError("Images of a class cannot come together without labels.")
+            raise DataError("A stream sorted by class needs labels.")
         data = subject.data.subset(sorted_batches(subject.data.labels, self.batch, self.images))
         found = streamed(adapter, data, self.shifts, seed=self.seed, batch=self.batch, device=subject.device)
         return {**found, "preset": preset}

@@ -129,7 +129,7 @@ class LabelFree(Section):
         ),
         Number(
             "ood_auroc_*",
-            "how well shifted sets are told from clean ones, by confidence or invariance",
+            "how well confidence or invariance tells shifted sets from clean ones",
             "higher",
             "AUROC",
         ),

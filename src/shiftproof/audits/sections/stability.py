@@ -100,7 +100,7 @@ class Stability(Section):
     title = "Long-stream stability"
     question = "Over a long stream of changing corruptions, which methods stay above the model as it is?"
     numbers = (
-        Number("stability.collapsed", "methods that fall below the unadapted model for good", "lower", "count"),
+        Number("stability.collapsed", "methods that fall below the unadapted model permanently", "lower", "count"),
         Number("stability.*", "accuracy a method adds along the stream", None),
     )
 

@@ -90,7 +90,7 @@ def from_arrays(
     array, channels_last = check_images(images)
     channels = array.shape[3 if channels_last else 1]
     if color == "grey" and channels == 3:
-        raise DataError("The images have colours.", expected="one channel, as color='grey' says", got="3 channels")
+        raise DataError("The images are in colour.", expected="one channel, as color='grey' says", got="3 channels")
     decoder = Decoder(color or ("rgb" if channels == 3 else "grey"), size)
     source = ArraySource(array, channels_last=channels_last, decoder=decoder)
     if labels is not None and np.ndim(labels) == 3 and len(labels) == len(array):  # type: ignore[arg-type]
@@ -205,10 +205,10 @@ def check_images(images: ArrayLike | Tensor) -> tuple[NDArray[Any], bool]:
                 "model (--mean and --std, mean= and std= of load_model)"
             )
             raise DataError(
-                "Image values leave [0, 1].", expected=_EXPECTED, got=f"values {low:.4g} to {high:.4g}", fix=fix
+                "Image values are outside [0, 1].", expected=_EXPECTED, got=f"values {low:.4g} to {high:.4g}", fix=fix
             )
     elif array.dtype != np.uint8:
-        raise DataError("Images need another type of number.", expected=_EXPECTED, got=got)
+        raise DataError("Images have the wrong type of number.", expected=_EXPECTED, got=got)
     return array, last and not (tensor and first)
 
 

@@ -85,7 +85,7 @@ def load_cifar(
             raise DataError(
                 f"{layout.name} is not complete: {file} is missing from {str(folder)!r}.",
                 expected=", ".join(layout.files[split]),
-                fix="unpack the published archive anew",
+                fix="unpack the published archive again",
             )
         parts.append(_binary(folder / file, layout) if layout.label_bytes else _pickled(folder / file, layout))
     images = np.concatenate([part for part, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
@@ -219,5 +219,5 @@ def _not_the_layout(path: Path, got: str) -> DataError:
         f"{str(path)!r} is not a published CIFAR file.",
         expected="a pickle of arrays and lists, as published",
         got=got,
-        fix="unpack the published archive anew",
+        fix="unpack the published archive again",
     )

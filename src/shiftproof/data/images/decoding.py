@@ -85,7 +85,7 @@ class Decoder:
     def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
         """Return the pixels of an open image, uint8 [H, W, C]."""
         if self.color == "grey" and not is_grey(image):
-            raise DataError(f"This image has colours: its mode is {image.mode}.")
+            raise DataError(f"This image is in colour: its mode is {image.mode}.")
         plain = self.fit(_flattened(upright(image)).convert("RGB" if self.color == "rgb" else "L"))
         array = np.array(plain)  # a copy, which may be written to
         return array if array.ndim == 3 else array[:, :, None]
@@ -173,7 +173,7 @@ def _flattened(image: Image.Image) -> Image.Image:
     if image.mode in _DEEP_MODES:
         return _eight_bits(image)
     if image.mode == "F":
-        raise DataError("Its pixels are floats, of which the range is not known.")
+        raise DataError("Its pixels are floats, whose range is not known.")
     if not image.has_transparency_data:
         return image
     layer = image.convert("RGBA")
@@ -184,5 +184,5 @@ def _flattened(image: Image.Image) -> Image.Image:
 def _eight_bits(image: Image.Image) -> Image.Image:
     values: NDArray[Any] = np.asarray(image).astype(np.int64)
     if values.min() < 0 or values.max() > 65535:
-        raise DataError(f"Its pixels are {values.min()} to {values.max()}, of which the range is not known.")
+        raise DataError(f"Its pixels are {values.min()} to {values.max()}, whose range is not known.")
     return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))

@@ -159,7 +159,9 @@ def _list(root: Path, labels: str | Path | None, image_column: str | None, label
         return _by_table(root, path, read_table(path, image_column, label_column))
     if image_column is not None or label_column is not None:
         raise ConfigurationError(
-            "There is no table to have columns.", expected="labels= a CSV file", got="a folder without a labels.csv"
+            "There is no table whose columns could be named.",
+            expected="labels= a CSV file",
+            got="a folder without a labels.csv",
         )
     inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
     folders = [name for name in inside if (root / name).is_dir()]

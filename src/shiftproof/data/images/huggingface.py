@@ -83,7 +83,7 @@ def from_huggingface(
     if isinstance(dataset, Mapping):
         dataset, name = _choose(dataset, split), f"{name} {split or next(iter(dataset))}"
     elif split is not None:
-        raise ConfigurationError("split= does not go with a data set without splits.", fix="leave split out")
+        raise ConfigurationError("split= cannot be used with a data set without splits.", fix="leave split out")
     if not hasattr(dataset, "__len__"):
         options: dict[str, Any] = {"classes": classes, "size": size, "color": color, "on_bad_file": on_bad_file}
         return _streamed(dataset, image_column, label_column, name=name, **options)

@@ -82,7 +82,7 @@ def join(sets: Mapping[str, ImageSet], *, name: str, ordered: bool = True) -> Jo
         if each.shape != next_one.shape:
             raise sizes_differ((one, each.shape[:0:-1]), (other, next_one.shape[:0:-1]))
         if each.source.value_bytes != next_one.source.value_bytes or each.shape[0] != next_one.shape[0]:
-            raise DataError("These sets are not alike.", expected="images of one depth", got=f"{one} and {other}")
+            raise DataError("These sets do not fit together.", expected="images of one depth", got=f"{one} and {other}")
     if len({part.labels is None for part in parts}) > 1:
         without = next(each for each, part in sets.items() if part.labels is None)
         raise DataError(
@@ -133,7 +133,7 @@ def _joined_labels(sets: Mapping[str, ImageSet]) -> tuple[Tensor | None, tuple[s
         return None, ()
     if len({part.numbering for part in parts}) > 1:
         raise DataError(
-            "The classes of these sets are not told in one way.",
+            "These sets do not all label their classes in the same way.",
             expected="names for all of them, or numbers for all of them",
             got=", ".join(f"{each}: {part.numbering}" for each, part in sets.items()),
         )

@@ -89,7 +89,7 @@ def _unpaired(root: Path, pairs: Sequence[object], alone: Sequence[str], orphans
         if some
     ]
     return DataError(
-        "Images and label maps do not go together.",
+        "Images and label maps do not match.",
         expected=f"a label map of the same name for every image in {str(root)!r}",
         got="; ".join(told) or f"{len(pairs)} pairs",
         fix="add or remove these files; --on-bad-file skip leaves them out and lists them",

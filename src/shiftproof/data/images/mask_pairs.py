@@ -45,7 +45,7 @@ def find_label_maps(root: Path, images: Sequence[str], masks: str | Path) -> dic
         if mask is None:
             continue
         if mask in owners:
-            raise DataError(f"Two images have one label map, {mask!r}.", got=f"{owners[mask]} and {image}")
+            raise DataError(f"Two images share one label map, {mask!r}.", got=f"{owners[mask]} and {image}")
         owners[mask] = image
         found[image] = LabelMap(top / mask, mask if inside else f"{top.resolve().name}/{mask}")
     orphans = sorted(set(known.values()) - set(owners))
@@ -65,7 +65,7 @@ def _by_stem(files: Iterable[str], pattern: str) -> dict[str, str]:
         if fnmatch(file, pattern):
             stem = path_stem(file) if pattern.endswith("*") else file
             if stem in known:
-                raise DataError("Two label maps have one name.", got=f"{known[stem]} and {file}")
+                raise DataError("Two label maps have the same name.", got=f"{known[stem]} and {file}")
             known[stem] = file
     return known
 

@@ -148,7 +148,7 @@ class MaskRules:
         ignore = self.ignore if self.ignore is not None else IGNORE
         if self.ignore is None and found and set(found) <= {0, 255} and 255 in found and len(self.classes) != 1:
             raise DataError(
-                "The label maps are of 0 and 255: it is not known whether 255 is a class or no label.",
+                "The label maps hold 0 and 255, and it is unclear whether 255 is a class or means no label.",
                 expected="maps of classes from 0",
                 got="values 0 and 255",
                 fix=f"--ignore-label {NO_IGNORE} (ignore_label={NO_IGNORE}): 255 is class 1; --ignore-label 255: none",
@@ -165,7 +165,7 @@ class MaskRules:
             pixels = sum(int(np.isin(value, outside).sum()) for value in values)
             name = next((name for value, name in zip(values, names, strict=True) if np.isin(value, outside).any()), "")
             raise DataError(
-                "A label map has values that are no class.",
+                "A label map has values that are not classes.",
                 expected=f"0 to {min(count, MOST_CLASSES) - 1}, and {ignore} where there is no label",
                 got=f"{', '.join(map(str, (outside or used)[-5:]))} in {pixels:,} pixels, first in {name}",
                 fix=f"--ignore-label {(outside or used)[-1]} (ignore_label=) where it stands for no label; --classes "
@@ -292,7 +292,7 @@ def _mapped(given: Mapping[Any, Any]) -> Palette:
 def _colour(given: Sequence[Any]) -> tuple[int, int, int]:
     if len(given) != 3 or not all(isinstance(each, int) and 0 <= each <= 255 for each in given):
         raise ConfigurationError(
-            "A palette has colours of three numbers.", expected="red, green and blue from 0 to 255", got=str(given)
+            "A palette colour has three numbers.", expected="red, green and blue from 0 to 255", got=str(given)
         )
     return given[0], given[1], given[2]
 

@@ -45,7 +45,7 @@ def make_mask_set(source: ImageSource, values: Sequence[Values], rules: MaskRule
     for row, value in enumerate(values):
         if value.shape[:2] != (height, width):
             raise DataError(
-                "A label map has another size than its image.",
+                "A label map and its image differ in size.",
                 expected=f"{width} x {height} pixels, as the image has",
                 got=f"{value.shape[1]} x {value.shape[0]} pixels ({_named(source, row)})",
                 fix="label maps are not resized to images: give those of these images; --size resizes both",

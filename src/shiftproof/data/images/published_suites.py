@@ -132,7 +132,7 @@ class StoredSuite:
         here = slice(part.block * images, (part.block + 1) * images) if len(labels) > images else slice(None)
         if len(labels) not in (images, SEVERITIES * images):
             raise DataError(
-                f"{str(part.place)!r} is not of a published suite.",
+                f"{str(part.place)!r} is not a file of a published suite.",
                 expected=f"images at {SEVERITIES} severities, one after the other, and labels for them",
                 got=f"{len(read_array(part.place))} images, {len(labels)} labels",
             )
@@ -229,7 +229,7 @@ def _block(part: Part) -> NDArray[np.generic]:
     count, rest = divmod(len(images), part.blocks)
     if rest or not count:
         raise DataError(
-            f"{str(part.place)!r} is not of a published suite.",
+            f"{str(part.place)!r} is not a file of a published suite.",
             expected=f"images at {SEVERITIES} severities, one after the other",
             got=f"{len(images)} images",
         )
@@ -269,7 +269,7 @@ def _by_label(folder: Path, found: Sequence[Part]) -> dict[str, Part]:
     for part in sorted(found, key=lambda part: (part.name, part.severity)):
         if part.label in parts:
             raise DataError(
-                f"{part.label} is twice in the suite {str(folder)!r}.",
+                f"{part.label} occurs twice in the suite {str(folder)!r}.",
                 expected="one place for each corruption and severity",
                 got=f"{parts[part.label].place.relative_to(folder)} and {part.place.relative_to(folder)}",
             )

@@ -141,7 +141,7 @@ def _check_steady(items: Items) -> None:
         once, again = (pixels(items[row][0], None, None) for _ in range(2))
         if once.shape != again.shape or not np.array_equal(once, again):
             raise DataError(
-                "The data set gives another image each time an item is read.",
+                "The data set returns a different image each time an item is read.",
                 expected="the same pixels, as for validation",
                 got=f"item {row} differs from itself",
                 fix="leave random transforms out (crops, flips, augmentation)",

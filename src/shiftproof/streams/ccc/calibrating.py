@@ -79,17 +79,17 @@ def calibrate(
         target: Accuracy of the model along the stream: easy, medium, hard, or a number such as 0.34.
         speed: Images per step of severity.
         shifts: Shifts or families; holdout is for choosing hyper-parameters.
-        calibration_images: Images a pair of severities is measured on, at most.
+        calibration_images: The most images for a pair of severities.
         precision: Standard error of the accuracy over any two steps of a path (over one, where a step has more than
-            1,000 images), until which places are measured.
-        crop: Least area of the random crops. Default: by image size.
-        steady: Avoid pairs that cannot stay within this of the target; 1 avoids none, as published.
+            1,000 images), to be reached.
+        crop: Smallest area of the random crops. Default: by image size.
+        steady: Avoid pairs that cannot stay within this distance of the target; 1 avoids none, as published.
         variant: steady over any 2,000 images, exact in a path's mean, as published, or release: the corruptions and the
             search of the released generator, which avoids no pair.
         images: Length of the stream.
         seed: Seed of the stream.
-        device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
-        batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
+        device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
+        batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
         executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
         on_progress: Called as on_progress(done, all, result), in images measured, of about how many.

@@ -86,7 +86,7 @@ class Ccc(Staged):
         else:
             if shifts is not None or crop is not None:
                 raise ConfigurationError(
-                    "Shifts and crops are the calibration's.", fix="leave them out, or calibrate with others"
+                    "The calibration sets the shifts and crops.", fix="leave them out, or calibrate with others"
                 )
             self.schedule = Schedule(calibration.noises, calibration.paths, seed, calibration.off_target)
             area = calibration.crop

@@ -18,7 +18,7 @@ class MapStability(Stability):
     """Rolling mIoU of every method that learns from pixels; label maps are cropped and mirrored with their images."""
 
     numbers = (
-        Number("stability.collapsed", "methods that fall below the unadapted model for good", "lower", "count"),
+        Number("stability.collapsed", "methods that fall below the unadapted model permanently", "lower", "count"),
         Number("stability.*", "mIoU of images that a method adds along the stream", None),
     )
     measure = LABEL_MAPS.measure
