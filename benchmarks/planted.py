@@ -179,7 +179,7 @@ def mend(name: str, options: argparse.Namespace) -> dict[str, Any]:
         assert isinstance(network, nn.Module)
         return accuracies(network.to(options.device).eval(), change, test)
 
-    before = tested(model)
+    before, usual = tested(model), tested(ModelSpec("demo"))
     made = shiftproof.harden(
         model,
         options.train,
@@ -197,6 +197,7 @@ def mend(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "planted": name,
         "clean": before[0],
         "under it": before[1],
+        "the demo under it": usual[1],
         "clean after": after[0],
         "under it after": after[1],
         "outcome": made.outcome,

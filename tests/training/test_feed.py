@@ -184,7 +184,12 @@ def test_what_is_fed_goes_on_from_call_to_call(data, monkeypatch):
     whole, parts = linear_loop(data), linear_loop(data)
     begun: list[int] = []
     batches = parts.feed.batches
-    monkeypatch.setattr(parts.feed, "batches", lambda start, *more: begun.append(start) or batches(start, *more))
+
+    def noted(start, *more):
+        begun.append(start)
+        return batches(start, *more)
+
+    monkeypatch.setattr(parts.feed, "batches", noted)
     whole.run(10, lambda _: None)
     parts.run(3, lambda _: None)
     early = copy.deepcopy(parts.state_dict())
