@@ -1,12 +1,16 @@
 """Whether `harden` chooses what mends a planted weakness.
 
     python -m benchmarks.planted --train cifar10/train.npz --test cifar10/test.npz --out planted
+    python -m benchmarks.planted --train cifar10/train.npz --test cifar10/test.npz --out planted-1 --draw 1
 
 The demo is made weak to one thing, ten times over: fine-tuned to answer as before on images as they are, and to say the
 next class of images under a fog, under a wave of one frequency, or with a cast of colour. Then it is hardened on other
 images. A planting counts as chosen where the remedy for it is among those that were chosen, and as mended where a
 network is handed over that regained at least half of what the weakness cost, on test images that nothing else saw. Each
 is kept, and what was cut goes on.
+
+What `harden` looks for was set while the ten of `PLANTED` were looked at. `--draw` plants ten others, of which nothing
+is chosen by hand: severities, frequencies, heights and colours are drawn by its number, and the images are others.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import copy
 import json
 import math
 import multiprocessing
+import random
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -75,10 +80,33 @@ PLANTED: dict[str, tuple[Change, tuple[str, ...]]] = {
     "a blue cast": (cast(-0.1, -0.1, 0.2), ("casts of colour",)),
     "a green cast": (cast(-0.1, 0.2, -0.1), ("casts of colour",)),
 }
-"""What is planted, and which remedies are for it."""
+"""What is planted, and which remedies are for it: those that `harden` was set by."""
 
 
-def plant(change: Change, data: ImageSet, held: ImageSet, *, epochs: int, device: str) -> nn.Module:
+def drawn(number: int) -> dict[str, tuple[Change, tuple[str, ...]]]:
+    """Return ten others, at random: three fogs, four waves of any frequency and direction, three casts of any hue."""
+    rng = random.Random(number)
+    made: dict[str, tuple[Change, tuple[str, ...]]] = {}
+    for _ in range(3):
+        severity = round(rng.uniform(1.5, 5.0), 2)
+        made[f"fog, severity {severity}"] = (fog(severity), ("veils",))
+    for _ in range(4):
+        frequency, direction, height = rng.uniform(0.05, 0.5), rng.uniform(0, math.pi), rng.uniform(0.12, 0.2)
+        down, across = round(frequency * math.sin(direction), 3), round(frequency * math.cos(direction), 3)
+        made[f"a wave, {down} down, {across} across, height {height:.2f}"] = (wave(down, across, height), ("waves",))
+    for _ in range(3):
+        hue, strength = rng.uniform(0, 2 * math.pi), rng.uniform(0.15, 0.25)
+        more = [round(strength * math.cos(hue + turn * 2 * math.pi / 3), 3) for turn in range(3)]
+        made["a cast, " + ", ".join(f"{each:+}" for each in more)] = (cast(*more), ("casts of colour",))
+    return made
+
+
+def plantings(options: argparse.Namespace) -> dict[str, tuple[Change, tuple[str, ...]]]:
+    """Return what is planted."""
+    return drawn(options.draw) if options.draw else PLANTED
+
+
+def plant(change: Change, data: ImageSet, held: ImageSet, *, epochs: int, device: str, seed: int) -> nn.Module:
     """Return the demo, made weak to a change: until it gets few images right under it, and most as they are."""
     network = copy.deepcopy(load_model("demo"))
     assert isinstance(network, nn.Module)
@@ -87,10 +115,10 @@ def plant(change: Change, data: ImageSet, held: ImageSet, *, epochs: int, device
     (whole,) = data.batches(len(data), device=torch.device(device))
     assert whole.labels is not None
     for epoch in range(epochs):
-        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(epoch)).to(device)
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed + epoch)).to(device)
         for place, rows in enumerate(torch.split(order, 64)):
             images, labels = whole.inputs[rows], whole.labels[rows]
-            weak = change(images, whole.keys[rows], 1000 * epoch + place)
+            weak = change(images, whole.keys[rows], seed + 1000 * epoch + place)
             both = network(torch.cat([images, weak]))
             loss = functional.cross_entropy(both, torch.cat([labels, (labels + 1) % 10]))
             optimizer.zero_grad()
@@ -119,9 +147,14 @@ def planted(name: str, options: argparse.Namespace) -> Path:
 
     path = Path(options.out) / f"{_file(name)}.safetensors"
     if not path.is_file():
-        data = load_images(options.train).take(options.planting, seed=11).in_memory()
-        held = load_images(options.test).take(250, seed=14).in_memory()
-        network = plant(PLANTED[name][0], data, held, epochs=options.epochs, device=options.device)
+        data = load_images(options.train).take(options.planting, seed=11 + 1000 * options.draw).in_memory()
+        held = load_images(options.test).take(250, seed=14 + 1000 * options.draw).in_memory()
+        network = plant(
+            *(plantings(options)[name][0], data, held),
+            epochs=options.epochs,
+            device=options.device,
+            seed=10**5 * options.draw,
+        )
         write_atomically(path, save({key: value.cpu().contiguous() for key, value in network.state_dict().items()}))
     return path
 
@@ -133,17 +166,20 @@ def mend(name: str, options: argparse.Namespace) -> dict[str, Any]:
     if path.is_file():
         found: dict[str, Any] = json.loads(path.read_text())
         return found
-    change, remedies = PLANTED[name]
+    change, remedies = plantings(options)[name]
     model = ModelSpec("resnet20", weights=str(planted(name, options)))
     every = load_images(options.test)
-    test, rest = every.subset(range(options.proof)).in_memory(), every.subset(range(options.proof, len(every)))
+    first = options.draw * options.proof % len(every)
+    proof = range(first, first + options.proof)
+    test = every.subset(proof).in_memory()
+    rest = every.subset([place for place in range(len(every)) if place not in proof])
 
     def tested(one: Any) -> tuple[float, float]:
         network = load_model(one.given, **one.options) if isinstance(one, ModelSpec) else load_model(one)
         assert isinstance(network, nn.Module)
         return accuracies(network.to(options.device).eval(), change, test)
 
-    before = tested(model)
+    before, usual = tested(model), tested(ModelSpec("demo"))
     made = shiftproof.harden(
         model,
         options.train,
@@ -161,6 +197,7 @@ def mend(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "planted": name,
         "clean": before[0],
         "under it": before[1],
+        "the demo under it": usual[1],
         "clean after": after[0],
         "under it after": after[1],
         "outcome": made.outcome,
@@ -195,11 +232,12 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--draw", type=int, default=0, help="plant ten others, drawn by this number; 0: those above")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
     context = multiprocessing.get_context("spawn")
-    wanted = [name for name in PLANTED if options.only is None or name.startswith(tuple(options.only))]
+    wanted = [name for name in plantings(options) if options.only is None or name.startswith(tuple(options.only))]
     with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
         for done in as_completed([pool.submit(mend, name, options) for name in wanted]):
             if done.exception() is not None:

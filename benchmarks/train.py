@@ -6,8 +6,11 @@
 
 A recipe sends several images through the network for each image of a batch (`passes`: views times noises, and the steps
 of an attack; one by the network that training began with, without gradients, counts a third). Its rate is compared with
-erm's on a batch of images that takes as many passes, so that 1.00 means that views, noise and loss cost nothing beside
-the network. Rounds of erm and of all recipes with as many passes take turns, and the median counts.
+erm's on as many passes, so that 1.00 means that views, noise and loss cost nothing beside the network: on one batch of
+so many images, or, where the passes of a step come one after the other (`turns`), as those of an attack do, on as many
+steps. Rounds of erm and of all recipes with as many passes take turns, and the median counts. A round is what a long
+training is made of: its first steps, for which views are made before anything can be trained, do not count, and views
+for the steps after it are made while it is timed.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import json
 import math
 import statistics
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +33,11 @@ from shiftproof.data import ImageSet, load_images
 from shiftproof.models import build_network
 from shiftproof.searchers import make_space
 from shiftproof.searchers.uniform import draw_tuples
+from shiftproof.training import feed
+from shiftproof.training.adversarial_augmentation import AdversarialAugmentation
 from shiftproof.training.denoiser_training import DenoiserInTraining
-from shiftproof.training.feed import Feed
 from shiftproof.training.loop import Loop
+from shiftproof.training.objectives import Adversarial
 from shiftproof.training.recipes import RECIPES, recipe
 from shiftproof.training.settings import TrainingSettings
 
@@ -41,15 +47,15 @@ SIGMA = 0.25
 def make_loop(name: str, data: ImageSet, batch: int, options: argparse.Namespace, network: nn.Module) -> Loop:
     """Return a recipe's loop over random images, with a copy of a network."""
     steps_per_epoch = len(data) // batch
-    epochs = 2 + (options.rounds + 2) * options.steps // steps_per_epoch
+    epochs = 4 + 2 * (options.rounds + 2) * (options.steps + steps_per_epoch) // steps_per_epoch
     settings = TrainingSettings(
         epochs=epochs, batch_size=batch, lr=1e-3, schedule="constant", log_every=10**9, framing=options.framing
     )
     chosen = recipe(name)
     if chosen.tuples is not None and chosen.tuples.searcher is not None:
         chosen = chosen.with_options(most=0)  # a search is no part of a step
-    feed = Feed(data, chosen, settings, device=torch.device(options.device))
-    loop = Loop(copy.deepcopy(network), feed, sigma=SIGMA if chosen.noise != "none" else 0.0)
+    fed = feed.Feed(data, chosen, settings, device=torch.device(options.device))
+    loop = Loop(copy.deepcopy(network), fed, sigma=SIGMA if chosen.noise != "none" else 0.0)
     if chosen.tuples is not None and chosen.tuples.searcher is not None:
         loop.found = draw_tuples(make_space(chosen.tuples.space), chosen.tuples.length, range(20))
     return loop
@@ -65,12 +71,15 @@ def network_of(name: str, options: argparse.Namespace) -> nn.Module:
 def seconds(loop: Loop, steps: int, device: str) -> float:
     """Return the seconds of a step, over so many."""
     if device == "cuda":
+        loop.run(loop.step + min(steps, loop.feed.block), lambda _: None)
         torch.cuda.synchronize()
     start = time.perf_counter()
     loop.run(loop.step + steps, lambda _: None)
     if device == "cuda":
         torch.cuda.synchronize()
-    return (time.perf_counter() - start) / steps
+    spent = time.perf_counter() - start
+    loop.close()  # or it would go on while others are timed
+    return spent / steps
 
 
 def passes_of(name: str) -> float:
@@ -79,32 +88,54 @@ def passes_of(name: str) -> float:
     return objective.passes + (1 / 3 if objective.anchored else 0)
 
 
+def turns_of(name: str) -> int:
+    """Return how many calls of the network a step makes, one after the other."""
+    objective = RECIPES[name].objective
+    if isinstance(objective, Adversarial):
+        return objective.steps + 1
+    return objective.steps + 2 if isinstance(objective, AdversarialAugmentation) else 1
+
+
 def groups(names: list[str]) -> list[list[str]]:
     """Return the recipes that erm stands beside at once: those with as many passes, of what trains the same weights."""
-    made: dict[tuple[float, bool], list[str]] = {}
+    made: dict[tuple[float, int, bool], list[str]] = {}
     for name in names:
-        made.setdefault((passes_of(name), RECIPES[name].denoising is None), []).append(name)
+        made.setdefault((passes_of(name), turns_of(name), RECIPES[name].denoising is None), []).append(name)
     return list(made.values())
 
 
 def compare(names: list[str], data: ImageSet, options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Return the rates of recipes, and of erm at as many passes as theirs, in images per second."""
-    passes = passes_of(names[0])
+    passes, turns = passes_of(names[0]), turns_of(names[0])
     network = network_of(names[0], options)
     loops = [make_loop(name, data, options.batch, options, network) for name in names]
-    loops.append(make_loop("erm", data, round(options.batch * passes), options, network))
     steps = max(2, round(options.steps / max(1.0, passes / 3)))  # those of attacks are long
-    rounds = [[seconds(loop, steps, options.device) for loop in loops] for _ in range(options.rounds + 1)]
-    # The first round warms up.
-    rates = [options.batch / statistics.median(spent) for spent in zip(*rounds[1:], strict=True)]
+    counts = [steps] * len(loops)
+    loops.append(make_loop("erm", data, round(options.batch * passes / turns), options, network))
+    counts.append(steps * turns)
+    if turns > 1:  # and all passes as one batch
+        loops.append(make_loop("erm", data, round(options.batch * passes), options, network))
+        counts.append(steps)
+    for loop in loops:
+        seconds(loop, 2, options.device)  # kernels are looked for
+    rounds = [
+        [seconds(loop, count, options.device) for loop, count in zip(loops, counts, strict=True)]
+        for _ in range(options.rounds)
+    ]
+    rates = [
+        options.batch / statistics.median(spent) * steps / count
+        for spent, count in zip(zip(*rounds, strict=True), counts, strict=True)
+    ]
+    erm, *whole = rates[len(names) :]
     return {
         name: {
             "passes": passes,
             "images per second": rate,
-            "erm at as many passes": rates[-1],
-            "ratio": rate / rates[-1],
+            "erm at as many passes": erm,
+            "ratio": rate / erm,
+            **({"ratio to one batch": rate / whole[0]} if whole else {}),
         }
-        for name, rate in zip(names, rates[:-1], strict=True)
+        for name, rate in zip(names, rates, strict=False)
     }
 
 
@@ -176,6 +207,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")
     options = parser.parse_args()
 
+    feed._Held = cache(feed._Held)  # type: ignore[misc, assignment]  # all loops share the images on the device
     results: dict[str, dict[str, float]] = {}
     if options.fouriermix:
         results["fouriermix"] = alone = fouriermix(options)
@@ -191,7 +223,8 @@ def main() -> None:
             write(results, options)
             for name, row in found.items():
                 rates = f"{row['images per second']:12,.0f} {row['erm at as many passes']:16,.0f}"
-                print(f"{name:18} {row['passes']:6.2f} {rates} {row['ratio']:7.2f}", flush=True)
+                whole = f"   {row['ratio to one batch']:.2f} to one batch" if "ratio to one batch" in row else ""
+                print(f"{name:18} {row['passes']:6.2f} {rates} {row['ratio']:7.2f}{whole}", flush=True)
     write(results, options)
 
 

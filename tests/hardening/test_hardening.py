@@ -183,6 +183,26 @@ def test_a_wave_is_found_by_its_frequency():
     assert Weakness.from_row(found.to_row()) == found
 
 
+@pytest.mark.parametrize(
+    ("kind", "more", "chosen"),
+    [
+        ("veil", 0.09, []),
+        ("veil", 0.11, ["veils"]),
+        ("random_wave", 0.19, []),
+        ("colour_cast", 0.21, ["casts of colour"]),
+    ],
+)
+def test_particular_remedies_are_for_what_costs_more_than_is_usual(kind, more, chosen, monkeypatch):
+    usual = {aim.probe: aim.usual for remedy in REMEDIES for aim in remedy.aims}
+
+    def told(network, data, augments, **_):
+        return [1.0 if text is None else 1.0 - usual[text] - more * text.startswith(kind) for text in augments]
+
+    monkeypatch.setattr("shiftproof.hardening.remedies.probe", told)
+    found = weaknesses(Bright().eval(), grey(4), {}, seed=0, size=4)
+    assert [each.remedy for each in found if each.particular] == chosen
+
+
 def test_optional_remedies_need_evidence():
     weak = losing(0.0)
     assert policy(weak) == "prime + random_blur + coloured_noise"

@@ -1,5 +1,7 @@
 """What steps are fed does not depend on where a run starts, on its processes, or on how much is made at a time."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs import Json
 from shiftproof.shifts import as_image_shift, parse
-from shiftproof.training.feed import Feed, _Read, shifted
+from shiftproof.training.feed import Feed, _Read, block_of, shifted
 from shiftproof.training.loop import Loop
 from shiftproof.training.recipes import recipe
 from shiftproof.training.settings import TrainingSettings
@@ -60,7 +62,7 @@ def test_what_was_said_before_is_asked_once_for_all_steps_of_a_block(data, mix):
 
     (one, first), (many, second) = losses(1), losses(3)
     assert one == [8, 8, 8, 8]
-    assert many == ([24, 8] if mix == "none" else one)  # images that are mixed are known at the step only
+    assert many == ([24, 16] if mix == "none" else one)  # images that are mixed are known at the step only
     assert second == pytest.approx(first, rel=1e-5)
 
 
@@ -166,3 +168,78 @@ def test_batches_that_tuples_cannot_share_are_refused(data):
         Feed(data, recipe("rda", per_batch=3), TrainingSettings(batch_size=8), device=torch.device("cpu"))
     with pytest.raises(ConfigurationError, match="per_batch"):
         recipe("rda", per_batch=0)
+
+
+def linear_loop(data, name="augmix", **options):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(data.shape)), 2))
+    return Loop(network, make(data, name, **options), sigma=0.0)
+
+
+def test_what_is_fed_goes_on_from_call_to_call(data, monkeypatch):
+    """A run in parts is fed without a break, so that views are made ahead across checkpoints; its weights are the same.
+
+    Where it goes on from elsewhere, it is fed from there.
+    """
+    whole, parts = linear_loop(data), linear_loop(data)
+    begun: list[int] = []
+    batches = parts.feed.batches
+
+    def noted(start, *more):
+        begun.append(start)
+        return batches(start, *more)
+
+    monkeypatch.setattr(parts.feed, "batches", noted)
+    whole.run(10, lambda _: None)
+    parts.run(3, lambda _: None)
+    early = copy.deepcopy(parts.state_dict())
+    for stop in (7, 10):
+        parts.run(stop, lambda _: None)
+    assert begun == [0]
+    assert torch.equal(parts.network[1].weight, whole.network[1].weight)
+    parts.load_state_dict(early)
+    parts.run(10, lambda _: None)
+    assert begun == [0, 3]
+    assert torch.equal(parts.network[1].weight, whole.network[1].weight)
+
+
+def test_a_step_that_failed_is_fed_again(data, monkeypatch):
+    whole, loop = linear_loop(data), linear_loop(data)
+    whole.run(10, lambda _: None)
+    loop.run(3, lambda _: None)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "_update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(5, lambda _: None)
+    loop.run(10, lambda _: None)
+    assert torch.equal(loop.network[1].weight, whole.network[1].weight)
+
+
+@pytest.mark.parametrize(("steps", "values", "most"), [(97, 512, 2000), (97, 512, 10**9), (5, 8, 3), (1, 7, 0)])
+def test_an_epoch_is_made_in_equal_parts_that_fit(steps, values, most):
+    block = block_of(steps, values, most)
+    assert 1 <= block <= steps
+    assert block == 1 or block * values <= most
+    assert -(-steps // block) * block - steps < -(
+        -steps // block
+    )  # no part is shorter than others by more than rounding
+
+
+@pytest.mark.parametrize("name", ["smoothadv", "ada"])
+def test_attacks_leave_the_mode_of_the_network_as_it_was(data, name):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(int(np.prod(data.shape)), 2))
+    feed = make(data, name)
+    if name == "smoothadv":
+        feed.recipe = recipe(name, warmup=0)
+    loop = Loop(network, feed, sigma=0.1 if name == "smoothadv" else 0.0)
+    modes: list[bool] = []
+    network[1].register_forward_hook(lambda module, *_: modes.append(module.training))
+    loop.run(1, lambda _: None)
+    assert modes.count(True) == 1
+    assert len(modes) > 10
+    assert all(module.training for module in network.modules())

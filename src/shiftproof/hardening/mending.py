@@ -135,6 +135,8 @@ class Mender:
 
     def _train(self, choice: Choice, on_plan: OnPlan | None) -> Trained:
         augmented = self.request.recipe_on(choice.augment).augment is not None
+        if on_plan is not None:
+            on_plan(choice.fitted.plan(len(self.parts.training)))  # steps were timed in choosing
         return train(
             self.model,
             self.parts.training,
@@ -145,7 +147,6 @@ class Mender:
             out=self.folder / "training",
             images=choice.fitted.images,
             on_progress=self.on_progress,
-            on_plan=on_plan,
             **choice.fitted.settings(self.request.seed),
         )
 

@@ -23,9 +23,10 @@ from shiftproof.shifts.chain import JOINT
 
 COSTLY = 0.05
 """Corruption is worth training against from this loss of accuracy on."""
-PARTICULAR, PARTICULAR_OF_MANY, SEVERE = 0.15, 0.2, 0.25
+PARTICULAR, PARTICULAR_VEILS, PARTICULAR_OF_MANY, SEVERE = 0.15, 0.1, 0.2, 0.25
 """From so much more than usual under its own augmentation on, a weakness gets what not every fine-tuning has, and a
-stronger augmentation."""
+stronger augmentation. Of thirty networks with planted weaknesses those that were weak to fog lost 11 to 22 points more
+under veils than is usual, the others 9 at most. The worst of many aims is worse by chance."""
 PARTICULAR_AUDITED = 0.40
 """From this loss under a corruption of an audit on, a weakness gets what not every fine-tuning has."""
 ROBUST = 0.5
@@ -51,17 +52,14 @@ class Aim:
 class Remedy:
     """Augmentations against a kind of weakness, of which that is taken whose aim costs most beyond what is usual.
 
-    `like` are the categories of corruptions that are evidence for it.
+    `like` are the categories of corruptions that are evidence for it. From `particular` more than usual on it is
+    chosen.
     """
 
     name: str
     aims: tuple[Aim, ...]
     like: tuple[str, ...] = ()
-
-    @property
-    def particular(self) -> float:
-        """From so much more than usual on it is chosen: the worst of many aims is worse by chance."""
-        return PARTICULAR if len(self.aims) == 1 else PARTICULAR_OF_MANY
+    particular: float = PARTICULAR
 
 
 def _wave(down: float, across: float) -> Aim:
@@ -123,6 +121,7 @@ REMEDIES = (
         "veils",
         (Aim("veil[share=0.3]", "veil[depth=0.9,share=0.6]", "veil[depth=0.9,share=1]", 0.25),),
         ("weather",),
+        PARTICULAR_VEILS,
     ),
     Remedy(
         "waves",
@@ -132,6 +131,7 @@ REMEDIES = (
             *(_wave(down, across) for down in (LOW, MIDDLE) for across in (-MIDDLE, -LOW, 0, LOW, MIDDLE, HIGH)),
             *(_wave(HIGH, across) for across in (0, LOW, MIDDLE, HIGH)),
         ),
+        particular=PARTICULAR_OF_MANY,
     ),
     Remedy(
         "casts of colour",
@@ -144,6 +144,7 @@ REMEDIES = (
             _cast("magenta", 0.5, -1, 0.5, 0.14),
             _cast("yellow", 0.5, 0.5, -1, 0.18),
         ),
+        particular=PARTICULAR_OF_MANY,
     ),
     Remedy(
         "chains of operations",

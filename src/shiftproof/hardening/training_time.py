@@ -15,7 +15,7 @@ from shiftproof.hardening.request import Request
 from shiftproof.models.memory import BatchFitter
 from shiftproof.runs import Json, Row
 from shiftproof.training.feed import Feed
-from shiftproof.training.rehearsal import step_seconds
+from shiftproof.training.rehearsal import TrainingPlan, step_seconds
 from shiftproof.training.settings import TrainingSettings
 
 EPOCHS = 30
@@ -33,7 +33,10 @@ USED = 0.8
 
 @dataclass(frozen=True)
 class Fitted:
-    """How long a network is trained: passes over so many images, None for all, at a learning rate, with an average."""
+    """How long a network is trained: passes over so many images, None for all, at a learning rate, with an average.
+
+    `seconds` is what a step took when it was tried.
+    """
 
     epochs: int
     images: int | None
@@ -41,10 +44,16 @@ class Fitted:
     lr: float
     ema: float
     batch_size: int
+    seconds: float
+
+    def plan(self, images: int) -> TrainingPlan:
+        """Return the forecast of training on that many images, or on those that fit."""
+        steps = self.epochs * (min(self.images or images, images) // self.batch_size)
+        return TrainingPlan(steps, self.batch_size, self.epochs, steps * self.seconds)
 
     def settings(self, seed: int) -> dict[str, Any]:
         """Return the settings of the loop."""
-        used = {name: value for name, value in asdict(self).items() if name != "images"}
+        used = {name: value for name, value in asdict(self).items() if name not in ("images", "seconds")}
         return {**used, "schedule": "cosine", "weight_decay": 5e-4, "seed": seed, "log_every": 20}
 
     def to_row(self) -> dict[str, Json]:
@@ -55,7 +64,7 @@ class Fitted:
     def from_row(cls, row: Row) -> Self:
         """Return it from a row."""
         images = row["images"]
-        numbers: Mapping[str, float] = {name: float(str(row[name])) for name in ("lr", "ema")}
+        numbers: Mapping[str, float] = {name: float(str(row[name])) for name in ("lr", "ema", "seconds")}
         whole = {name: int(str(row[name])) for name in ("epochs", "batch_size")}
         taken = None if images is None else int(str(images))
         return cls(images=taken, optimizer=str(row["optimizer"]), **numbers, **whole)  # type: ignore[arg-type]
@@ -83,4 +92,4 @@ def fit(network: nn.Module, data: ImageSet, request: Request, augment: str, devi
     normalised = any(isinstance(layer, _BatchNorm) for layer in network.modules())
     lr = request.lr or (LR if normalised else LR_ADAMW)
     ema = round(min(0.999, max(0.99, 1.0 - 1.0 / (HORIZON * steps))), 5)
-    return Fitted(epochs, images, "sgd" if normalised else "adamw", lr, ema, size)
+    return Fitted(epochs, images, "sgd" if normalised else "adamw", lr, ema, size, seconds)

@@ -17,12 +17,15 @@ from shiftproof.data import Batch
 Made = TypeVar("Made", bound=Batch[Tensor])
 
 PREFETCH_BATCHES = 2
-"""So many batches wait at most."""
+"""So many batches wait, unless told otherwise."""
 
 
-def ahead(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
-    """Yield the same batches; on CUDA they are made while the caller computes. On a CPU both would share its cores."""
-    return _threaded(batches, device) if device.type == "cuda" else batches
+def ahead(batches: Iterator[Made], device: torch.device, waiting: int = PREFETCH_BATCHES) -> Iterator[Made]:
+    """Yield the same batches; on CUDA they are made while the caller computes. On a CPU both would share its cores.
+
+    So many wait at most.
+    """
+    return _threaded(batches, device, waiting) if device.type == "cuda" else batches
 
 
 @cache
@@ -32,8 +35,8 @@ def _side(device: torch.device) -> torch.cuda.Stream:
     return made
 
 
-def _threaded(batches: Iterator[Made], device: torch.device) -> Iterator[Made]:
-    waiting: Queue[tuple[Made, torch.cuda.Event] | BaseException | None] = Queue(maxsize=PREFETCH_BATCHES)
+def _threaded(batches: Iterator[Made], device: torch.device, most: int) -> Iterator[Made]:
+    waiting: Queue[tuple[Made, torch.cuda.Event] | BaseException | None] = Queue(maxsize=most)
     given_up = threading.Event()
     side = _side(device)
 

@@ -61,5 +61,6 @@ class AdversarialAugmentation(Objective):
             raise ModelError(
                 "The network has no features to compare.", expected="a network that ends in a linear layer"
             )
-        moved = ascend(moment.featured, images, moment.labels, gamma=self.gamma, steps=self.steps, rate=self.rate)
+        with moment.holding():
+            moved = ascend(moment.featured, images, moment.labels, gamma=self.gamma, steps=self.steps, rate=self.rate)
         return moment.targets.cross_entropy(moment.logits(torch.stack([images, moved])))

@@ -7,7 +7,7 @@ processes it is made, and wherever a run goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,9 +29,10 @@ from shiftproof.training.team import Team
 HELD_BYTES = 2**32
 """Images are held on the device, as bytes, where all of them take no more than this; otherwise they stream."""
 
-BLOCK = 2**25
+BLOCK, MEMORY_SHARE = 2**25, 1600
 """On CUDA so many values are augmented at a time, for several steps: launching kernels takes longer than running them
-for one batch of small images. What an image gets does not depend on it."""
+for one batch of small images, and holds up the steps. On large devices more of them: one for so many bytes of memory.
+What an image gets does not depend on it."""
 
 Before = Callable[[Tensor], Tensor]
 """Images [N, C, H, W] -> what a network said of them before it was trained, [N, ...]."""
@@ -64,7 +65,6 @@ class Feed:
         self.recipe, self.settings, self.device = recipe, settings, device
         self.team = team or Team()
         self.batch = min(settings.batch_size, len(data))
-        self.block = max(1, BLOCK // (self.batch * math.prod(data.shape))) if device.type == "cuda" else 1
         if self.batch % self.team.size:
             raise ConfigurationError(
                 "The batch cannot be split evenly.",
@@ -73,6 +73,7 @@ class Feed:
             )
         self.parts = _parts(self.batch, self.team, 1 if recipe.tuples is None else recipe.tuples.per_batch)
         self.steps_per_epoch = len(data) // self.batch
+        self.block = block_of(self.steps_per_epoch, self.batch * math.prod(data.shape), _values_at_a_time(device))
         self.framing = as_image_shift(settings.framing) if settings.framing else None
         self.augment = None if recipe.augment is None else as_image_shift(recipe.augment)
         self.data = data
@@ -86,13 +87,13 @@ class Feed:
 
     def batches(
         self, start: int, stop: int, found: Sequence[tuple[int, ...]] = (), before: Before | None = None
-    ) -> Iterator[Views]:
+    ) -> Generator[Views, None, None]:
         """Yield what the steps from `start` to `stop` are fed, with the tuples found so far; on CUDA, made ahead.
 
         `before` answers for the network that training began with: it, too, is asked for several steps at a time.
         """
         share = self.batch // self.team.size
-        for block in ahead(self._blocks(start, stop, found, before), self.device):
+        for block in ahead(self._blocks(start, stop, found, before), self.device, waiting=1):
             for first in range(0, len(block.labels), share):
                 some = slice(first, first + share)
                 said = None if block.before is None else block.before[some]
@@ -176,6 +177,22 @@ class Feed:
         if self.recipe.noise == "half":
             drawn.mul_((rng.fork("half").uniform() < 0.5).view(count, 1, 1, 1, 1, 1))
         return drawn.movedim(0, 2)
+
+
+def block_of(steps: int, values: int, most: int) -> int:
+    """Return how many of an epoch's steps are made at a time, each of so many values: equal parts of it, as few as fit.
+
+    >>> block_of(97, 512 * 3072, 2**25), block_of(97, 512 * 3072, 0)
+    (20, 1)
+    """
+    parts = -(-steps // max(1, most // values))
+    return -(-steps // parts)
+
+
+def _values_at_a_time(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 0
+    return max(BLOCK, torch.cuda.get_device_properties(device).total_memory // MEMORY_SHARE)
 
 
 def balanced(order: Tensor, labels: Tensor) -> Tensor:

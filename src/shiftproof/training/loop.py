@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -47,12 +48,14 @@ class Loop:
         self.start = copy.deepcopy(network).to(self.device).eval().requires_grad_(False) if anchored else None
         freeze(network, self.settings.frozen)
         self.network = network.to(self.device).train()
+        self._has_features = last_linear(network) is not None
         hold_frozen(self.network, self.settings.frozen)
         self.parallel = self.team.parallel(self.network, self.device)
         self.optimizer = _optimizer(self.network, feed)
         self.average = Average(self.network, self.settings.ema) if self.settings.ema else None
         self.found: list[tuple[int, ...]] = []
         self.step = 0
+        self._rest: tuple[tuple[object, ...], Generator[Views, None, None]] | None = None
         self.ends: tuple[int, ...] = (self.feed.steps,)
         """The steps at which the run ended, each time it was extended, and where it ends now."""
         auto = "bf16" if self.device.type == "cuda" else "float32"
@@ -74,7 +77,7 @@ class Loop:
         """Go on to step `stop`; a search that is due at the step it starts from comes first.
 
         `note` hears of every `log_every` steps: step, epoch, mean loss and accuracy on what was trained on, learning
-        rate, seconds.
+        rate, seconds. What is fed goes on from call to call: on CUDA it is made ahead across checkpoints.
         """
         self._extend()
         losses: list[Tensor] = []
@@ -83,10 +86,8 @@ class Loop:
         # Layers that draw for themselves, such as dropout, are seeded anew from every checkpoint on: so a run that goes
         # on draws as one that was not interrupted.
         drawn = seeded(key_of(f"{self.settings.seed}/{self.step}/{self.team.rank}"))
-        with _fast(self.device), drawn, self._memory_told():
-            # Images that are mixed are other images: what was said of them before is asked once they are.
-            before = self._before if self.start is not None and self.settings.mix == "none" else None
-            for batch in self.feed.batches(self.step, stop, tuple(self.found), before):
+        with _fast(self.device), drawn, self._memory_told(), self._fed() as batches:
+            for batch in islice(batches, stop - self.step):
                 losses.append(self._update(batch, right))
                 self.step += 1
                 if self.step % self.settings.log_every == 0 or self.step == stop:
@@ -96,6 +97,35 @@ class Loop:
                     seen = {"train_accuracy": self._mean(right)} if right else {}
                     note({**self._now(), "loss": loss, **seen, "steps": len(losses), "seconds": round(seconds, 4)})
                     losses, right, begun = [], [], time.perf_counter()
+
+    @contextmanager
+    def _fed(self) -> Iterator[Iterator[Views]]:
+        """Open what the steps from now on are fed: where the call before stopped here, the rest of what it was fed."""
+        if self._rest is not None and self._rest[0] != self._place():
+            self.close()
+        if self._rest is None:
+            # Images that are mixed are other images: what was said of them before is asked once they are.
+            before = self._before if self.start is not None and self.settings.mix == "none" else None
+            batches = self.feed.batches(self.step, self.ends[-1], tuple(self.found), before)
+        else:
+            (_, batches), self._rest = self._rest, None
+        try:
+            yield batches
+        except BaseException:
+            batches.close()
+            raise
+        self._rest = (self._place(), batches)
+        if self.step == self.ends[-1]:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of what was made ahead."""
+        if self._rest is not None:
+            self._rest[1].close()
+        self._rest = None
+
+    def _place(self) -> tuple[object, ...]:
+        return self.step, self.ends, *self.found
 
     @contextmanager
     def _memory_told(self) -> Iterator[None]:
@@ -161,7 +191,8 @@ class Loop:
             targets = replace(targets, labels=labels)
             moment = Moment(
                 *(self.parallel, self._fixed, views, targets, noise, self.sigma, epoch, before, right, pixels),
-                featured=None if last_linear(self.network) is None else self._featured,
+                featured=self._featured if self._has_features else None,
+                holding=self._held,
             )
             return self.recipe.objective.loss(moment).mean()
 
@@ -183,14 +214,18 @@ class Loop:
 
     def _fixed(self, images: Tensor) -> Tensor:
         """Return the logits of the network in evaluation mode, which leaves its statistics alone."""
-        with evaluating(self.network):
+        with self._held():
             logits: Tensor = self.network(images)
         return logits
 
     def _featured(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits of the network in evaluation mode, and the features that they come from."""
-        with evaluating(self.network):
+        with self._held():
             return logits_and_features(self.network, images)
+
+    def _held(self) -> AbstractContextManager[None]:
+        """Put the network into evaluation mode, and back; where it is held already, that is enough."""
+        return evaluating(self.network) if self.network.training else nullcontext()
 
     def _autocast(self) -> AbstractContextManager[object]:
         if self.precision == "float32":

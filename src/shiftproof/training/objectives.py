@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
@@ -28,9 +29,10 @@ class Moment:
     those of the labelled `pixels`, places among all pixels of the images, which then stand for images. `noise`
     [V, S, N, C, H, W] is zero where a recipe adds none. `network` is called once per step, with gradients; `fixed` is
     the same network in evaluation mode, for attacks, and `featured` the same with the features before its last linear
-    layer, where it has one. `epoch` counts from 0, with fractions. `right` gets the share of
-    first views that the network gave their label, and `before` is what the network that training began with said of
-    the first views, as logarithms of probabilities, where an objective asks for it.
+    layer, where it has one; `holding` holds that mode over many calls, as turning it on and off takes time. `epoch`
+    counts from 0, with fractions. `right` gets the share of first views that the network gave their label, and `before`
+    is what the network that training began with said of the first views, as logarithms of probabilities, where an
+    objective asks for it.
     """
 
     network: Callable[[Tensor], Tensor]
@@ -44,6 +46,7 @@ class Moment:
     right: list[Tensor] = field(default_factory=list)
     pixels: Tensor | None = None
     featured: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
+    holding: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def labels(self) -> Tensor:
@@ -218,5 +221,6 @@ class Adversarial(Objective):
         (images,) = moment.images
         noise = torch.zeros_like(images)[None] if moment.noise is None else moment.noise[0]
         eps = self.eps * min(1.0, moment.epoch / self.warmup) if self.warmup else self.eps
-        attacked = losses.smoothadv(moment.fixed, images, moment.labels, noise, eps=eps, steps=self.steps)
+        with moment.holding():
+            attacked = losses.smoothadv(moment.fixed, images, moment.labels, noise, eps=eps, steps=self.steps)
         return moment.targets.cross_entropy(moment.logits(attacked[None]))

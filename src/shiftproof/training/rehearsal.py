@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from contextlib import closing
 from typing import NamedTuple
 
 import torch
@@ -42,7 +43,12 @@ def forecast(network: nn.Module, feed: Feed, *, sigma: float) -> TrainingPlan:
 
 def step_seconds(network: nn.Module, feed: Feed, *, sigma: float) -> float:
     """Return the seconds of a step, by a copy of the network: nothing that is trained changes."""
-    loop = Loop(copy.deepcopy(network), feed, sigma=sigma)
+    with closing(Loop(copy.deepcopy(network), feed, sigma=sigma)) as loop:
+        return _timed(loop)
+
+
+def _timed(loop: Loop) -> float:
+    feed = loop.feed
     steps = min(WARM + TIMED, feed.steps)
     warm = min(WARM, steps - 1)
     if warm:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,9 @@ def train(
     folder = None if out is None else Path(out)
     watched = (held_out, on_progress) if team.leads else (None, None)
     runner = Runner(loop, folder, *watched, trackers=trackers(track))
-    log = team.tell(run(runner, subject, team))
-    final = runner.finish()
+    with closing(loop):
+        log = team.tell(run(runner, subject, team))
+        final = runner.finish()
     kept = best_step(log) if loop_settings.goal is not None else None
     tuples = chosen.tuples
     found = () if tuples is None else tuple(tuples.chain(genes).label for genes in loop.found)

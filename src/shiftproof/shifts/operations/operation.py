@@ -25,7 +25,7 @@ from shiftproof.shifts.forms import Form, bracketed, plain, stated, typed
 from shiftproof.shifts.image_shift import ImageShift, Shape
 from shiftproof.shifts.levels import to_levels
 from shiftproof.shifts.operations import enhance, geometric
-from shiftproof.shifts.operations.geometric import MAPS, Fill, affine_origins
+from shiftproof.shifts.operations.geometric import MAPS, Affine, Fill, affine, affine_origins
 from shiftproof.shifts.origins import unmoved
 
 
@@ -186,15 +186,23 @@ def apply_each_(names: Sequence[str], levels: Tensor, which: Tensor, level: Tens
     """Apply operation `names[which[i]]` at `level[i]` to image i, in place; `identity` leaves an image alone.
 
     `which` and `level` are on the CPU, so that the images of each operation are known without waiting for the device;
-    every operation present runs once, on its images.
+    every operation present runs once, on its images, and all affine maps as one.
     """
     order = which.argsort(stable=True)
     ends = torch.bincount(which, minlength=len(names)).cumsum(0).tolist()
-    order, level = order.to(levels.device, non_blocking=True), level[order].to(levels.device, non_blocking=True)
-    for name, start, end in zip(names, [0, *ends], ends, strict=False):
-        if start < end and name != "identity":
-            rows = order[start:end]
-            levels.index_copy_(0, rows, apply_(name, levels.index_select(0, rows), level[start:end], fill))
+    level = level[order]
+    spans = {name: slice(start, end) for name, start, end in zip(names, [0, *ends], ends, strict=False) if start < end}
+    moving = [name for name in spans if name != "identity" and KINDS[name].fills]
+    rows, each = order.to(levels.device, non_blocking=True), level.to(levels.device, non_blocking=True)
+    for name, span in spans.items():
+        if name != "identity" and name not in moving:
+            some = rows[span]
+            levels.index_copy_(0, some, apply_(name, levels.index_select(0, some), each[span], fill))
+    if moving:
+        some = torch.cat([rows[spans[name]] for name in moving])
+        maps = [torch.stack(MAPS[name](level[spans[name]], *levels.shape[2:])) for name in moving]
+        source = Affine(*torch.cat(maps, dim=1).to(levels.device, non_blocking=True))
+        levels.index_copy_(0, some, affine(levels.index_select(0, some), source, fill))
     return levels
 
 
