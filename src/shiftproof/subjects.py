@@ -37,8 +37,8 @@ from shiftproof.prediction_tasks import CLASSES, PredictionTask, check_task, tas
 from shiftproof.runs import Row, Store, Task
 from shiftproof.version import __version__
 
-HELD_BYTES = 2**30
-"""Images are decoded once and kept, as bytes, when all of them fit in this many bytes; otherwise they stream."""
+HELD_BYTES = 2**26
+"""Images are decoded once: up to so many bytes they are kept in memory, and more in a file, where the disk has room."""
 BATCH_SIZES = {"cpu": 64, "cuda": 256}
 """Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
 LOADED = {
@@ -204,7 +204,7 @@ class Subject:
     def data(self) -> Dataset:
         """The chosen inputs, in their keyed order: any first part of them is a sample."""
         chosen = self.labelled_data.subset(self.places)
-        return chosen.in_memory() if chosen.nbytes <= HELD_BYTES else chosen
+        return chosen.in_memory() if chosen.nbytes <= HELD_BYTES else chosen.on_disk()
 
     @property
     def batch_size(self) -> int:

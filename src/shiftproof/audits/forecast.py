@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 
 from shiftproof.adapters import Method
-from shiftproof.audits.sections.base import Measurement, Unit
+from shiftproof.audits.sections.base import PASSES, Measurement, Unit
 from shiftproof.data import Batch
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import StatisticsTap
@@ -32,8 +33,6 @@ TIMED_REPEATS = 8
 SAMPLE_SECONDS = 1.0
 """Seconds a batch may take: models too slow for that are tried on fewer images."""
 MIN_SAMPLE_IMAGES = 4
-PASSES = ("forward", "statistics", "adapt")
-"""Units in which an input goes through the model."""
 TYPICAL = 3.0
 """The severity whose price stands for all."""
 
@@ -42,7 +41,8 @@ TYPICAL = 3.0
 class Forecast:
     """Seconds by section: of all its tasks, and of those still to be measured, which run so many at a time.
 
-    `kept` is the share of the budget's passes that each section that is cut makes, `why` says why it is.
+    `kept` is the share of the budget's passes that each section that is cut makes, `why` says why it is. `bare` is what
+    a pass of a section's tasks takes in the model alone, in seconds, on average.
     """
 
     planned: Mapping[str, float]
@@ -50,6 +50,7 @@ class Forecast:
     at_a_time: int = 1
     kept: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
+    bare: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -188,14 +189,20 @@ def estimate(
     tasks: Mapping[str, Measurement], done: set[str], prices: Callable[[Unit], float], *, at_a_time: int = 1
 ) -> Forecast:
     """Return what the tasks of a plan, by identity, should take; those done already are not among what remains."""
-    planned: dict[str, float] = {}
-    remaining: dict[str, float] = {}
+    planned: dict[str, float] = defaultdict(float)
+    remaining: dict[str, float] = defaultdict(float)
+    asked: dict[str, float] = defaultdict(float)
+    passes: dict[str, float] = defaultdict(float)
     for identity, task in tasks.items():
-        seconds = sum(images * prices(unit) for unit, images in task.work())
-        planned[task.section] = planned.get(task.section, 0.0) + seconds
+        priced = [(unit, images, images * prices(unit)) for unit, images in task.work()]
+        seconds = sum(price for _, _, price in priced)
+        planned[task.section] += seconds
+        asked[task.section] += sum(price for unit, _, price in priced if unit.kind in PASSES)
+        passes[task.section] += task.passes
         if identity not in done:
-            remaining[task.section] = remaining.get(task.section, 0.0) + seconds
-    return Forecast(planned, remaining, at_a_time)
+            remaining[task.section] += seconds
+    bare = {name: asked[name] / passes[name] for name in asked if passes[name]}
+    return Forecast(dict(planned), dict(remaining), at_a_time, bare=bare)
 
 
 def kept(plan: Mapping[str, Sequence[Measurement]], whole: Mapping[str, Sequence[Measurement]]) -> dict[str, float]:
@@ -206,7 +213,7 @@ def kept(plan: Mapping[str, Sequence[Measurement]], whole: Mapping[str, Sequence
 
 def passes_of(tasks: Sequence[Measurement]) -> float:
     """Return how many inputs go through the model."""
-    return sum(images for task in tasks for unit, images in task.work() if unit.kind in PASSES)
+    return sum(task.passes for task in tasks)
 
 
 def _typical(shift: Shift) -> Shift:

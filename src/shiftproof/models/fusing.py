@@ -1,4 +1,4 @@
-"""Convolutions of a CPU that add a residual and rectify what they compute before they write it to memory.
+"""Convolutions that add a residual and rectify what they compute before they write it to memory.
 
 Writing and reading it again for either is a tenth of the time of a residual network in small batches.
 """
@@ -28,6 +28,12 @@ class RectifiedConvolution(nn.Module):
 
     def forward(self, images: Tensor, added: Tensor | None = None) -> Tensor:
         """Return the rectified sum."""
+        if images.is_cuda:
+            padding, stride, dilation, groups = self.terms
+            rest = self.bias, stride, padding, dilation, groups
+            if added is None:
+                return torch.cudnn_convolution_relu(images, self.weight, *rest)
+            return torch.cudnn_convolution_add_relu(images, self.weight, added, 1.0, *rest)
         run = torch.ops.mkldnn._convolution_pointwise
         if added is None:
             made: Tensor = run(images, self.weight, self.bias, *self.terms, "relu", [], "")
@@ -37,8 +43,11 @@ class RectifiedConvolution(nn.Module):
 
 
 def fuse_rectifiers(network: GraphModule) -> int:
-    """Fuse rectifiers of a network that is for asking alone, in place; return how many: none without oneDNN."""
-    if not hasattr(torch.ops.mkldnn, "_convolution_pointwise"):
+    """Fuse rectifiers of a network that is for asking alone, in place; return how many: none without oneDNN or cuDNN."""
+    on_gpu = any(parameter.is_cuda for parameter in network.parameters())
+    if not (
+        hasattr(torch, "cudnn_convolution_relu") if on_gpu else hasattr(torch.ops.mkldnn, "_convolution_pointwise")
+    ):
         return 0
     layers, fused = dict(network.named_modules()), 0
     for node in list(network.graph.nodes):

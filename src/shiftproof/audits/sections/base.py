@@ -55,6 +55,8 @@ class Unit:
     batch: int = 0
 
 
+PASSES = ("forward", "statistics", "adapt")
+"""Kinds of units in which an input goes through the model."""
 READ, FORWARD, STATISTICS, NOISE = map(Unit, ("read", "forward", "statistics", "noise"))
 Work: TypeAlias = Sequence[tuple[Unit, float]]
 """What a task costs: how many images of each unit."""
@@ -179,6 +181,11 @@ class Measurement(Task[Subject]):
     @abstractmethod
     def work(self) -> Work:
         """Say what measuring costs."""
+
+    @property
+    def passes(self) -> float:
+        """How many inputs go through the model, as planned."""
+        return sum(inputs for unit, inputs in self.work() if unit.kind in PASSES)
 
     def code(self) -> str:
         """Return a digest of the task's code where it is of another package: what was edited is measured anew."""
