@@ -98,11 +98,10 @@ def tell_plans(given: argparse.Namespace) -> None:
     own = plan(given)
     other: dict[str, float] = {}
     if given.against:
-        asked = [
-            f"--{name}={value}" for name in ("model", "data", "budget", "device") if (value := getattr(given, name))
-        ]
+        asked = [f"--{name}={getattr(given, name)}" for name in ("model", "data", "budget", "device")]
+        command = [sys.executable, __file__, "--json", *asked]
         home = {**os.environ, "PYTHONPATH": str(given.against.resolve() / "src")}
-        done = subprocess.run([sys.executable, __file__, "--json", *asked], env=home, capture_output=True, text=True)
+        done = subprocess.run(command, check=False, env=home, capture_output=True, text=True)
         if done.returncode:
             sys.exit(done.stderr)
         other = json.loads(done.stdout.splitlines()[-1])

@@ -107,7 +107,7 @@ def audit(
         require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
         junit: Also write the results of the requirements as JUnit XML.
         export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift at each severity.
-        amp: Let the model compute in bfloat16 where PyTorch deems it safe.
+        amp: Let the model compute in bfloat16 where PyTorch deems it safe; the report says what that changes.
         images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
         minutes: Minutes to take, about: sizes are reduced to what fits, by the measured speed of the model.
         precision: Stop when the intervals of clean accuracy and of accuracy under corruption are within this many
@@ -150,6 +150,7 @@ def audit(
         clean=suite is None or clean is not None,
         minutes=minutes,
         precision=precision,
+        amp=amp,
     )
     usual = asked()  # what is wrong with the options is told before a model is loaded
     requirements = parse_all(require, usual.sections, task)

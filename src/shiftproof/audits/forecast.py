@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
+from itertools import cycle
 from typing import cast
 
 import torch
@@ -114,7 +115,7 @@ class Prices:
         return self._time(lambda: ask(self.subject.fast_model, self._few.inputs), len(self._few), TIMED_REPEATS)
 
     def _statistics(self, _: Unit) -> float:
-        model, batch = self.subject.model, self._few
+        model, batch = self.subject.inner_model, self._few
         try:
             tap = StatisticsTap(model) if isinstance(model, nn.Module) else nullcontext()
         except ModelError:  # it has no such layers
@@ -135,9 +136,9 @@ class Prices:
         from shiftproof.adapters import make_adapter
         from shiftproof.audits.sections.measuring import preset_for
 
-        method = cast(Method, unit.of)
+        method, model = cast(Method, unit.of), self.subject.adapted_model
         try:
-            adapter: Callable[..., object] = make_adapter(self.subject.model, method, preset=preset_for(self.subject))
+            adapter: Callable[..., object] = make_adapter(model, method, preset=preset_for(self.subject))
         except (ModelError, ConfigurationError):
             return None
         return adapter
@@ -146,12 +147,15 @@ class Prices:
         return self._time(lambda: self._make(unit), 1)
 
     def _adapt(self, unit: Unit) -> float:
-        adapter, batch = self._make(unit), self._images(min(unit.batch, len(self._few)))
+        adapter, size = self._make(unit), min(unit.batch, len(self._few))
         if adapter is None:
             return 0.0
+        data = self.subject.data
+        some = data.subset(range(size * max(1, min(TRIES + 1, len(data) // size))))
+        batches = cycle(some.batches(size, device=self.subject.device))  # methods do not learn from the same twice
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # small batches without a prior are priced on purpose
-            return self._time(lambda: adapter(batch.inputs), len(batch))
+            return self._time(lambda: adapter(next(batches).inputs), size)
 
     def _tuple(self, unit: Unit) -> float:
         from shiftproof.searchers import Constraint, make_space

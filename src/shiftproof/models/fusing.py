@@ -43,11 +43,10 @@ class RectifiedConvolution(nn.Module):
 
 
 def fuse_rectifiers(network: GraphModule) -> int:
-    """Fuse rectifiers of a network that is for asking alone, in place; return how many: none without oneDNN or cuDNN."""
+    """Fuse rectifiers of a network that is for asking alone, in place; return how many: none without the library."""
     on_gpu = any(parameter.is_cuda for parameter in network.parameters())
-    if not (
-        hasattr(torch, "cudnn_convolution_relu") if on_gpu else hasattr(torch.ops.mkldnn, "_convolution_pointwise")
-    ):
+    home, name = (torch, "cudnn_convolution_relu") if on_gpu else (torch.ops.mkldnn, "_convolution_pointwise")
+    if not hasattr(home, name):
         return 0
     layers, fused = dict(network.named_modules()), 0
     for node in list(network.graph.nodes):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from shiftproof.adapters import Method
 from shiftproof.audits.audit_settings import AuditSettings
 from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.wording import listed
 from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.data.base import NOUNS, Noun
 from shiftproof.data.images.imageset import SMALL_SIDE
@@ -119,7 +120,9 @@ class Scope:
             return ""
         few = self.per_image
         fewer = "" if few is None else f", each of the {self.inputs} under {few} of the {len(settings.levels)} shifts"
-        adapted = ", adaptation under one corruption of each kind" if "adaptation" in settings.sections else ""
+        named = {"adaptation": "adaptation", "confidence": "confidence", "label_free": "estimation without labels"}
+        some = [said for name, said in named.items() if name in settings.sections]
+        adapted = f", {listed(some)} under one corruption of each kind" if some else ""
         thinned = f"{fewer}{adapted}" if settings.sparse else ""
         sizes = f"{100 * settings.scale:.2g}% of its usual sizes, though not below what each section needs{thinned}"
         if settings.minutes is not None:
