@@ -32,6 +32,7 @@ from shiftproof.audits.run_reports import RunReport, report_run
 from shiftproof.audits.sections import SECTIONS, SECTIONS_BY_TASK, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.sections.segmentation.trying import check_segmenter
+from shiftproof.audits.side_by_side import choose_side_by_side
 from shiftproof.audits.staging import measure, steps_of
 from shiftproof.audits.suite_cells import fingerprint_of
 from shiftproof.audits.suite_subjects import SuiteSubject, as_suite, base_data, choose_parts
@@ -43,6 +44,7 @@ from shiftproof.models.texts import pairing, truncation
 from shiftproof.prediction_tasks import CLASSES, LABEL_MAPS
 from shiftproof.prediction_tasks import TASKS as TASKS_OF_DATA
 from shiftproof.runs import (
+    Auto,
     Executor,
     OnProgress,
     Plan,
@@ -116,7 +118,8 @@ def audit(
         device: auto, cpu, cuda or cuda:1; auto is CUDA where there is one.
         batch_size: Inputs per forward pass. Default: what suits the device and the size of images.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        executor: inline, processes, processes:4, ray or ray:16, or auto: processes where a short trial finds them
+            faster; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
         command: What the report says it was made by.
         on_plan: Called with a forecast before any long work.
@@ -157,8 +160,7 @@ def audit(
     where = choose_executor(executor, device=subject.device)
     (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
     operations = operations_of(subject.model, one.inputs)
-    available = len(subject.labelled_data)
-    scaled = partial(asked, available=available)
+    scaled = partial(asked, available=(available := len(subject.labelled_data)))
     if minutes is None:
         settings = scaled(scale=affordable(budget, subject.device, operations))
     else:
@@ -188,6 +190,7 @@ def audit(
         keep = partial(_note, store, about, fingerprints, AuditedImages.of(subject))
         keep(scope, tasks)
         subject = quickest(subject, plan, operations, store, workers=at_a_time(where))
+        where = choose_side_by_side(subject, scope, plan, operations, where) if isinstance(where, Auto) else where
         cut = partial(told_cut, tasks, scope.grown(usual, available), scope.told_cut(operations))
         if tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast)))):
             report_now = partial(conclude, store, requirements, scope, interim=True)

@@ -31,7 +31,7 @@ PATIENCE, TRIES = 0.1, 5
 """Seconds a unit is tried for, and how often at most, after a first time that does not count."""
 TIMED_REPEATS = 8
 """The forward pass, of which nearly everything is made, is tried so many times as long."""
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS = 0.3
 """Seconds a batch may take: models too slow for that are tried on fewer images."""
 MIN_SAMPLE_IMAGES = 4
 TYPICAL = 3.0

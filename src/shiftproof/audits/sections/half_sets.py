@@ -223,9 +223,7 @@ def source_sets(scope: Scope) -> Iterator[SourceSet]:
         return
     tested = {shift.name for shift in (*settings.shifts, *settings.fixed)}
     kept = [[one for one in some if one.name not in tested] for some in families_for(scope.inputs).values()]
-    chosen = [
-        one for some in kept for one in (dict.fromkeys((some[0], some[-1])) if settings.sparse and some else some)
-    ]
+    chosen = [one for some in kept for one in (some[len(some) // 2 :][:1] if settings.sparse else some)]
     crossed = crossed_shifts(chosen)
     for shift in (None, *chosen):
         yield SourceSet(shift, *terms, crossed=shift in crossed)

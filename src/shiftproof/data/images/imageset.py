@@ -54,6 +54,11 @@ class ImageSet(Dataset[Tensor]):
         return [self.source.path(row) for row in self._rows.tolist()]
 
     @property
+    def of_files(self) -> bool:
+        """Whether any of its images has a file."""
+        return any(self.source.path(row) is not None for row in self._rows.tolist())
+
+    @property
     def nbytes(self) -> int:
         """The memory `in_memory` takes."""
         return len(self) * math.prod(self.shape) * self.source.value_bytes
