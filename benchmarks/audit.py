@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -84,7 +84,7 @@ def plan(given: argparse.Namespace) -> dict[str, float]:
     sections = given.sections and given.sections.split(",")
     settings = make_settings(budget=given.budget, sections=sections, scale=scale, available=available)
     scope = scope_of(settings, min(settings.images or available, available), subject)
-    seen, found = set[Measurement](), Counter[str]()
+    seen, found = set[Measurement](), defaultdict[str, float](float)
     for name in settings.sections:
         for task in planned(name, scope):
             if task not in seen:

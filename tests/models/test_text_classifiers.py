@@ -1,5 +1,7 @@
 """Hugging Face classifiers saved locally, against `transformers` itself."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -45,7 +47,7 @@ def test_batches_pairs_and_long_texts(tmp_path):
 
 def test_texts_of_like_length_are_read_together(tmp_path):
     language_models.bert(tmp_path, "BertForSequenceClassification")
-    model = load_model(str(tmp_path))
+    model: Any = load_model(str(tmp_path))
     shapes: list[tuple[int, int]] = []
     forward = model.network.forward
 

@@ -15,6 +15,7 @@ from shiftproof.audits.audited_images import AuditedImages
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, answers_in, conclude, noted, understood
 from shiftproof.audits.costs import note_end
+from shiftproof.audits.executor_choice import quickest_executor
 from shiftproof.audits.forecast import Forecast
 from shiftproof.audits.mistakes import drawn, export
 from shiftproof.audits.pacing import quickest
@@ -32,7 +33,6 @@ from shiftproof.audits.run_reports import RunReport, report_run
 from shiftproof.audits.sections import SECTIONS, SECTIONS_BY_TASK, applicable, planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.audits.sections.segmentation.trying import check_segmenter
-from shiftproof.audits.side_by_side import choose_side_by_side
 from shiftproof.audits.staging import measure, steps_of
 from shiftproof.audits.suite_cells import fingerprint_of
 from shiftproof.audits.suite_subjects import SuiteSubject, as_suite, base_data, choose_parts
@@ -190,7 +190,7 @@ def audit(
         keep = partial(_note, store, about, fingerprints, AuditedImages.of(subject))
         keep(scope, tasks)
         subject = quickest(subject, plan, operations, store, workers=at_a_time(where))
-        where = choose_side_by_side(subject, scope, plan, operations, where) if isinstance(where, Auto) else where
+        where = quickest_executor(subject, scope, plan, operations, where) if isinstance(where, Auto) else where
         cut = partial(told_cut, tasks, scope.grown(usual, available), scope.told_cut(operations))
         if tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast)))):
             report_now = partial(conclude, store, requirements, scope, interim=True)

@@ -23,22 +23,24 @@ class RectifiedConvolution(nn.Module):
     def __init__(self, made_of: nn.Conv2d) -> None:
         super().__init__()
         self.weight, self.bias = made_of.weight, made_of.bias
-        terms = made_of.padding, made_of.stride, made_of.dilation
-        self.terms = *(list(map(int, each)) for each in terms), made_of.groups
+        self.padding, self.stride, self.dilation = (
+            list(map(int, each)) for each in (made_of.padding, made_of.stride, made_of.dilation)
+        )
+        self.groups = made_of.groups
 
     def forward(self, images: Tensor, added: Tensor | None = None) -> Tensor:
         """Return the rectified sum."""
         if images.is_cuda:
-            padding, stride, dilation, groups = self.terms
-            rest = self.bias, stride, padding, dilation, groups
+            weight, bias, terms = self.weight, self.bias, (self.stride, self.padding, self.dilation, self.groups)
             if added is None:
-                return torch.cudnn_convolution_relu(images, self.weight, *rest)
-            return torch.cudnn_convolution_add_relu(images, self.weight, added, 1.0, *rest)
+                return torch.cudnn_convolution_relu(images, weight, bias, *terms)
+            return torch.cudnn_convolution_add_relu(images, weight, added, 1.0, bias, *terms)
+        terms = self.padding, self.stride, self.dilation, self.groups
         run = torch.ops.mkldnn._convolution_pointwise
         if added is None:
-            made: Tensor = run(images, self.weight, self.bias, *self.terms, "relu", [], "")
+            made: Tensor = run(images, self.weight, self.bias, *terms, "relu", [], "")
         else:
-            made = run.binary(images, added, self.weight, self.bias, *self.terms, "add", 1.0, "relu", [], "")
+            made = run.binary(images, added, self.weight, self.bias, *terms, "add", 1.0, "relu", [], "")
         return made
 
 

@@ -14,7 +14,14 @@ EXECUTORS = ("inline", "auto", "processes", "ray")
 
 @dataclass(frozen=True)
 class Auto(Inline):
-    """In this process, unless who plans the work finds out that processes are faster: audits do, on a CPU."""
+    """In this process, unless who plans the work finds out that processes are faster: audits do, on a CPU.
+
+    Args:
+        timeout: Seconds after which a task has failed.
+
+    >>> choose_executor("auto")
+    Auto(timeout=None)
+    """
 
 
 def choose_executor(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from shiftproof.audits.sections.base import FORWARD, READ, Measurement, Scope, Work
 from shiftproof.audits.sections.measuring import predictions, rows
@@ -53,7 +52,7 @@ def precision_note(results: Sequence[Result], inputs: str) -> tuple[str, ...]:
     """Say what fewer digits change; nothing where there are as many as usual."""
     said = []
     for _, row in rows(results, BothPrecisions):
-        count, same, low, high = (cast(int, row[name]) for name in ("images", "same", "right", "right_in_float32"))
+        count, same, low, high = (int(str(row[name])) for name in ("images", "same", "right", "right_in_float32"))
         said.append(
             f"Computed in bfloat16 (--amp): on the first {count:,} {inputs} {same:,} answers are those of float32, and "
             f"accuracy is {percent(low / count)}, in float32 {percent(high / count)}."

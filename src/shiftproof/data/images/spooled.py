@@ -48,7 +48,7 @@ class SpooledSource(ImageSource):
 
     def add(self, images: Tensor) -> None:
         """Write images after those that are there."""
-        written = memoryview(images.contiguous().numpy()).cast("B")
+        written = memoryview(images.contiguous().numpy().data).cast("B")
         while len(written):  # a system may write less than it is given
             written = written[self._file.write(written) :]
         self._count += len(images)
@@ -62,7 +62,7 @@ class SpooledSource(ImageSource):
         """Read rows, those that follow each other at once."""
         dtype = np.dtype(np.uint8 if self.value_bytes == 1 else np.float32)
         images = np.empty((len(rows), *self.shape), dtype)
-        into = memoryview(images).cast("B") if len(rows) else memoryview(b"")
+        into = memoryview(images.data).cast("B") if len(rows) else memoryview(b"")
         first = 0
         while first < len(rows):
             last = first + 1

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from shiftproof import audit
-from shiftproof.audits import side_by_side
+from shiftproof.audits import executor_choice
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.planning import scope_of
 from shiftproof.audits.sections import planned
@@ -28,7 +28,7 @@ def subject_of(model: Any) -> Subject:
 def chosen(subject: Subject) -> object:
     scope = scope_of(make_settings(sections=["clean"], shifts=["contrast"]), 20, subject)
     plan = Plan(planned("clean", scope), subject.fingerprints)
-    return side_by_side.choose_side_by_side(subject, scope, plan, 1e6, Auto(timeout=60))
+    return executor_choice.quickest_executor(subject, scope, plan, 1e6, Auto(timeout=60))
 
 
 def linear() -> nn.Module:
@@ -37,27 +37,27 @@ def linear() -> nn.Module:
 
 @pytest.mark.parametrize(("together", "processes"), [(20.0, True), (11.0, False)])
 def test_what_is_faster_is_chosen(together: float, processes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "LONG", 0)
-    monkeypatch.setattr(side_by_side, "cores", lambda: 2)
-    monkeypatch.setattr(side_by_side, "pace", lambda _, __, workers, *___: together if workers == 2 else 10.0)
+    monkeypatch.setattr(executor_choice, "LONG", 0)
+    monkeypatch.setattr(executor_choice, "cores", lambda: 2)
+    monkeypatch.setattr(executor_choice, "pace", lambda _, __, workers, *___: together if workers == 2 else 10.0)
     assert chosen(subject_of(linear())) == (Processes(2, timeout=60) if processes else Auto(timeout=60))
 
 
 def test_short_audits_one_core_and_what_cannot_be_sent_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "pace", lambda _, __, workers, *___: float(workers))
-    monkeypatch.setattr(side_by_side, "cores", lambda: 2)
+    monkeypatch.setattr(executor_choice, "pace", lambda _, __, workers, *___: float(workers))
+    monkeypatch.setattr(executor_choice, "cores", lambda: 2)
     assert chosen(subject_of(linear())) == Auto(timeout=60)  # it is short
-    monkeypatch.setattr(side_by_side, "LONG", 0)
+    monkeypatch.setattr(executor_choice, "LONG", 0)
     assert chosen(subject_of(linear())) == Processes(2, timeout=60)
     assert chosen(subject_of(BlackBox(lambda images: images.mean((2, 3))[:, :2]))) == Auto(timeout=60)
-    monkeypatch.setattr(side_by_side, "cores", lambda: 1)
+    monkeypatch.setattr(executor_choice, "cores", lambda: 1)
     assert chosen(subject_of(linear())) == Auto(timeout=60)
 
 
 def test_a_pace_is_measured_and_leaves_the_threads_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_by_side, "PATIENCE", 0.01)
+    monkeypatch.setattr(executor_choice, "PATIENCE", 0.01)
     before = torch.get_num_threads()
-    assert side_by_side.pace(subject_of(linear()), None, 2, 1, time.perf_counter) > 0
+    assert executor_choice.pace(subject_of(linear()), None, 2, 1, time.perf_counter) > 0
     assert torch.get_num_threads() == before
 
 

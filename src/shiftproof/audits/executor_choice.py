@@ -32,7 +32,7 @@ PATIENCE = 0.5
 """Seconds that each way is tried for, after a first time that does not count."""
 
 
-def choose_side_by_side(
+def quickest_executor(
     subject: Subject,
     scope: Scope,
     plan: Plan,
