@@ -1,18 +1,22 @@
-"""How much of an audit's time goes into the model: passes x bare best forward time / wall time.
+"""How much of an audit's time goes into the model: passes x bare best forward time / wall time, by section and in all.
 
     python benchmarks/audit.py --model demo --data demo
     python benchmarks/audit.py --model resnet50.py:build --data images/ --executor processes
+    git worktree add ../before REVISION && python benchmarks/audit.py --against ../before
 
 The bare best forward time is that of the model alone, folded, on images that are there already, at the best of a few
 batch sizes, with all threads or one process per core, whichever is faster. A step of adaptation, a pass that takes
 statistics and one behind a denoiser count with their own bare best times. Passes of the folded network are counted as
 they are made, with --executor inline; elsewhere as they were planned. Start-up and the report are left out of the wall
-time, and told.
+time, and told. --against counts the passes that the plan of another version makes for the same model and data; --plan
+counts them alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,18 +29,23 @@ import torch
 from torch import Tensor
 
 import shiftproof
+from shiftproof.audits.audit_settings import affordable, make_settings
 from shiftproof.audits.conclusion import AuditRecord
-from shiftproof.audits.forecast import PASSES, Prices
-from shiftproof.audits.sections.base import Measurement, Unit
+from shiftproof.audits.forecast import Prices
+from shiftproof.audits.planning import scope_of
+from shiftproof.audits.sections import planned
+from shiftproof.audits.sections.base import Measurement
 from shiftproof.audits.sections.certified import CertifiedPart
 from shiftproof.models import logits
+from shiftproof.models.arithmetic import operations
 from shiftproof.models.folding import Folded
-from shiftproof.runs import Store
+from shiftproof.runs import Result, Store
 from shiftproof.runs.hosting import cores
 from shiftproof.subjects import Subject
 
-BATCHES = (16, 32, 64, 128, 256)
+BATCHES = (8, 16, 32, 64, 128, 256)
 PATIENCE = 3.0
+PASSES = ("forward", "statistics", "adapt")
 
 
 def main() -> None:
@@ -49,14 +58,65 @@ def main() -> None:
     parser.add_argument("--executor", default="inline")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--against", type=Path, default=None, help="a checkout of another version")
+    parser.add_argument("--plan", action="store_true", help="count the passes of the plan alone")
     parser.add_argument("--bare", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.bare is not None:  # one of several processes that are timed together
         print(bare(Subject.of(given.model, given.data, device=given.device), given.bare))
         return
+    if given.json:  # another version's plan
+        print(json.dumps(plan(given)))
+        return
+    if given.plan or given.against:
+        tell_plans(given)
+    if not given.plan:
+        tell_efficiency(given)
+
+
+def plan(given: argparse.Namespace) -> dict[str, float]:
+    """Return the passes of an audit's plan by section: where two sections plan the same task, the first has it."""
+    subject = Subject.of(given.model, given.data, device=given.device)
+    (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
+    scale = affordable(given.budget, subject.device, operations(subject.model, one.inputs))
+    available = len(subject.labelled_data)
+    sections = given.sections and given.sections.split(",")
+    settings = make_settings(budget=given.budget, sections=sections, scale=scale, available=available)
+    scope = scope_of(settings, min(settings.images or available, available), subject)
+    seen, found = set[Measurement](), defaultdict[str, float](float)
+    for name in settings.sections:
+        for task in planned(name, scope):
+            if task not in seen:
+                seen.add(task)
+                found[name] += sum(count for unit, count in task.work() if unit.kind in PASSES)
+    return {"images": float(scope.images), **found}
+
+
+def tell_plans(given: argparse.Namespace) -> None:
+    """Print the passes of the plan by section, and those of another version's."""
+    own = plan(given)
+    other: dict[str, float] = {}
+    if given.against:
+        asked = [f"--{name}={getattr(given, name)}" for name in ("model", "data", "budget", "device")]
+        command = [sys.executable, __file__, "--json", *asked]
+        home = {**os.environ, "PYTHONPATH": str(given.against.resolve() / "src")}
+        done = subprocess.run(command, check=False, env=home, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(done.stderr)
+        other = json.loads(done.stdout.splitlines()[-1])
+    print(f"{'planned passes':<14}{'now':>10}" + (f"{'before':>10}{'times':>8}" if other else ""))
+    rows = [(name, own.get(name, 0.0), other.get(name, 0.0)) for name in dict.fromkeys([*own, *other])]
+    totals = [sum(values) - values[0] for values in zip(*(row[1:] for row in rows), strict=True)]
+    for name, count, before in [*rows, ("all", *totals)]:
+        times = f"{before:10,.0f}{before / count if count else float('nan'):8.2f}" if other else ""
+        print(f"{name:<14}{count:10,.0f}{times}")
+
+
+def tell_efficiency(given: argparse.Namespace) -> None:
+    """Audit, and print what share of the time is the model's."""
     out = given.out or Path(tempfile.mkdtemp())
-    made = count_passes()
-    ends: list[float] = []
+    made, taken = count_passes(), PassesByTask()
     begun = time.perf_counter()
     found = shiftproof.audit(
         given.model,
@@ -66,42 +126,54 @@ def main() -> None:
         executor=given.executor,
         device=given.device,
         out=out,
-        on_progress=lambda *_: ends.append(time.perf_counter()),
+        on_progress=lambda _, __, result: taken.add(result, made["images"]),
     )
-    whole, asked = time.perf_counter() - begun, made["images"]
-    wall = ends[-1] - ends[0]
+    whole = time.perf_counter() - begun
+    wall = taken.ended - taken.begun
     with Store(out) as store:
         record = AuditRecord.of(store)
-    units, seconds = counted(record)
     subject = Subject.of(given.model, given.data, device=given.device, images=64)
     best = min(bare(subject, torch.get_num_threads()), together(given))
     prices = Prices(subject)
-    planned = sum(count for unit, count in units if unit.kind == "forward")
-    forward = asked if given.executor == "inline" and asked else planned
-    spent = best * forward + sum(count * prices(unit) for unit, count in units if unit.kind != "forward")
-    spent += denoised(record, subject, best)
-    print(f"\n{'section':<14}{'passes':>10}{'seconds':>9}")
-    for name, (passes, took) in seconds.items():
-        print(f"{name:<14}{passes:10,.0f}{took:9.1f}")
-    print(f"\nbare best forward {1e3 * best:.3f} ms an image; {found.masthead.facts}")
-    total = sum(count for _, count in units)
-    print(f"forward passes {forward:,.0f}, planned {planned:,.0f}; all passes planned {total:,.0f}")
-    print(f"wall {wall:.1f} s of measuring, {whole - wall:.1f} s before and after")
-    print(f"efficiency {spent / wall:.2f}")
-
-
-def counted(record: AuditRecord) -> tuple[list[tuple[Unit, float]], dict[str, tuple[float, float]]]:
-    """Return how many images went through the model, by unit, and passes and seconds by section."""
-    units: list[tuple[Unit, float]] = []
-    sections: dict[str, Any] = defaultdict(lambda: (0.0, 0.0))
+    behind = denoised(record, subject, best)
+    sections: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     for result in record.everything():
         if not isinstance(result.task, Measurement):
             continue
-        work = [(unit, count) for unit, count in result.task.work() if unit.kind in PASSES]
-        units += work
-        passes, took = sections[result.task.section]
-        sections[result.task.section] = passes + sum(count for _, count in work), took + result.seconds
-    return units, sections
+        units = [(unit, count) for unit, count in result.task.work() if unit.kind in PASSES]
+        forward = sum(count for unit, count in units if unit.kind == "forward")
+        counted = taken.counts.get(result.task, 0) if given.executor == "inline" else 0
+        asked = best * (counted or forward) + sum(
+            count * prices(unit) for unit, count in units if unit.kind != "forward"
+        )
+        figures = (sum(count for _, count in units), (counted or forward) - forward, result.seconds, asked)
+        sections[result.task.section] = [a + b for a, b in zip(sections[result.task.section], figures, strict=True)]
+    sections["certified"][3] += behind
+    print(f"\n{'section':<14}{'planned':>10}{'made':>10}{'seconds':>9}{'efficiency':>12}")
+    totals = [sum(values) for values in zip(*sections.values(), strict=True)]
+    for name, (passes, more, took, asked) in [*sections.items(), ("all", totals)]:
+        share = f"{asked / took:12.2f}" if took else ""
+        print(f"{name:<14}{passes:10,.0f}{passes + more:10,.0f}{took:9.1f}{share}")
+    print(f"\nbare best forward {1e3 * best:.3f} ms an image; {found.masthead.facts}")
+    print(f"wall {wall:.1f} s of measuring, {whole - wall:.1f} s before and after")
+    print(f"efficiency {totals[3] / wall:.2f}")
+
+
+class PassesByTask:
+    """How many images went through folded networks during each task, and when the first began and the last ended."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Any, int] = {}
+        self.begun = self.ended = 0.0
+        self._before = 0
+
+    def add(self, result: Result | None, images: int) -> None:
+        """Hear that a task ended, when so many images have gone through in all."""
+        self.ended = time.perf_counter()
+        self.begun = self.begun or self.ended
+        if result is not None:
+            self.counts[result.task] = images - self._before
+        self._before = images
 
 
 def count_passes() -> dict[str, int]:

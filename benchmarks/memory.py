@@ -4,8 +4,8 @@
     python benchmarks/memory.py 32x1000 32x10000
 
 Each audit is a process of its own, of clean images and one corruption; the network is small, so that what is seen is
-what holds images and results. All images are kept as bytes up to 1 GiB (`subjects.HELD_BYTES`), beyond that they are
-read again; both are told.
+what holds images and results. Images are kept as bytes, in memory up to `subjects.HELD_BYTES` and beyond that in a
+temporary file.
 """
 
 from __future__ import annotations

@@ -31,19 +31,19 @@ from shiftproof.models import (
     load_model,
 )
 from shiftproof.models.answers import check_behaviour
-from shiftproof.models.folding import Layout, laid_out
+from shiftproof.models.folding import Layout, in_channels_last, laid_out
 from shiftproof.models.precision import Reduced, reduced
 from shiftproof.prediction_tasks import CLASSES, PredictionTask, check_task, task_of
 from shiftproof.runs import Row, Store, Task
 from shiftproof.version import __version__
 
-HELD_BYTES = 2**30
-"""Images are decoded once and kept, as bytes, when all of them fit in this many bytes; otherwise they stream."""
+HELD_BYTES = 2**26
+"""Images are decoded once: up to so many bytes they are kept in memory, and more in a file, where the disk has room."""
 BATCH_SIZES = {"cpu": 64, "cuda": 256}
 """Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
 LOADED = {
-    *("loaded_model", "model", "fast_model", "model_fingerprint", "loaded_data", "sized_data", "labelled_data"),
-    *("places", "unmatched_places", "data", "fingerprints"),
+    *("loaded_model", "model", "fast_model", "inner_model", "model_fingerprint"),
+    *("loaded_data", "sized_data", "labelled_data", "places", "unmatched_places", "data", "fingerprints"),
 }
 """What a subject leaves behind when it is sent to another process."""
 LARGE_SIDE, LARGE_BATCH = 96, 8
@@ -137,6 +137,24 @@ class Subject:
             return self.model
         return laid_out(self.task.fast(self.model, batch.inputs.to(self.device)), self.layout)
 
+    @cached_property
+    def inner_model(self) -> Model:
+        """The model for what looks at its layers: itself, in the layout that its convolutions are fastest in."""
+        large = (self.sized_data.side or 0) > LARGE_SIDE
+        last = large if self.device == "cpu" else self.layout in ("channels_last", "fused")
+        batch = next(iter(self.sized_data.subset(range(min(4, len(self.sized_data)))).batches(4)), None)
+        if not last or batch is None or not isinstance(batch.inputs, Tensor):
+            return self.model
+        return in_channels_last(self.model, batch.inputs.to(self.device), self.task.scores)
+
+    @property
+    def adapted_model(self) -> Model:
+        """The model that methods of adaptation begin with: itself, on a GPU in the layout that was found to be faster.
+
+        On a CPU batch statistics of images with channels last are summed to fewer digits (`models.moments`).
+        """
+        return self.model if self.device == "cpu" else self.inner_model
+
     @property
     def task(self) -> PredictionTask:
         """What the labels ask of the model."""
@@ -204,7 +222,7 @@ class Subject:
     def data(self) -> Dataset:
         """The chosen inputs, in their keyed order: any first part of them is a sample."""
         chosen = self.labelled_data.subset(self.places)
-        return chosen.in_memory() if chosen.nbytes <= HELD_BYTES else chosen
+        return chosen.in_memory() if chosen.nbytes <= HELD_BYTES else chosen.on_disk()
 
     @property
     def batch_size(self) -> int:
@@ -268,6 +286,17 @@ class Subject:
         """Return the same subject, in other batches, its folded network in another layout."""
         made = self._changed(given_batch=batch_size, layout=layout)
         made.__dict__["fast_model"] = laid_out(self.fast_model, layout)
+        if made.layout != self.layout:
+            made.__dict__.pop("inner_model", None)
+        return made
+
+    def in_own_precision(self) -> Self:
+        """Return the same subject with its model as it was before it was to compute in fewer digits."""
+        if not isinstance(self.loaded_model, Reduced):
+            return self
+        made = self._changed(amp=False, loaded_model=self.loaded_model.model)
+        for name in ("model", "fast_model", "inner_model", "model_fingerprint", "fingerprints"):
+            made.__dict__.pop(name, None)
         return made
 
     def taking(self, images: int | None) -> Self:

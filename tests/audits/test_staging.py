@@ -67,7 +67,8 @@ def scope_at(scale, images, **options):
 
 def test_a_costly_model_has_many_images_and_few_shifts_for_each():
     made = make_settings(scale=0.06)
-    assert made.images == 900
+    assert made.images == 1000
+    assert made.per_image(1000) == 4
     assert made.per_image(900) == 5
     assert made.per_image(100) == 15  # all kinds, one severity each
     assert make_settings().per_image(1000) is None
@@ -100,11 +101,11 @@ def test_an_audit_of_a_costly_model_says_what_it_did(costly, tmp_path):
     options: Any = {"shifts": EIGHT, "images": 80, "device": "cpu", "sections": ["corruptions"]}
     found = shiftproof.audit(out=tmp_path, **options)
     view, _ = found.views  # and the most confident mistakes
-    assert "80 images, each under 5 of the 8 corruptions at one severity each; 10 per cell." in view.notes[0]
+    assert "80 images, each under 4 of the 8 corruptions at one severity each; 8 per cell." in view.notes[0]
     with Store(tmp_path) as store:
         record = AuditRecord.of(store)
     parts = parts_of(record.results["corruptions"])
-    assert sum(len(task.places) for task, _ in parts) == 400
+    assert sum(len(task.places) for task, _ in parts) == 320
     rows: list[tuple[str, Any]] = [(task.shift.name, row) for task, row in parts]
     rights = [(name, row["right"] / row["images"]) for name, row in rows]
     by_name = {name: float(np.mean([right for other, right in rights if other == name])) for name in EIGHT}

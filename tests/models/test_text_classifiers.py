@@ -1,5 +1,7 @@
 """Hugging Face classifiers saved locally, against `transformers` itself."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -41,6 +43,25 @@ def test_batches_pairs_and_long_texts(tmp_path):
     assert pairing(model, [("a dog", "a cat")]).startswith("The texts are pairs, and nothing in the model says")
     assert pairing(model, TEXTS) == pairing(len, [("a dog", "a cat")]) == ""
     assert truncation(model, TEXTS) == "The model reads 32 tokens at most: 1 of 3 texts are longer and were cut."
+
+
+def test_texts_of_like_length_are_read_together(tmp_path):
+    language_models.bert(tmp_path, "BertForSequenceClassification")
+    model: Any = load_model(str(tmp_path))
+    shapes: list[tuple[int, int]] = []
+    forward = model.network.forward
+
+    def watched(**given):
+        shapes.append(tuple(given["input_ids"].shape))
+        return forward(**given)
+
+    model.network.forward = watched
+    texts = ["a dull story", "good " * 20, "this film", "good " * 18, "a story"]
+    together = logits(model, texts)
+    assert len(shapes) == 2
+    assert sum(rows * columns for rows, columns in shapes) < 0.75 * 5 * max(columns for _, columns in shapes)
+    alone = torch.cat([logits(model, [text]) for text in texts])
+    assert torch.allclose(together, alone, atol=1e-5)
 
 
 def test_what_is_no_classifier_is_refused(tmp_path):

@@ -79,6 +79,6 @@ def located(subject: Subject) -> Dataset:
 
 def names_of(data: Dataset, places: Tensor) -> tuple[str, ...]:
     """Return what inputs are called: the paths of files in a folder, or their places in the data."""
-    if isinstance(data, ImageSet) and any(path is not None for path in data.paths):
+    if isinstance(data, ImageSet) and data.of_files:
         return tuple(data.names)
     return tuple(str(place) for place in places.tolist()[: len(data)])

@@ -15,6 +15,7 @@ from shiftproof.audits.audited_images import AuditedImages
 from shiftproof.audits.caveats import check_subject
 from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, answers_in, conclude, noted, understood
 from shiftproof.audits.costs import note_end
+from shiftproof.audits.executor_choice import quickest_executor
 from shiftproof.audits.forecast import Forecast
 from shiftproof.audits.mistakes import drawn, export
 from shiftproof.audits.pacing import quickest
@@ -43,6 +44,7 @@ from shiftproof.models.texts import pairing, truncation
 from shiftproof.prediction_tasks import CLASSES, LABEL_MAPS
 from shiftproof.prediction_tasks import TASKS as TASKS_OF_DATA
 from shiftproof.runs import (
+    Auto,
     Executor,
     OnProgress,
     Plan,
@@ -107,7 +109,7 @@ def audit(
         require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
         junit: Also write the results of the requirements as JUnit XML.
         export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift at each severity.
-        amp: Let the model compute in bfloat16 where PyTorch considers it safe.
+        amp: Let the model compute in bfloat16 where PyTorch considers it safe; the report says what that changes.
         images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
         minutes: Approximate time in minutes: sizes are reduced to fit, from the measured speed of the model.
         precision: Stop when the intervals of clean accuracy and of accuracy under corruption are within this many
@@ -116,7 +118,8 @@ def audit(
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
+        executor: inline, processes, processes:4, ray or ray:16, or auto: processes where a short trial finds them
+            faster; the numbers are the same.
         on_progress: Called as on_progress(done, all, result).
         command: What the report says it was made by.
         on_plan: Called with a forecast before any long work.
@@ -150,14 +153,14 @@ def audit(
         clean=suite is None or clean is not None,
         minutes=minutes,
         precision=precision,
+        amp=amp,
     )
     usual = asked()  # what is wrong with the options is told before a model is loaded
     requirements = parse_all(require, usual.sections, task)
     where = choose_executor(executor, device=subject.device)
     (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
     operations = operations_of(subject.model, one.inputs)
-    available = len(subject.labelled_data)
-    scaled = partial(asked, available=available)
+    scaled = partial(asked, available=(available := len(subject.labelled_data)))
     if minutes is None:
         settings = scaled(scale=affordable(budget, subject.device, operations))
     else:
@@ -187,6 +190,7 @@ def audit(
         keep = partial(_note, store, about, fingerprints, AuditedImages.of(subject))
         keep(scope, tasks)
         subject = quickest(subject, plan, operations, store, workers=at_a_time(where))
+        where = quickest_executor(subject, scope, plan, operations, where) if isinstance(where, Auto) else where
         cut = partial(told_cut, tasks, scope.grown(usual, available), scope.told_cut(operations))
         if tell_plan(plan, store, subject, where, on_plan and (lambda forecast: on_plan(cut(forecast)))):
             report_now = partial(conclude, store, requirements, scope, interim=True)

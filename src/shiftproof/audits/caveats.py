@@ -19,7 +19,7 @@ from shiftproof.models.returned import gives_probabilities
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result
 from shiftproof.slices.data_quality import in_several_classes
-from shiftproof.subjects import HELD_BYTES, Subject
+from shiftproof.subjects import Subject
 
 SECTION = "caveats"
 """The name of the view that tells them."""
@@ -92,7 +92,7 @@ def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
     """Yield that the same images are in several classes: the files of all data, the pixels of the chosen images."""
     everything, chosen = subject.labelled_data, subject.data
     counts = [(in_several_classes(everything.draw_keys, everything.labels), len(everything))]
-    if chosen.nbytes <= HELD_BYTES:
+    if chosen.keys_known:
         counts.append((in_several_classes(chosen.keys, chosen.labels), len(chosen)))
     repeated, of = max(counts, key=lambda count: count[0] / count[1])
     if repeated:

@@ -351,6 +351,9 @@ def _masthead(
     if costs.planned:
         spent, planned = sum(costs.measured.values()), sum(costs.planned.values())
         method["time"] = f"{duration(spent)} of measuring; the plan announced {duration(planned)}"
+        if (share := costs.efficiency()) is not None:
+            made = f"{round(sum(costs.passes.values()), -2):,.0f}"
+            method["time"] += f"; {100 * share:.0f}% of it is what {made} passes take in the model alone"
     if pace := costs.told_pace(scope.inputs):
         method["passes"] = pace
     if scope.settings.scale < 1:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shiftproof.audits.sections.base import Measurement
 from shiftproof.runs import Json, Result, Store
 
-PLANNED, MEMORY, ENDED, PACE = "planned", "memory", "ended", "pace"
-"""Notes in a store: seconds each section should take, bytes of memory by who used them, when measuring ended, and how
-the model was asked."""
+PLANNED, BARE, MEMORY, ENDED, PACE = "planned", "bare", "memory", "ended", "pace"
+"""Notes in a store: seconds each section should take, seconds of a pass of its tasks in the model alone, bytes of
+memory by who used them, when measuring ended, and how the model was asked."""
 
 MINUTE = "%Y-%m-%d %H:%M"
 
@@ -31,19 +32,33 @@ class Costs:
     ended: str
     pace: Mapping[str, Json] | None = None
     """How the model was asked, where that was tried out."""
+    passes: Mapping[str, float] = field(default_factory=dict)
+    """Inputs that went through the model, by section, as planned for the tasks that were measured."""
+    bare: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of a pass in the model alone, by section, where that was tried out."""
 
     @classmethod
     def of(cls, store: Store, results: Sequence[Result]) -> Costs:
         """Return what a run cost so far."""
         noted = store.about()
-        seconds: dict[str, float] = {}
+        seconds: dict[str, float] = defaultdict(float)
+        passes: dict[str, float] = defaultdict(float)
         for result in results:
             if isinstance(result.task, Measurement):
-                name = result.task.section
-                seconds[name] = seconds.get(name, 0.0) + result.seconds
+                seconds[result.task.section] += result.seconds
+                passes[result.task.section] += result.task.passes
         ended = noted.get(ENDED) or time.strftime(MINUTE)
-        planned, memory, pace = (json.loads(noted.get(name, "{}")) for name in (PLANNED, MEMORY, PACE))
-        return cls(planned, seconds, memory, ended, pace or None)
+        planned, memory, pace, bare = (json.loads(noted.get(name, "{}")) for name in (PLANNED, MEMORY, PACE, BARE))
+        return cls(planned, dict(seconds), memory, ended, pace or None, dict(passes), bare)
+
+    def efficiency(self, *sections: str) -> float | None:
+        """Return which share of the time of sections their passes take in the model alone; None where none was tried.
+
+        Of all sections that make passes where none is named.
+        """
+        known = [name for name in sections or self.bare if name in self.bare and self.measured.get(name)]
+        spent = sum(self.measured[name] for name in known)
+        return sum(self.bare[name] * self.passes[name] for name in known) / spent if spent else None
 
     @property
     def times(self) -> dict[str, tuple[float | None, float]]:
@@ -56,13 +71,19 @@ class Costs:
             return ""
         parts = [f"batches of {self.pace['batch_size']}"]
         parts += ["batch normalisation folded"] if self.pace["folded"] else []
-        parts += ["channels last"] if self.pace["layout"] == "channels_last" else []
+        parts += ["channels last"] if self.pace["layout"] in ("channels_last", "fused") else []
+        parts += ["rectifiers as parts of convolutions"] if self.pace["layout"] == "fused" else []
         return f"{', '.join(parts)}: {self.pace['per_second']:,} {inputs}/s in a trial"
 
     def to_row(self) -> dict[str, Json]:
         """Return the costs as JSON values."""
         sections: dict[str, Json] = {
-            name: {"planned": None if planned is None else round(planned, 1), "measured": round(measured, 1)}
+            name: {
+                "planned": None if planned is None else round(planned, 1),
+                "measured": round(measured, 1),
+                "passes": round(self.passes.get(name, 0.0)),
+                **({} if (share := self.efficiency(name)) is None else {"efficiency": round(share, 2)}),
+            }
             for name, (planned, measured) in self.times.items()
         }
         return {

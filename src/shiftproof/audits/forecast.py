@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
+from itertools import cycle
 from typing import cast
 
 import torch
 from torch import nn
 
 from shiftproof.adapters import Method
-from shiftproof.audits.sections.base import Measurement, Unit
+from shiftproof.audits.sections.base import PASSES, Measurement, Unit
 from shiftproof.data import Batch
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import StatisticsTap
@@ -29,11 +31,9 @@ PATIENCE, TRIES = 0.1, 5
 """Seconds a unit is tried for, and how often at most, after a first time that does not count."""
 TIMED_REPEATS = 8
 """The forward pass, of which nearly everything is made, is tried so many times as long."""
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS = 0.3
 """Seconds a batch may take: models too slow for that are tried on fewer images."""
 MIN_SAMPLE_IMAGES = 4
-PASSES = ("forward", "statistics", "adapt")
-"""Units in which an input goes through the model."""
 TYPICAL = 3.0
 """The severity whose price stands for all."""
 
@@ -42,7 +42,8 @@ TYPICAL = 3.0
 class Forecast:
     """Seconds by section: of all its tasks, and of those still to be measured, which run so many at a time.
 
-    `kept` is the share of the budget's passes that each section that is cut makes, `why` says why it is.
+    `kept` is the share of the budget's passes that each section that is cut makes, `why` says why it is. `bare` is what
+    a pass of a section's tasks takes in the model alone, in seconds, on average.
     """
 
     planned: Mapping[str, float]
@@ -50,6 +51,7 @@ class Forecast:
     at_a_time: int = 1
     kept: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
+    bare: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -113,7 +115,7 @@ class Prices:
         return self._time(lambda: ask(self.subject.fast_model, self._few.inputs), len(self._few), TIMED_REPEATS)
 
     def _statistics(self, _: Unit) -> float:
-        model, batch = self.subject.model, self._few
+        model, batch = self.subject.inner_model, self._few
         try:
             tap = StatisticsTap(model) if isinstance(model, nn.Module) else nullcontext()
         except ModelError:  # it has no such layers
@@ -134,9 +136,9 @@ class Prices:
         from shiftproof.adapters import make_adapter
         from shiftproof.audits.sections.measuring import preset_for
 
-        method = cast(Method, unit.of)
+        method, model = cast(Method, unit.of), self.subject.adapted_model
         try:
-            adapter: Callable[..., object] = make_adapter(self.subject.model, method, preset=preset_for(self.subject))
+            adapter: Callable[..., object] = make_adapter(model, method, preset=preset_for(self.subject))
         except (ModelError, ConfigurationError):
             return None
         return adapter
@@ -145,12 +147,15 @@ class Prices:
         return self._time(lambda: self._make(unit), 1)
 
     def _adapt(self, unit: Unit) -> float:
-        adapter, batch = self._make(unit), self._images(min(unit.batch, len(self._few)))
+        adapter, size = self._make(unit), min(unit.batch, len(self._few))
         if adapter is None:
             return 0.0
+        data = self.subject.data
+        some = data.subset(range(size * max(1, min(TRIES + 1, len(data) // size))))
+        batches = cycle(some.batches(size, device=self.subject.device))  # methods do not learn from the same twice
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # small batches without a prior are priced on purpose
-            return self._time(lambda: adapter(batch.inputs), len(batch))
+            return self._time(lambda: adapter(next(batches).inputs), size)
 
     def _tuple(self, unit: Unit) -> float:
         from shiftproof.searchers import Constraint, make_space
@@ -188,14 +193,20 @@ def estimate(
     tasks: Mapping[str, Measurement], done: set[str], prices: Callable[[Unit], float], *, at_a_time: int = 1
 ) -> Forecast:
     """Return what the tasks of a plan, by identity, should take; those done already are not among what remains."""
-    planned: dict[str, float] = {}
-    remaining: dict[str, float] = {}
+    planned: dict[str, float] = defaultdict(float)
+    remaining: dict[str, float] = defaultdict(float)
+    asked: dict[str, float] = defaultdict(float)
+    passes: dict[str, float] = defaultdict(float)
     for identity, task in tasks.items():
-        seconds = sum(images * prices(unit) for unit, images in task.work())
-        planned[task.section] = planned.get(task.section, 0.0) + seconds
+        priced = [(unit, images, images * prices(unit)) for unit, images in task.work()]
+        seconds = sum(price for _, _, price in priced)
+        planned[task.section] += seconds
+        asked[task.section] += sum(price for unit, _, price in priced if unit.kind in PASSES)
+        passes[task.section] += task.passes
         if identity not in done:
-            remaining[task.section] = remaining.get(task.section, 0.0) + seconds
-    return Forecast(planned, remaining, at_a_time)
+            remaining[task.section] += seconds
+    bare = {name: asked[name] / passes[name] for name in asked if passes[name]}
+    return Forecast(dict(planned), dict(remaining), at_a_time, bare=bare)
 
 
 def kept(plan: Mapping[str, Sequence[Measurement]], whole: Mapping[str, Sequence[Measurement]]) -> dict[str, float]:
@@ -206,7 +217,7 @@ def kept(plan: Mapping[str, Sequence[Measurement]], whole: Mapping[str, Sequence
 
 def passes_of(tasks: Sequence[Measurement]) -> float:
     """Return how many inputs go through the model."""
-    return sum(images for task in tasks for unit, images in task.work() if unit.kind in PASSES)
+    return sum(task.passes for task in tasks)
 
 
 def _typical(shift: Shift) -> Shift:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from shiftproof.audits.audit_settings import AuditSettings
-from shiftproof.audits.costs import PLANNED
+from shiftproof.audits.costs import BARE, PLANNED
 from shiftproof.audits.forecast import Forecast, Prices, estimate, kept
 from shiftproof.audits.sections import planned
 from shiftproof.audits.sections.base import Measurement, Scope
@@ -83,7 +83,7 @@ def tell_plan(
         forecast = BatchFitter(subject.batch_size)(
             lambda size: estimate(tasks, done, Prices(subject.at_batch_size(size)), at_a_time=workers)
         )
-    store.note({PLANNED: json.dumps(forecast.planned)})
+    store.note({PLANNED: json.dumps(forecast.planned), BARE: json.dumps(forecast.bare)})
     on_plan(forecast)
     return True
 

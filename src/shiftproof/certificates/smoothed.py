@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ ABSTAIN = -1
 """The class of an image of which nothing is claimed."""
 SEED_BITS = 62
 """Of a seed that nobody can guess."""
+_KNOWN: WeakKeyDictionary[nn.Module, set[tuple[object, ...]]] = WeakKeyDictionary()
+"""Modules that were seen to be functions of single images, with the precisions and shapes of images that showed it."""
 PREFETCH_BATCHES = 8
 """Images are admitted until so many batches of samples wait, so that batches are full and the device seldom idles."""
 
@@ -115,7 +118,9 @@ class Smoothed:
         self._plain, self.dtype = prepared(model, dtype, compile)
         self.model = torch.compile(self._plain, dynamic=False) if compile else self._plain
         self.device = device_of(model)
-        self._known: set[tuple[int, ...]] = set()
+        known = _KNOWN.setdefault(self._plain, set()) if isinstance(self._plain, nn.Module) else set()
+        self._known: set[tuple[object, ...]] = known
+        self._resolved: set[tuple[int, ...]] = set()
 
     def certify(
         self,
@@ -201,11 +206,12 @@ class Smoothed:
             raise DataError("Every image needs a key.", expected=f"{len(images)} keys", got=f"{len(named)}")
         shape = tuple(images.shape[1:])
         size = self.batch_size or batch_size_for(self.device, math.prod(shape))
-        if len(images) and shape not in self._known:
+        if len(images) and (self.dtype, shape) not in self._known:
             check_function(self._plain, images.to(self.device, torch.float32), self.dtype)
-            if self.transformation is not None:
-                check_resolvable(self.transformation, shape, self.sigma)
-            self._known.add(shape)
+            self._known.add((self.dtype, shape))
+        if len(images) and self.transformation is not None and shape not in self._resolved:
+            check_resolvable(self.transformation, shape, self.sigma)
+            self._resolved.add(shape)
         return Sampler(
             self.model,
             images.float(),

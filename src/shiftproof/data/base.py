@@ -199,6 +199,15 @@ class Dataset(ABC, Generic[Inputs]):
         """Return the same set with its inputs in memory, without those that cannot be decoded."""
         return self
 
+    def on_disk(self, *, workers: int = 0) -> Self:
+        """Return the same set with its inputs decoded in a file, without those that cannot be decoded."""
+        return self
+
+    @property
+    def keys_known(self) -> bool:
+        """Whether its keys are known without reading it."""
+        return True
+
     @property
     def bad_files(self) -> tuple[BadFile, ...]:
         """The files found so far that cannot be decoded."""

@@ -26,6 +26,8 @@ SETTLED_NS = 2 * 10**9
 """A file that changed less than this long ago is read: another change might leave its times as they are."""
 MOST = 5_000_000
 """Files remembered; the oldest are forgotten."""
+AT_ONCE = 8192
+"""Files looked at together: what is known of each takes more memory than its digest."""
 THREADS = 8
 """For reading, which is mostly waiting."""
 _BUSY_SECONDS = 0.5
@@ -35,8 +37,15 @@ _FAILURES = (sqlite3.Error, OSError, UnicodeDecodeError)
 Identity: TypeAlias = tuple[int, int, int, int, int]
 
 
-def file_digests(paths: Sequence[Path]) -> Tensor:
-    """Return 63 bits of BLAKE2 of the whole content of each file, [N] int64."""
+def file_digests(files: Sequence[str | Path], root: Path | None = None) -> Tensor:
+    """Return 63 bits of BLAKE2 of the whole content of each file, by its path, below `root` where one is given, [N]."""
+    home = root or Path()
+    parts = (files[start : start + AT_ONCE] for start in range(0, len(files), AT_ONCE))
+    found = [_digests_of([home / file for file in some]) for some in parts]
+    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
+
+
+def _digests_of(paths: Sequence[Path]) -> Tensor:
     before = [_identity(path) for path in paths]
     known = _remembered(before)
     unknown = [place for place, identity in enumerate(before) if identity not in known]

@@ -68,10 +68,19 @@ def em_mix(p: Array, mix: Array, *, steps: int = 100, tolerance: float = 1e-6) -
     _check(p, mix)
     found = mix.copy()
     for _ in range(steps):
-        before, found = found, adjusted(p, mix, found).mean(0)
+        before, found = found, _adjusted_mean(p, mix, found)
         if float(np.abs(found - before).max()) < tolerance:
             break
     return found
+
+
+def _adjusted_mean(p: Array, mix: Array, target: Array) -> Array:
+    """Return the mean over inputs of `adjusted`, [K], without making it: two products with a vector."""
+    weights = np.divide(target, mix, out=np.zeros_like(target), where=mix > 0)
+    total = p @ weights
+    known = total > 0
+    made: Array = weights * (np.divide(1.0, total, out=np.zeros_like(total), where=known) @ p)
+    return (made + p[~known].sum(0) if not known.all() else made) / len(p)
 
 
 def adjusted(p: Array, mix: Array, target: Array) -> Array:

@@ -21,7 +21,9 @@ def nuclear_norm(p: Array) -> float:
     1.0
     """
     count, classes = p.shape
-    return float(np.linalg.svd(p, compute_uv=False).sum() / np.sqrt(count * min(count, classes)))
+    products = p @ p.T if count < classes else p.T @ p  # whose eigenvalues are squares, many times as fast to find
+    singular = np.sqrt(np.maximum(np.linalg.eigvalsh(products), 0.0))
+    return float(singular.sum() / np.sqrt(count * min(count, classes)))
 
 
 def mano_rows(logits: ArrayLike, temperature: float = 1.0) -> Array:

@@ -1,4 +1,4 @@
-"""Convolutions of a CPU that add a residual and rectify what they compute before they write it to memory.
+"""Convolutions that add a residual and rectify what they compute before they write it to memory.
 
 Writing and reading it again for either is a tenth of the time of a residual network in small batches.
 """
@@ -23,22 +23,32 @@ class RectifiedConvolution(nn.Module):
     def __init__(self, made_of: nn.Conv2d) -> None:
         super().__init__()
         self.weight, self.bias = made_of.weight, made_of.bias
-        terms = made_of.padding, made_of.stride, made_of.dilation
-        self.terms = *(list(map(int, each)) for each in terms), made_of.groups
+        self.padding, self.stride, self.dilation = (
+            list(map(int, each)) for each in (made_of.padding, made_of.stride, made_of.dilation)
+        )
+        self.groups = made_of.groups
 
     def forward(self, images: Tensor, added: Tensor | None = None) -> Tensor:
         """Return the rectified sum."""
+        if images.is_cuda:
+            weight, bias, terms = self.weight, self.bias, (self.stride, self.padding, self.dilation, self.groups)
+            if added is None:
+                return torch.cudnn_convolution_relu(images, weight, bias, *terms)
+            return torch.cudnn_convolution_add_relu(images, weight, added, 1.0, bias, *terms)
+        terms = self.padding, self.stride, self.dilation, self.groups
         run = torch.ops.mkldnn._convolution_pointwise
         if added is None:
-            made: Tensor = run(images, self.weight, self.bias, *self.terms, "relu", [], "")
+            made: Tensor = run(images, self.weight, self.bias, *terms, "relu", [], "")
         else:
-            made = run.binary(images, added, self.weight, self.bias, *self.terms, "add", 1.0, "relu", [], "")
+            made = run.binary(images, added, self.weight, self.bias, *terms, "add", 1.0, "relu", [], "")
         return made
 
 
 def fuse_rectifiers(network: GraphModule) -> int:
-    """Fuse rectifiers of a network that is for asking alone, in place; return how many: none without oneDNN."""
-    if not hasattr(torch.ops.mkldnn, "_convolution_pointwise"):
+    """Fuse rectifiers of a network that is for asking alone, in place; return how many: none without the library."""
+    on_gpu = any(parameter.is_cuda for parameter in network.parameters())
+    home, name = (torch, "cudnn_convolution_relu") if on_gpu else (torch.ops.mkldnn, "_convolution_pointwise")
+    if not hasattr(home, name):
         return 0
     layers, fused = dict(network.named_modules()), 0
     for node in list(network.graph.nodes):

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from shiftproof.errors import DataError, ModelError
 from shiftproof.models.normalize import Normalize
-from shiftproof.models.texts import Text
+from shiftproof.models.texts import Text, parts
 from shiftproof.runs.files import is_file, read_json
 
 CONFIGURATION = "config.json"
@@ -22,6 +23,10 @@ SEGMENTERS = {
     "ForInstanceSegmentation": "AutoModelForUniversalSegmentation",
 }
 """How names of segmenters end -> what loads them."""
+PADDED = 2.0
+"""Texts that are read together have at most so many times the letters of the shortest of them."""
+LETTERS = 8
+"""Letters of a token, at most, where texts are long enough to be cut."""
 LONGEST = 512
 """Tokens read at most where neither the tokenizer nor the configuration says how many."""
 
@@ -44,12 +49,21 @@ class HuggingFaceClassifier(nn.Module):
         """Return logits [N, classes] of N texts, or pairs of them."""
         if isinstance(texts, Tensor):
             raise DataError("The model reads texts, and these are images.", expected="a list of texts", got="images")
-        encoded = self.tokenizer(
-            *_sides(texts), padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
-        )
         device = next(self.network.parameters()).device
-        logits: Tensor = self.network(**{name: tensor.to(device) for name, tensor in encoded.items()}).logits
-        return logits
+        letters = [min(sum(map(len, parts(text))), LETTERS * self.max_length) for text in texts]
+        groups = [list(range(len(texts)))] if self.training else of_like_length(letters)
+        found = []
+        for places in groups:
+            encoded = self.tokenizer(
+                *_sides([texts[place] for place in places]),
+                padding=True,
+                truncation=True,
+                max_length=self.max_length,
+                return_tensors="pt",
+            )
+            found.append(self.network(**{name: tensor.to(device) for name, tensor in encoded.items()}).logits)
+        order = torch.tensor([place for places in groups for place in places], device=device)
+        return torch.cat(found)[order.argsort()]
 
     def decides_outputs(self) -> object:
         """Return what decides the logits besides the network: how texts are cut into tokens, and how many are read.
@@ -65,6 +79,21 @@ class HuggingFaceClassifier(nn.Module):
     def lengths(self, texts: Sequence[Text]) -> list[int]:
         """Return how many tokens each text has, with those that mark its ends."""
         return [len(row) for row in self.tokenizer(*_sides(texts), truncation=False, verbose=False)["input_ids"]]
+
+
+def of_like_length(lengths: Sequence[int]) -> list[list[int]]:
+    """Return the places of texts in groups of like lengths, shortest first: the shorter ones are padded to the longest.
+
+    >>> of_like_length([30, 4, 5, 31, 4])
+    [[1, 4, 2], [0, 3]]
+    """
+    groups: list[list[int]] = []
+    for place in sorted(range(len(lengths)), key=lambda each: lengths[each]):
+        if groups and lengths[place] <= PADDED * lengths[groups[-1][0]]:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return groups
 
 
 def is_huggingface_folder(path: Path) -> bool:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from shiftproof.errors import ConfigurationError
 from shiftproof.registry import unknown
 from shiftproof.runs.executors import Executor, Inline, Processes
 
-EXECUTORS = ("inline", "processes", "ray")
+EXECUTORS = ("inline", "auto", "processes", "ray")
 """The names of executors."""
+
+
+@dataclass(frozen=True)
+class Auto(Inline):
+    """In this process, unless who plans the work finds out that processes are faster: audits do, on a CPU.
+
+    Args:
+        timeout: Seconds after which a task has failed.
+
+    >>> choose_executor("auto")
+    Auto(timeout=None)
+    """
 
 
 def choose_executor(
@@ -21,7 +35,7 @@ def choose_executor(
     """Return the executor of a name, with its number of workers behind a colon, or the one that was given.
 
     Args:
-        executor: inline, processes, processes:4, ray or ray:16; in Python also an `Executor`.
+        executor: inline, auto, processes, processes:4, ray or ray:16; in Python also an `Executor`.
         device: What the tasks compute on: without a number, there is a worker for each GPU or core.
         address: Address of a Ray cluster: auto or ray://HOST:10001. Default: RAY_ADDRESS, or this machine.
         gpus_per_worker: With ray: GPUs of each worker, such as 0.5. Default: 1.
@@ -36,18 +50,18 @@ def choose_executor(
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
     workers = int(text) if text.isdecimal() else None
-    if colon and (name == "inline" or not text.isdecimal()):
+    if colon and (name in ("inline", "auto") or not text.isdecimal()):
         raise ConfigurationError(
             f"There is no such executor: {executor!r}.",
-            expected="inline, processes, ray, or one of the last two with a number of workers, as in processes:4",
+            expected="inline, auto, processes, ray, or one of the last two with a number of workers, as in processes:4",
             got=executor,
         )
     if name != "ray" and (address is not None or gpus_per_worker is not None):
         raise ConfigurationError(
             "An address and a share of a GPU are for the ray executor.", got=f"the {name} executor", fix="ray"
         )
-    if name == "inline":
-        return Inline(timeout)
+    if name in ("inline", "auto"):
+        return Inline(timeout) if name == "inline" else Auto(timeout)
     if name == "processes":
         return Processes(workers, device, timeout)
     from shiftproof.runs.ray import Ray, check_installed

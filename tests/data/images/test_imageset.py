@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from shiftproof.data import Batch, ImageSet, load_images
 from shiftproof.data.contents import content_keys
+from shiftproof.data.images import spooled
+from shiftproof.data.images.spooled import SpooledSource
 from shiftproof.errors import ConfigurationError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (23, 8, 9, 3), dtype=np.uint8)
@@ -161,6 +164,24 @@ class TestInMemory:
         assert held.fingerprint == part.fingerprint
         assert held.subset([2, 0]).fingerprint == part.subset([2, 0]).fingerprint
         assert held.keys.tolist() == part.keys.tolist() == [KEYS[5], KEYS[1], KEYS[22]]
+
+    @pytest.mark.parametrize("floats", [False, True])
+    def test_on_disk_is_the_same_set(self, data: ImageSet, floats: bool) -> None:
+        part = (load_images((IMAGES / 255.0).astype(np.float32)) if floats else data).subset([5, 1, 22, 4, 5, 6])
+        kept = part.on_disk()
+        assert isinstance(kept.source, SpooledSource)
+        for size in (2, 6):
+            assert torch.equal(joined(kept.batches(size))[0], joined(part.batches(size))[0])
+        assert kept.fingerprint == part.fingerprint
+        assert kept.subset([2, 0]).fingerprint == part.subset([2, 0]).fingerprint
+        assert kept.keys_known
+        assert kept.keys.tolist() == part.keys.tolist()
+        sent = pickle.loads(pickle.dumps(kept))
+        assert torch.equal(joined(sent.batches(4))[0], joined(part.batches(4))[0])
+
+    def test_stays_as_it_is_without_room_on_the_disk(self, data: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(spooled, "MOST_BYTES", data.nbytes - 1)
+        assert data.on_disk() is data
 
     def test_takes_as_much_as_it_says(self, data: ImageSet) -> None:
         assert data.nbytes == 23 * 8 * 9 * 3

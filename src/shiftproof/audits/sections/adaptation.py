@@ -27,7 +27,7 @@ from shiftproof.audits.sections.correlated import CorrelatedStream, correlated_g
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.audits.sections.measuring import accuracy, hits_of, image_means, preset_for, rows
 from shiftproof.audits.sections.method_streams import streamed
-from shiftproof.audits.sections.shift_names import facts, named
+from shiftproof.audits.sections.shift_names import named, one_per_category
 from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.source_answers import source_pace, source_row
 from shiftproof.audits.sections.stability import LongStream, Stability, long_gains
@@ -68,7 +68,7 @@ class AdaptedStream(Measurement):
         """Stream shifted images through the adapter and tally its answers."""
         preset = self.preset or preset_for(subject)
         try:
-            adapter = make_adapter(subject.model, self.method, preset=preset, given=self.options)
+            adapter = make_adapter(subject.adapted_model, self.method, preset=preset, given=self.options)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         return {**_streamed(adapter, self, subject), "preset": preset}
@@ -92,7 +92,7 @@ class PriorStream(Measurement):
     def measure(self, subject: Subject) -> Row:
         """Stream shifted images through the adapter and tally its answers."""
         try:
-            adapter = make_adapter(subject.model, "bn", preset=None, given={"prior": self.prior})
+            adapter = make_adapter(subject.adapted_model, "bn", preset=None, given={"prior": self.prior})
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         return {**_streamed(adapter, self, subject), "preset": None}
@@ -135,7 +135,7 @@ class Adaptation(Section):
         strongest = scope.at(settings.severities[-1])
         batch = SPARSE_BATCH if settings.sparse else BATCH
         methods = (find("source"), *settings.methods)
-        short = tuple(_one_per_category(strongest)) if settings.sparse else strongest
+        short = tuple(one_per_category(strongest)) if settings.sparse else strongest
         known = "corruptions" in settings.sections and not scope.per_image and not scope.cells
         for shift in short if known else ():
             for start, stop in replace(scope, measured=None).slices():
@@ -147,17 +147,17 @@ class Adaptation(Section):
             for shift in short:
                 yield AdaptedStream(method, shift, images, settings.seed, batch)
         for method in methods:
-            yield CorrelatedStream(method, tuple(_one_per_category(strongest)), images, settings.seed, batch)
+            yield CorrelatedStream(method, tuple(one_per_category(strongest)), images, settings.seed, batch)
         if "stability" in settings.sections:
             yield from Stability().plan(scope)  # the same tasks: they run once, and tell what lasts
         yield from plan_statistics(scope)
         if "bn" in [method.name for method in settings.methods]:
             yield plan_errors(scope, short)
             least = SPARSE_BATCH if settings.sparse else max(BATCH, images // 4)
-            for shift in _one_per_category(strongest)[: 1 if settings.sparse else GRID_SHIFTS[settings.budget]]:
+            for shift in one_per_category(strongest)[: 1 if settings.sparse else GRID_SHIFTS[settings.budget]]:
                 for batch in GRID_BATCHES:
                     count = min(images, least // 2 if batch == 1 else least)
-                    for prior in GRID_PRIORS:
+                    for prior in GRID_PRIORS[::2] if settings.sparse else GRID_PRIORS:
                         yield PriorStream(shift, batch, prior, count, settings.seed)
 
     def needs(self, number: str, task: Measurement) -> bool:
@@ -373,10 +373,6 @@ def _adapting(task: AdaptedStream | PriorStream, method: Method) -> Work:
     """Count images through an adapter."""
     adapting = [(Unit("adapter", method), 1.0), (Unit("adapt", method, task.batch), float(task.images))]
     return [(READ, task.images), *shifting(task.shift, task.images), *adapting]
-
-
-def _one_per_category(some: Sequence[Shift]) -> list[Shift]:
-    return list({facts(named(shift))["category"]: shift for shift in reversed(some)}.values())[::-1]
 
 
 def _gain(cells: Mapping[str, Accuracy], source: Mapping[str, Accuracy]) -> float:

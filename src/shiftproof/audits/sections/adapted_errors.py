@@ -57,9 +57,8 @@ class AdaptedErrors(Measurement):
     def measure(self, subject: Subject) -> Row:
         """Choose the prior, then count right answers under every shift."""
         try:
-            adapters = {
-                prior: make_adapter(subject.model, "bn", preset=None, given={"prior": prior}) for prior in PRIORS
-            }
+            model = subject.adapted_model
+            adapters = {prior: make_adapter(model, "bn", preset=None, given={"prior": prior}) for prior in PRIORS}
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         with warnings.catch_warnings():
@@ -115,8 +114,8 @@ def plan_errors(scope: Scope, strongest: tuple[Shift, ...]) -> AdaptedErrors:
     return AdaptedErrors(
         scope.grid() if settings.budget == "full" else strongest,
         tuple(shifts.corruption(name, HOLDOUT_SEVERITY) for name in shifts.names("holdout")),
-        min(scope.images, scope.scaled(IMAGES[settings.budget], 32)),
-        min(scope.images, scope.scaled(CHOICE_IMAGES[settings.budget], 16)),
+        min(scope.images, scope.scaled(IMAGES[settings.budget], 24)),
+        min(scope.images, scope.scaled(CHOICE_IMAGES[settings.budget], 8)),
         settings.seed,
     )
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from shiftproof.adapters import Method
 from shiftproof.audits.audit_settings import AuditSettings
 from shiftproof.audits.numbers import Number
+from shiftproof.audits.sections.wording import listed
 from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.data.base import NOUNS, Noun
 from shiftproof.data.images.imageset import SMALL_SIDE
@@ -55,6 +56,8 @@ class Unit:
     batch: int = 0
 
 
+PASSES = ("forward", "statistics", "adapt")
+"""Kinds of units in which an input goes through the model."""
 READ, FORWARD, STATISTICS, NOISE = map(Unit, ("read", "forward", "statistics", "noise"))
 Work: TypeAlias = Sequence[tuple[Unit, float]]
 """What a task costs: how many images of each unit."""
@@ -117,7 +120,9 @@ class Scope:
             return ""
         few = self.per_image
         fewer = "" if few is None else f", each of the {self.inputs} under {few} of the {len(settings.levels)} shifts"
-        adapted = ", adaptation under one corruption of each kind" if "adaptation" in settings.sections else ""
+        named = {"adaptation": "adaptation", "confidence": "confidence", "label_free": "estimation without labels"}
+        some = [said for name, said in named.items() if name in settings.sections]
+        adapted = f", {listed(some)} under one corruption of each kind" if some else ""
         thinned = f"{fewer}{adapted}" if settings.sparse else ""
         sizes = f"{100 * settings.scale:.2g}% of its usual sizes, though not below what each section needs{thinned}"
         if settings.minutes is not None:
@@ -179,6 +184,11 @@ class Measurement(Task[Subject]):
     @abstractmethod
     def work(self) -> Work:
         """Say what measuring costs."""
+
+    @property
+    def passes(self) -> float:
+        """How many inputs go through the model, as planned."""
+        return sum(inputs for unit, inputs in self.work() if unit.kind in PASSES)
 
     def code(self) -> str:
         """Return a digest of the task's code where it is of another package: what was edited is measured anew."""

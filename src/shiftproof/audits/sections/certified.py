@@ -60,8 +60,11 @@ RANGES = ("brightness", "contrast+brightness", "blur", "translation")
 """Transformations that are certified; rotation and scaling take too many passes for an audit."""
 NEAR, FAR = 0.03, 0.25
 """Of these, the two that are told in words."""
-LEAST_SAMPLES = 60
-"""Samples of an image where a model is costly: they show radii up to 1.4 times the noise, 100 up to 1.7."""
+LEAST_SAMPLES, LEAST_GUESSES = 48, 10
+"""Samples of an image where a model is costly, which show radii up to 1.3 times the noise (100 up to 1.7), and those
+before them that choose its class."""
+LEAST_IMAGES, LEAST_OTHERS = 8, 2
+"""Images where a model is costly: clean in L2, and of each shift and range, of which so few are examples."""
 DRAWN = 0.6
 """Of the samples that count a class, the share that is drawn on average: images that are wrong need none."""
 DENOISED_COST = 5
@@ -195,13 +198,14 @@ class Certified(Section):
         settings, size = scope.settings, SIZES[scope.settings.budget]
         middle = scope.at(settings.severities[len(settings.severities) // 2])
         for against in RANGES:
-            images = min(scope.images, scope.scaled(size.ranges, 4))
+            images = min(scope.images, scope.scaled(size.ranges, LEAST_OTHERS))
             yield from self._parts(scope, size, None, cast(float, LAWS[against].usual), images, against)
         if any(denoiser_card(name)["shape"] == [3, scope.side, scope.side] for name in denoiser_names()):
             images = min(scope.images, scope.scaled(size.shifted, 8))
             yield from self._parts(scope, size, None, max(SIGMAS), images, denoised=True)
         for shift in (None, *_two_shifts(middle)):
-            images = min(scope.images, scope.scaled(size.images, 8) if shift is None else scope.scaled(size.shifted, 4))
+            least = (size.images, LEAST_IMAGES) if shift is None else (size.shifted, LEAST_OTHERS)
+            images = min(scope.images, scope.scaled(*least))
             for sigma in SIGMAS:
                 yield from self._parts(scope, size, shift, sigma, images)
 
@@ -222,7 +226,7 @@ class Certified(Section):
                 sigma=sigma,
                 begin=begin,
                 end=min(begin + size.part, images),
-                n0=size.n0,
+                n0=scope.scaled(size.n0, LEAST_GUESSES),
                 n=scope.scaled(size.n, LEAST_SAMPLES),
                 alpha=size.alpha,
                 seed=scope.settings.seed,

@@ -21,6 +21,7 @@ from shiftproof.audits.sections.measuring import (
     tally,
 )
 from shiftproof.audits.sections.packed_answers import packed_answers
+from shiftproof.audits.sections.reduced_precision import BothPrecisions, plan_precision, precision_note
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.measures import Accuracy
@@ -105,6 +106,11 @@ class Clean(Section):
             return
         for start, stop in scope.slices():
             yield CleanSlice(start, stop)
+        yield from plan_precision(scope)
+
+    def needs(self, number: str, task: Measurement) -> bool:
+        """Say that no number is made of what is asked in another precision."""
+        return not isinstance(task, BothPrecisions)
 
     def per_image(self, results: Sequence[Result]) -> Mapping[str, PerImage]:
         """Return who was right."""
@@ -123,7 +129,7 @@ class Clean(Section):
         right = f"Accuracy on clean {self.noun.many} is {percent(overall.value)} ({interval(overall, self.looks)})"
         level: Level = "bad" if rated == "bad" else "plain"
         said, numbers = f"{right}.", {"clean_accuracy": overall.value}
-        notes = [INTERVALS.format(overall.images, self.noun.many)]
+        notes = [INTERVALS.format(overall.images, self.noun.many), *precision_note(results, self.noun.many)]
         confidence, gap, too_sure = mean_confidence(found), 0.0, False
         if confidence is not None:
             gap = numbers["clean_confidence_gap"] = confidence - overall.value

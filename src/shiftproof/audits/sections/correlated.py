@@ -38,7 +38,7 @@ class CorrelatedStream(Measurement):
         """Stream the batches, class after class, through the adapter and tally its answers."""
         preset = preset_for(subject)
         try:
-            adapter = make_adapter(subject.model, self.method, preset=preset)
+            adapter = make_adapter(subject.adapted_model, self.method, preset=preset)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         if subject.data.labels is None:

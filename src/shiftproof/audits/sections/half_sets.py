@@ -26,6 +26,7 @@ from shiftproof.audits.sections.base import (
     shifting,
 )
 from shiftproof.audits.sections.measuring import check_labels
+from shiftproof.audits.sections.shift_names import one_per_category
 from shiftproof.data import Dataset
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.confidence import FEW
@@ -53,8 +54,11 @@ class HalfSize:
     severities: int
 
 
-VIEW_COST = 0.4
-"""Views of a set may cost so much of a forward pass over it."""
+VIEW_COST, SPARSE_VIEW_COST = 0.4, 0.2
+"""Views of a set may cost so much of a forward pass over it; where a model is costly, half as much."""
+
+SPARSE_TAPPED = 16
+"""Images of a set whose normalisation statistics are taken where a model is costly."""
 
 SIZES: Mapping[str, HalfSize] = {
     "quick": HalfSize(images=100, views=3, severities=3),
@@ -73,26 +77,29 @@ class HalfSet(Measurement):
     views: int
     seed: int
     neighborhood: str = NEIGHBORHOOD
+    tapped: int | None = None
+    """Of how many images normalisation statistics are taken, which costs half of a pass; None is all."""
     half: ClassVar[int]
 
     def observe(self, subject: Subject) -> Evidence:
         """Return what the model says of the set, and of views of some of it: the one place where passes are made."""
         chosen = _halves(subject, self.images, self.seed)[self.half]
         return observe(
-            subject.model,
+            subject.inner_model,
             shifted(chosen.batches(subject.batch_size, device=subject.device), self.shift, self.seed),
             neighborhood=neighborhood(self.neighborhood) if self.viewed else None,
             n=self.views,
             share=self.viewed / self.images,
             seed=self.seed,
             batch_size=subject.batch_size,
-            drift=True,
+            drift=self.tapped or True,
         )
 
     def work(self) -> Work:
         """Count the images of the set and the views of some of them."""
-        views = float(self.viewed * self.views)
-        taken = [(READ, float(self.images)), (STATISTICS, float(self.images)), *shifting(self.shift, self.images)]
+        views, tapped = float(self.viewed * self.views), float(self.tapped or self.images)
+        taken = [(READ, float(self.images)), (STATISTICS, tapped), *shifting(self.shift, self.images)]
+        taken += [(FORWARD, self.images - tapped)] if tapped < self.images else []
         return [*taken, (FORWARD, views), (Unit("view", self.neighborhood), views)] if views else taken
 
     def parameters(self) -> dict[str, Json]:
@@ -109,7 +116,7 @@ class SourceReference(HalfSet):
 
     def measure(self, subject: Subject) -> Row:
         """Return the calibration."""
-        return _learnt(subject, self.images, self.seed).begun.to_row()
+        return _learnt(subject, self.images, self.seed, self.tapped).begun.to_row()
 
     def work(self) -> Work:
         """Count a pass of the half."""
@@ -126,7 +133,7 @@ class SourceSet(HalfSet):
 
     def measure(self, subject: Subject) -> Row:
         """Return the copies that the pass gives."""
-        begun, found = _learnt(subject, self.images, self.seed).begun, self.observe(subject)
+        begun, found = _learnt(subject, self.images, self.seed, self.tapped).begun, self.observe(subject)
         crossed = [self.shift] if self.crossed and self.shift is not None else []
         made = copies_of(begun, self.shift, found, crossed=crossed, seed=self.seed)
         return {"accuracy": found.accuracy, "copies": [asdict(copy) for copy in made]}
@@ -141,7 +148,7 @@ class TargetSet(HalfSet):
 
     def measure(self, subject: Subject) -> Row:
         """Return what is known of the set, of its answers, and how well it is told from the clean one."""
-        learnt = _learnt(subject, self.images, self.seed)
+        learnt = _learnt(subject, self.images, self.seed, self.tapped)
         clean = _clean_target(subject, replace(self, shift=None))
         found = clean if self.shift is None else self.observe(subject)
         copy, mixing = learnt.begun.copy_of(label_of(self.shift), "", found), learnt.begun.mixing
@@ -169,18 +176,19 @@ class ForeignSet(HalfSet):
 
     def measure(self, subject: Subject) -> Row:
         """Return how sure the model is of them, and how strange they look."""
-        half = _learnt(subject, self.images, self.seed).half
+        half = _learnt(subject, self.images, self.seed, self.tapped).half
         return {"scores": cast(Json, AnswerScores.of(self.observe(subject), half, foreign=True).to_row())}
 
 
 class SetTerms(NamedTuple):
-    """What all sets of an audit have in common: images, how many of them are viewed, views, seed and neighbourhood."""
+    """What all sets of an audit have in common: images, how many of them are viewed, views, seed, and how."""
 
     images: int
     viewed: int
     views: int
     seed: int
     neighborhood: str
+    tapped: int | None
 
     @classmethod
     def of(cls, scope: Scope) -> SetTerms | None:
@@ -188,8 +196,9 @@ class SetTerms(NamedTuple):
         size = SIZES[scope.settings.budget]
         images = min(scope.scaled(size.images, 50), scope.images // 2)
         near = TEXT_NEIGHBORHOOD if scope.inputs == "texts" else NEIGHBORHOOD
-        viewed = max(1, round(images * VIEW_COST / size.views))
-        return None if images < FEW else cls(images, viewed, size.views, scope.settings.seed, near)
+        viewed = max(1, round(images * (SPARSE_VIEW_COST if scope.settings.sparse else VIEW_COST) / size.views))
+        tapped = SPARSE_TAPPED if scope.settings.sparse else None
+        return None if images < FEW else cls(images, viewed, size.views, scope.settings.seed, near, tapped)
 
 
 def target_sets(scope: Scope) -> Iterator[HalfSet]:
@@ -198,8 +207,12 @@ def target_sets(scope: Scope) -> Iterator[HalfSet]:
     if terms is None:
         return
     yield SourceReference(None, *terms)
-    levels = _spread(settings.severities, 1 if settings.sparse else SIZES[settings.budget].severities)
-    for shift in dict.fromkeys((None, *scope.graded(levels), *settings.fixed)):
+    levels = _spread(settings.severities, 2 if settings.sparse else SIZES[settings.budget].severities)
+    tested = scope.graded(levels)
+    if settings.sparse:
+        kinds = {shift.name for shift in one_per_category(scope.graded(levels[:1]))}
+        tested = tuple(shift for shift in tested if shift.name in kinds)
+    for shift in dict.fromkeys((None, *tested, *settings.fixed)):
         yield TargetSet(shift, *terms)
 
 
@@ -210,9 +223,7 @@ def source_sets(scope: Scope) -> Iterator[SourceSet]:
         return
     tested = {shift.name for shift in (*settings.shifts, *settings.fixed)}
     kept = [[one for one in some if one.name not in tested] for some in families_for(scope.inputs).values()]
-    chosen = [
-        one for some in kept for one in (dict.fromkeys((some[0], some[-1])) if settings.sparse and some else some)
-    ]
+    chosen = [one for some in kept for one in (some[len(some) // 2 :][:1] if settings.sparse else some)]
     crossed = crossed_shifts(chosen)
     for shift in (None, *chosen):
         yield SourceSet(shift, *terms, crossed=shift in crossed)
@@ -244,9 +255,10 @@ class Learnt(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _learnt(subject: Subject, images: int, seed: int) -> Learnt:
+def _learnt(subject: Subject, images: int, seed: int, tapped: int | None) -> Learnt:
     source, _ = _halves(subject, images, seed)
-    found = observe(subject.model, source.batches(subject.batch_size, device=subject.device), drift=True)
+    batches = source.batches(subject.batch_size, device=subject.device)
+    found = observe(subject.inner_model, batches, drift=tapped or True)
     labels = check_labels(source.labels, found.logits.shape[1]).numpy()
     return Learnt(begin(found, labels, classes=source.classes), LabelledHalf.of(found))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shiftproof import shifts
@@ -33,6 +33,11 @@ def facts(name: str) -> Mapping[str, Any]:
     graded = (*catalogue.TABLED, catalogue.PLUGINS, *text_registry.FAMILIES)
     known = any(name in shifts.names(family) for family in graded)
     return shifts.facts(name) if known else {"category": "other", "frequency": "mid", "monotone": True}
+
+
+def one_per_category(some: Sequence[Shift]) -> list[Shift]:
+    """Return the first shift of each category."""
+    return list({facts(named(shift))["category"]: shift for shift in reversed(some)}.values())[::-1]
 
 
 def at_severity(level: float) -> str:

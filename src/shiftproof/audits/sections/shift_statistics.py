@@ -46,7 +46,7 @@ class Distances(Measurement):
 
     def measure(self, subject: Subject) -> Row:
         """Return distances, points of a map, and errors predicted by a line through hold-out corruptions."""
-        model = subject.model
+        model = subject.inner_model
         if not isinstance(model, nn.Module):
             return {"applies": False, "reason": "The model is a black box: it shows no statistics."}
         try:
@@ -91,10 +91,11 @@ class Distances(Measurement):
 def plan_statistics(scope: Scope) -> Iterator[Distances]:
     """Plan the distances of all shifts at the highest severity."""
     settings = scope.settings
+    levels = settings.severities if not settings.sparse else (settings.severities[0], settings.severities[-1])
     yield Distances(
         shifts=scope.at(settings.severities[-1]),
         holdout=tuple(
-            shifts.corruption(name, severity) for name in shifts.names("holdout") for severity in settings.severities
+            shifts.corruption(name, severity) for name in shifts.names("holdout") for severity in dict.fromkeys(levels)
         ),
         images=min(scope.images, scope.scaled(IMAGES[settings.budget], 12)),
         seed=settings.seed,

@@ -151,10 +151,10 @@ class FrequencySensitivity(Section):
         if side is None:
             return
         step = max(1, side // (size.points // 2 if settings.sparse else size.points))
-        about = (min(scope.images, scope.scaled(size.images, 16)), settings.seed, side, step)
+        about = (min(scope.images, scope.scaled(size.images, 12)), settings.seed, side, step)
         for i, j in frequencies(side, side, step):
             yield Wave(FourierBasis(i, j, WAVE * side / 32), *about)
-        for alpha in ALPHAS:
+        for alpha in ALPHAS[1::2] if settings.sparse else ALPHAS:
             for center in range(1, side // 2 + 1, step):
                 yield NoiseSet(PowerLaw(NOISE * side / 32, float(center), alpha), *about)
         for shift in scope.at(settings.severities[len(settings.severities) // 2]):

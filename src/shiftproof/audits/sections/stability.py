@@ -53,7 +53,7 @@ class LongStream(Measurement):
         """Send the stream through the adapter."""
         preset = preset_for(subject)
         try:
-            adapter = make_adapter(subject.model, self.method, preset=preset)
+            adapter = make_adapter(subject.adapted_model, self.method, preset=preset)
         except ModelError as error:
             return {"applies": False, "reason": error.headline}
         several = len(self.shifts) > 1
@@ -116,7 +116,7 @@ class Stability(Section):
         """Plan the same stream for every method; each is one task, because a method's answers depend on all before."""
         settings = scope.settings
         most = SIZES[settings.budget] // (1 if scope.small else 4)
-        images = min(scope.scaled(most, 128), 10 * scope.images)
+        images = min(scope.scaled(most, 64), 10 * scope.images)
         batch = self.batches[1 if settings.sparse else 0]
         methods = (find("source"), *settings.methods, *map(find, LONG_ONLY[settings.budget]))
         for method in {each.name: each for each in methods if self.fits(each)}.values():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shiftproof.audits.sections.base import FORWARD, Measurement, Scope, Unit, Work
 from shiftproof.audits.sections.measuring import check_labels, picture
@@ -31,7 +32,7 @@ SIMILARITY = 0.8
 """A chain counts as leaving images recognisable from this mean structural similarity on."""
 EXAMPLES = 4
 CHOICE = 32
-"""Examples are chosen among the first so many images."""
+"""Examples are chosen among the first so many images, of which no more are asked than it takes."""
 COMPARED = 5
 """Chains of a space that are compared on images they were not searched on."""
 FIRST_SHARE, KEPT, MARGIN = 0.4, 5, 0.15
@@ -113,7 +114,7 @@ class SearchedSpace(Measurement):
             "similarity": _similarity(evaluator, chosen, self.parts.searched),
             "right": int(final.sum()),
             "images": len(final),
-            "pictures": _pictures(evaluator, [self.space.steps[gene].label for gene in chosen]),
+            "pictures": _pictures(evaluator, chosen),
         }
 
     def _search(self, evaluator: Evaluator, run: int) -> SearchTrace:
@@ -126,7 +127,7 @@ class SearchedSpace(Measurement):
         """Count images under a chain: in the search, in the comparison, measured, and those of pictures."""
         searched = self.budget * self.runs * self.parts.searched
         images = searched + COMPARED * self.parts.compared + self.parts.measured
-        return [(chain_unit(self.space, self.length), images), (FORWARD, images + 2 * CHOICE)]
+        return [(chain_unit(self.space, self.length), images), (FORWARD, images + CHOICE)]
 
 
 class RacedChains:
@@ -251,18 +252,17 @@ def _trials(trace: SearchTrace) -> Json:
     }
 
 
-def _pictures(evaluator: Evaluator, labels: Sequence[str]) -> list[Json]:
-    """Return images before and after a chain, first those that it turned from right to wrong."""
-    count = min(CHOICE, len(evaluator.pixels))
-    before, after = (evaluator.applier([evaluator.steps[label] for label in some], 0, count) for some in ((), labels))
-    was, now = (evaluator.fitness.tally(images, slice(0, count))[1] or [] for images in (before, after))
-    ranked = sorted(range(count), key=lambda place: (not (was[place] and not now[place]), place))
+def _pictures(evaluator: Evaluator, genes: Genes) -> list[Json]:
+    """Return images before and after a chain, first those that it turned from right to wrong; a few are asked of."""
+    steps = [evaluator.space.steps[gene] for gene in genes]
+    asked: list[tuple[bool, bool, Tensor, Tensor]] = []
+    while len(asked) < min(CHOICE, len(evaluator.pixels)) and sum(was and not now for was, now, *_ in asked) < EXAMPLES:
+        here = slice(len(asked), min(len(asked) + 2 * EXAMPLES, CHOICE, len(evaluator.pixels)))
+        before, after = (evaluator.applier(some, here.start, here.stop) for some in ((), steps))
+        was, now = (evaluator.fitness.tally(images, here)[1] or [] for images in (before, after))
+        asked += zip(was, now, before, after, strict=True)
+    asked.sort(key=lambda each: not (each[0] and not each[1]))
     return [
-        {
-            "before": picture(before[place]),
-            "after": picture(after[place]),
-            "was_right": was[place],
-            "right": now[place],
-        }
-        for place in ranked[:EXAMPLES]
+        {"before": picture(before), "after": picture(after), "was_right": was, "right": now}
+        for was, now, before, after in asked[:EXAMPLES]
     ]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from shiftproof.data.images.decoding import Decoder
 
-KEPT_BYTES = 2**28
-"""What is kept at most, as uint8: 85,000 images of 32 pixels a side, 1,700 of 224."""
+KEPT_BYTES = 2**24
+"""What is kept at most, as uint8: 5,000 images of 32 pixels a side, 110 of 224; whole sets are kept elsewhere."""
 RECENT = 2.0
 """Seconds in which a file that was just written may change again without its time telling: it is not kept yet."""
 

@@ -63,7 +63,7 @@ class FolderSource(DecodedSource):
 
     def make_contents(self) -> Tensor:
         """Digest the whole of every file: its name does not count."""
-        return file_digests([self._root / file for file in self._files])
+        return file_digests(self._files, self._root)
 
 
 class _Listing(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +14,7 @@ from shiftproof.data.base import BadFile, Batch, Dataset
 from shiftproof.data.contents import content_keys, numbered
 from shiftproof.data.images.levels import unit
 from shiftproof.data.images.source import HeldSource, ImageSource, Pixels, read_all, unreadable
+from shiftproof.data.images.spooled import SpooledSource, fits_on_disk
 from shiftproof.errors import DataError
 
 _CHUNK = 256  # images read at a time where nobody asks for batches
@@ -51,6 +52,11 @@ class ImageSet(Dataset[Tensor]):
     def paths(self) -> list[Path | None]:
         """Where the files of its images are; None of images that have none."""
         return [self.source.path(row) for row in self._rows.tolist()]
+
+    @property
+    def of_files(self) -> bool:
+        """Whether any of its images has a file."""
+        return any(self.source.path(row) is not None for row in self._rows.tolist())
 
     @property
     def nbytes(self) -> int:
@@ -94,22 +100,45 @@ class ImageSet(Dataset[Tensor]):
         made._keys = None if self._keys is None else self._keys[torch.as_tensor(indices, dtype=torch.int64)]
         return made
 
+    @property
+    def keys_known(self) -> bool:
+        """Whether its keys are known without reading it."""
+        return self._keys is not None
+
     def in_memory(self, *, workers: int = 0) -> Self:
         """Return the same set with its pixels decoded and held in memory, without the files that cannot be decoded."""
         dtype = torch.uint8 if self.source.value_bytes == 1 else torch.float32
         images = torch.empty(len(self), *self.shape, dtype=dtype)
+        kept, keys = self._decoded(lambda start, pixels: images[start : start + len(pixels)].copy_(pixels), workers)
+        held = HeldSource(images[: len(kept)], self.source.contents[self._rows[kept]], self.source.decoding)
+        return self._kept_in(held, kept, keys)
+
+    def on_disk(self, *, workers: int = 0) -> Self:
+        """Return the same set with its pixels decoded and kept in a temporary file, as `in_memory` keeps them.
+
+        As it is where the disk has no room.
+        """
+        if not fits_on_disk(self.nbytes):
+            return self
+        file = SpooledSource(self.shape, self.source.value_bytes, self.source.decoding)
+        kept, keys = self._decoded(lambda _, pixels: file.add(pixels), workers)
+        return self._kept_in(file.ended(self.source.contents[self._rows[kept]]), kept, keys)
+
+    def _decoded(self, keep: Callable[[int, Tensor], object], workers: int) -> tuple[list[int], Tensor]:
+        """Decode all images and let `keep` have them, from a place on; return where they were, and their keys."""
         keys = torch.empty(len(self), dtype=torch.int64)
         kept: list[int] = []
         for places, pixels, named in self._read(_CHUNK, workers):
-            here = slice(len(kept), len(kept) + len(places))
-            images[here], keys[here] = pixels, named
+            keep(len(kept), pixels)
+            keys[len(kept) : len(kept) + len(places)] = named
             kept.extend(places.tolist())
+        return kept, keys[: len(kept)]
+
+    def _kept_in(self, source: ImageSource, kept: list[int], keys: Tensor) -> Self:
+        """Return the images at some places, whose pixels are the rows of another source."""
         made = self.subset(kept)
-        rows = made._rows
-        made.source = HeldSource(images[: len(kept)], self.source.contents[rows], self.source.decoding)
-        made._repeats = self._repeats.of(rows, made.source)
-        made._rows = torch.arange(len(kept))
-        made._keys = keys[: len(kept)]
+        made._repeats = self._repeats.of(made._rows, source)
+        made.source, made._rows, made._keys = source, torch.arange(len(kept)), keys
         return made
 
     def _report(self, bad: Iterable[BadFile]) -> None:
