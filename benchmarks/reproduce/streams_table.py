@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.pool import check_time
+from benchmarks.reproduce.compared import IMAGENET_SIDE, Network
 from benchmarks.reproduce.record import Figures, options_of
-from benchmarks.reproduce.statistics_table import IMAGENET_SIDE, cifar_network
 from shiftproof.adapters import adapt, method
 from shiftproof.data import DataSpec, ImageSet, load_images
 from shiftproof.models import load_model
@@ -188,7 +188,7 @@ class Bench:
         if self.imagenet:
             return load_model(f"{self.data / 'models.py'}:resnet50", device=self.device)
         if self.part == "cifar" and (self.data / "cifar10-resnets").is_dir():
-            return cifar_network(self.data, "resnet20", self.device)
+            return Network("resnet20", self.data, self.device).load()
         return load_model("demo", device=self.device)
 
 

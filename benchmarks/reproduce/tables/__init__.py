@@ -10,6 +10,8 @@ from benchmarks.reproduce.tables.files import Files
 TABLES: dict[str, Callable[[Files], str]] = {
     "claims": claims.claims,
     "adaptation": statistics.adaptation,
+    "mixture": statistics.mixture,
+    "priors": statistics.priors,
     "regression": statistics.regression,
     "linearity": statistics.linearity,
     "grid": statistics.grid,
