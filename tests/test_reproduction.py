@@ -9,17 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.torch import save_file
 from scipy.stats import norm
 
 from benchmarks.reproduce import curves, hypersphere_table, markdown, page, tables
 from benchmarks.reproduce.all import TABLES, scripts_of
+from benchmarks.reproduce.compared import GroupStatistics
 from benchmarks.reproduce.heat_maps import drawing
 from benchmarks.reproduce.long_stream import taken
 from benchmarks.reproduce.record import Figures
 from benchmarks.reproduce.tables.estimation import first_zero
 from benchmarks.text_findings import influences, spreads, standings
+from shiftproof import load_model, shifts
+from shiftproof.adapters import adapt
 from shiftproof.data import load_data
 from shiftproof.models import build_network
 from shiftproof.runs import Cell
@@ -145,6 +149,20 @@ def test_a_part_of_a_table_can_be_named():
     assert [script.name for script in scripts_of("estimation/text")] == ["text_table"]
     with pytest.raises(SystemExit, match="no table"):
         scripts_of("estimation/texts")
+
+
+@pytest.mark.parametrize("prior", [0, 16])
+def test_small_batches_that_go_together_are_answered_as_if_one_after_another(prior):
+    model = load_model("demo", device="cpu")
+    (batch,) = load_data("demo").take(24).batches(24)
+    images = shifts.parse("fog@4")(batch.inputs, batch.keys)
+    one_by_one = adapt(model, "bn", prior=prior)
+    expected = torch.cat([one_by_one(part) for part in images.split(8)])
+    together = adapt(model, "bn")
+    with torch.no_grad(), together.normalising(GroupStatistics(8, prior)):
+        found = together.run(images)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(found, model(images), atol=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -16,31 +16,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.reproduce.compared import IMAGENET, Comparison, Network, Run, workers
+from benchmarks.reproduce.compared import IMAGENET, WITHOUT, Bench, Measured, Network, Way, measuring
 from benchmarks.reproduce.record import Figures, options_of
-from shiftproof import compare_on_stream, load_data, shifts
+from shiftproof import load_data, shifts
 from shiftproof.comparisons.methods import compare_methods
-from shiftproof.measures import ErrorLine, mce, mean_distance, optimal_prior
+from shiftproof.measures import ErrorLine, mce, optimal_prior
 from shiftproof.measures.intervals import mean_interval
 from shiftproof.models import collect_statistics, source_statistics
+from shiftproof.runs import Row
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
-        "images": 40, "chosen_on": 8, "chosen_from": (8, 16),
+        "images": 40, "rounds": 1, "chosen_from": (8, 16),
         "corruptions": 2, "severities": (2, 5), "full": 20, "grid_images": 16,
         "batches": (2, 8), "priors": (0, 8), "statistics": 40, "single_images": 4,
     },
     "sample": {
-        "images": 200, "chosen_on": 96, "chosen_from": (8, 16, 32),
+        "images": 200, "rounds": 1, "chosen_from": (8, 16, 32),
         "corruptions": 15, "severities": (3,), "full": 50, "grid_images": 64,
         "batches": (8, 64), "priors": (0, 16, 256), "statistics": 100, "single_images": 32,
     },
     "short": {
-        "images": 10_000, "chosen_on": 240, "chosen_from": (4, 8, 16, 32, 64, 128),
+        "images": 10_000, "rounds": 5, "chosen_from": (4, 8, 16, 32, 64, 128),
         "corruptions": 15, "severities": (1, 2, 3, 4, 5), "full": 500,
         "grid_images": 512, "batches": (2, 8, 32, 128, 512), "priors": (0, 1, 4, 8, 16, 32, 64, 128, 256, 1024),
         "statistics": 1_000, "single_images": 256,
@@ -64,10 +66,10 @@ def main() -> None:
         grid(figures, size, (1,), size["single_images"])
     else:
         network = Network(options.part, options.data, options.device)
-        size = {**size, "images": min(size["images"], len(load_data(network.images)))}
-        with workers(options.workers) as run:
-            adaptation(figures, size, network, run)
-            distances(figures, size, network, run)
+        images = min(size["images"], len(load_data(network.images)))
+        bench = Bench(network, images, options.seed, size["statistics"] // (4 if network.side else 1))
+        with measuring(bench, options.runs / figures.name, options.workers) as measured:
+            table(figures, size, measured)
 
 
 def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
@@ -78,43 +80,26 @@ def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
     if part.startswith(IMAGENET):
         return [
             "1,000 images, one per class (paper: 50,000)",
-            f"batches of {size['full']} for full adaptation; priors chosen on {size['chosen_on']} of the images",
+            f"batches of {size['full']} for full adaptation",
             "weights as published, those of convolutions and linear layers rounded to half precision",
         ]
-    return [f"batches of {size['full']} for full adaptation; priors chosen on {size['chosen_on']} images"]
+    return [f"CIFAR-10 at 32 pixels (paper: ImageNet at 224), batches of {size['full']} for full adaptation"]
 
 
-def adaptation(figures: Figures, size: Mapping[str, Any], network: Network, run: Run) -> None:
-    """Write errors by corruption without, with partial and with full adaptation, and full adaptation to a mixture."""
-    names = shifts.names("common")[: size["corruptions"]]
-    prior = chosen_prior(figures, size, network, run)
-    out: dict[str, Any] = {"without": {}}
-    for way, batch, held in (("full", size["full"], 0), ("partial", PARTIAL, prior)):
-        if figures.late:
-            return
-        found = run(comparison(figures, network, labels(names, size), way, size["images"], batch, held))
-        for method, called in (("source", "without"), ("bn", way)):
-            errors = {name: [found.errors[method, label] for label in labels([name], size)] for name in names}
-            reach = mean_interval(1 - found.right[method])
-            out[called] = {
-                "error": float(np.mean(list(errors.values()))),
-                "interval": None if reach is None else [reach.low, reach.high],
-                "errors": errors,
-            }
-        against = {} if network.side else {"baseline": out["without"]["errors"]}
-        for called in (way, *(("without",) if network.side else ())):
-            out[called]["mce"] = mce(out[called]["errors"], **against)
-        figures.add("adaptation", out)
-    figures.add("mixture", mixture(figures, size, network))
-
-
-def comparison(
-    figures: Figures, network: Network, under: Sequence[str], name: str, images: int, batch: int, prior: int
-) -> Comparison:
-    """Return a comparison that has its run directory by its name."""
-    options = figures.options
-    out = options.runs / figures.name / name
-    return Comparison(network, tuple(under), images, batch, prior, options.seed, out)
+def table(figures: Figures, size: Mapping[str, Any], measured: Measured) -> None:
+    """Write the table of one network: its prior, its errors, its distances, and its errors in a mixture."""
+    names, held = shifts.names("common")[: size["corruptions"]], shifts.names("holdout")
+    tried = {prior: Way(PARTIAL, prior) for prior in size["chosen_from"]}
+    rows = measured.under(labels(held, size), [WITHOUT, *tried.values()])
+    prior = chosen_prior(figures, tried, measured, rows)
+    if figures.late:
+        return
+    ways = {"without": WITHOUT, "partial": tried[prior], "full": Way(size["full"], 0)}
+    common = measured.under(labels(names, size), list(ways.values()))
+    adaptation(figures, measured, ways, {name: common[place] for name, place in places(names, size)})
+    distances(figures, measured, {name: [*common, *rows][place] for name, place in places((*names, *held), size)})
+    if not figures.late:
+        mixture(figures, measured, {name: ways[name] for name in ("without", "full")}, labels(names, size), size)
 
 
 def labels(names: Sequence[str], size: Mapping[str, Any]) -> list[str]:
@@ -122,52 +107,64 @@ def labels(names: Sequence[str], size: Mapping[str, Any]) -> list[str]:
     return [f"{name}@{severity:g}" for name in names for severity in size["severities"]]
 
 
-def chosen_prior(figures: Figures, size: Mapping[str, Any], network: Network, run: Run) -> int:
+def places(names: Sequence[str], size: Mapping[str, Any]) -> list[tuple[str, slice]]:
+    """Return where the severities of each corruption are among the labels of all."""
+    count = len(size["severities"])
+    return [(name, slice(count * place, count * (place + 1))) for place, name in enumerate(names)]
+
+
+def chosen_prior(figures: Figures, tried: Mapping[int, Way], measured: Measured, rows: Sequence[Row]) -> int:
     """Return the prior of the least error under the hold-out corruptions in batches of eight, and write all errors."""
-    under, errors = labels(shifts.names("holdout"), size), {}
-    for prior in size["chosen_from"]:
-        found = run(comparison(figures, network, under, "prior", size["chosen_on"], PARTIAL, prior))
-        errors[prior] = float(np.mean([found.errors["bn", label] for label in under]))
-    chosen: int = min(errors, key=lambda prior: errors[prior])
+    errors = {prior: error_of([measured.right(row, way) for row in rows]) for prior, way in tried.items()}
+    chosen = min(errors, key=lambda prior: errors[prior])
     figures.add("prior", {"chosen": chosen, "errors": {str(prior): error for prior, error in errors.items()}})
     return chosen
 
 
-def mixture(figures: Figures, size: Mapping[str, Any], network: Network) -> dict[str, Any]:
-    """Return errors where every image of a batch has a corruption and a severity of its own, drawn at random."""
-    options = figures.options
-    found = compare_on_stream(
-        network.load(),
-        network.images,
-        stream="mixed",
-        methods=["bn"],
-        shifts=list(shifts.names("common")[: size["corruptions"]]),
-        options={"prior": 0},
-        images=size["images"] * size["corruptions"],
-        batch_size=size["full"],
-        device=options.device,
-        seed=options.seed,
-        out=options.runs / figures.name / "mixture",
-    )
-    errors = {called: 1 - found.traces[name].accuracy for name, called in (("source", "without"), ("bn", "full"))}
-    return {**errors, "images": size["images"] * size["corruptions"]}
+def adaptation(
+    figures: Figures, measured: Measured, ways: Mapping[str, Way], rows: Mapping[str, Sequence[Row]]
+) -> None:
+    """Write errors by corruption without, with partial and with full adaptation, the mean with its interval."""
+    out: dict[str, dict[str, Any]] = {}
+    for called, way in ways.items():
+        hits = {name: [measured.right(row, way) for row in some] for name, some in rows.items()}
+        out[called] = {
+            **with_interval([each for some in hits.values() for each in some]),
+            "errors": {name: [error_of([each]) for each in some] for name, some in hits.items()},
+        }
+        if measured.bench.network.side:
+            out[called]["mce"] = mce(out[called]["errors"])
+        elif called != "without":
+            out[called]["mce"] = mce(out[called]["errors"], baseline=out["without"]["errors"])
+    figures.add("adaptation", out)
 
 
-def distances(figures: Figures, size: Mapping[str, Any], network: Network, run: Run) -> None:
+def mixture(
+    figures: Figures, measured: Measured, ways: Mapping[str, Way], under: Sequence[str], size: Mapping[str, Any]
+) -> None:
+    """Write errors where every image of a batch has a corruption and a severity of its own, drawn at random."""
+    rounds = measured.mixed(under, list(ways.values()), size["rounds"])
+    errors = {called: with_interval([measured.right(row, way) for row in rounds]) for called, way in ways.items()}
+    figures.add("mixture", {**errors, "images": measured.bench.images * size["rounds"]})
+
+
+def error_of(hits: Sequence[NDArray[np.bool_]]) -> float:
+    """Return the mean error."""
+    return float(1 - np.mean(hits))
+
+
+def with_interval(hits: Sequence[NDArray[np.bool_]]) -> dict[str, Any]:
+    """Return the mean error over sets of answers to the same images, and its interval over images."""
+    reach = mean_interval(1 - np.mean(hits, axis=0))
+    return {"error": error_of(hits), "interval": None if reach is None else [reach.low, reach.high]}
+
+
+def distances(figures: Figures, measured: Measured, rows: Mapping[str, Sequence[Row]]) -> None:
     """Write the distance of statistics under every corruption, and what lines through hold-out corruptions foretell."""
-    options, model = figures.options, network.load()
-    names = (*shifts.names("common")[: size["corruptions"]], *shifts.names("holdout"))
-    found = run(comparison(figures, network, labels(names, size), "full", size["images"], size["full"], 0))
-    count = size["statistics"] // (4 if network.side else 1)
-    some, source = load_data(network.images).take(count, seed=options.seed), source_statistics(model)
-    points: dict[str, list[list[float]]] = {}
-    for name in names:
-        for severity in size["severities"]:
-            shift = shifts.parse(f"{name}@{severity:g}")
-            shifted = [shift(batch.inputs, batch.keys) for batch in some.batches(100, device=options.device)]
-            distance = mean_distance(source, collect_statistics(model, shifted))
-            error = found.errors["source", shift.label]
-            points.setdefault(name, []).append([distance, error])
+    points = {
+        name: [[cast(float, row["distance"]), error_of([measured.right(row, WITHOUT)])] for row in some]
+        for name, some in rows.items()
+    }
     common = [point for name in shifts.names("common") for point in points.get(name, [])]
     line = ErrorLine.fit(*zip(*common, strict=True))
     figures.add("distances", {"points": points, "r_squared": line.r_squared, "slope": line.slope})

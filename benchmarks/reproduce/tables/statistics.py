@@ -45,8 +45,8 @@ def mixture(files: Files) -> str:
         found = figures(files, f"statistics-{part}")
         if "mixture" in found:
             mixed, apart = found["mixture"], found["adaptation"]
-            ours = (apart["without"]["error"], apart["full"]["error"], mixed["without"], mixed["full"])
-            rows.append([name, *(shown(error, 1, 100) for error in ours)])
+            ours = (apart["without"], apart["full"], mixed["without"], mixed["full"])
+            rows.append([name, *map(_error, ours)])
     head = ["network", "one corruption a batch: without", "adapted", "all corruptions in a batch: without", "adapted"]
     return markdown(head, rows)
 
