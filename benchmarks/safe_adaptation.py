@@ -208,15 +208,23 @@ def _made(shape: Shape, chosen: argparse.Namespace) -> bool:
     return all((folder / f"{shape.name}.npy").exists() for folder in (chosen.held, chosen.out / "labels"))
 
 
-def choose(table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, share: int, seed: int) -> dict[str, float]:
-    """Return what the safe choice among answers, [configurations, N], comes to, with its bounds and labels."""
+def serve(
+    table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, share: int, seed: int
+) -> tuple[NDArray[np.int64], PairedAudit]:
+    """Return what the safe choice among answers, [configurations, N], serves, and the test that chose."""
     audit, served = PairedAudit(len(table), 1 / share, seed=seed), []
     for low in range(0, table.shape[1], batch):
         part = table[:, low : low + batch]
         served.append(part[audit.serving])
         audit.tell({place: int(labels[place]) for place in audit.ask(part)})
+    return np.concatenate(served), audit
+
+
+def choose(table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, share: int, seed: int) -> dict[str, float]:
+    """Return what the safe choice among answers, [configurations, N], comes to, with its bounds and labels."""
+    served, audit = serve(table, labels, batch, share, seed)
     least, most = audit.gain()
-    right = float((np.concatenate(served) == labels).mean())
+    right = float((served == labels).mean())
     return {"accuracy": right, "low": least, "high": most, "labels": audit.labels, "switches": len(audit.switches)}
 
 
