@@ -192,7 +192,7 @@ def record(chosen: argparse.Namespace) -> None:
     """Make the streams that are missing, then record what is."""
     chosen.deadline = time.time() + (chosen.seconds or math.inf)
     with workers(chosen.workers) as pool:
-        every(pool, partial(make_one, chosen=chosen), [s for s in chosen.shapes if not _made(s, chosen)])
+        every(pool, partial(make_one, chosen=chosen), [s for s in chosen.shapes if not made(s, chosen)])
         every(
             pool, partial(record_one, chosen=chosen), [u for u in units(chosen) if not file_of(chosen.out, u).exists()]
         )
@@ -204,7 +204,8 @@ def every(pool: Executor, work: Callable[[Any], str], tasks: Sequence[Any]) -> N
         print(done.exception() or done.result(), flush=True)
 
 
-def _made(shape: Shape, chosen: argparse.Namespace) -> bool:
+def made(shape: Shape, chosen: argparse.Namespace) -> bool:
+    """Return whether a stream is there, with its labels."""
     return all((folder / f"{shape.name}.npy").exists() for folder in (chosen.held, chosen.out / "labels"))
 
 

@@ -151,9 +151,9 @@ class Corruptions:
         if cell.kind == "mixture":
             return self._mixture(cell, ways)
         shift = shifts.parse(cast(str, cell["shift"]))
-        pairs = zip(self.images.split(self.step), self.keys.split(self.step), strict=True)
+        pairs = zip(torch.split(self.images, self.step), torch.split(self.keys, self.step), strict=True)
         shifted = torch.cat([shift(images, keys) for images, keys in pairs])
-        some = shifted[: self.bench.statistics].split(self.step)
+        some = torch.split(shifted[: self.bench.statistics], self.step)
         distance = mean_distance(self.source, collect_statistics(self.model, some))
         return {"distance": distance, "right": {way.name: self._right(shifted, self.labels, way) for way in ways}}
 
@@ -181,7 +181,7 @@ class Corruptions:
         """Return which answers are right, one bit an image, as hexadecimal digits."""
         whole = len(images) // (way.batch or 1) * (way.batch or 1)
         step = max(1, self.step // (way.batch or 1)) * (way.batch or 1)
-        parts = [part for part in (*images[:whole].split(step), images[whole:]) if len(part)]
+        parts = [part for part in (*torch.split(images[:whole], step), images[whole:]) if len(part)]
         answers = torch.cat([self._answers(part, way) for part in parts])
         hits = answers == labels
         return np.packbits((hits if order is None else hits[order]).cpu().numpy()).tobytes().hex()

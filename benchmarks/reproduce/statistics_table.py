@@ -38,7 +38,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     "sample": {
         "images": 200, "rounds": 1, "chosen_from": (8, 16, 32),
-        "corruptions": 15, "severities": (3,), "full": 50, "grid_images": 64,
+        "corruptions": 8, "severities": (2, 5), "full": 50, "grid_images": 64,
         "batches": (8, 64), "priors": (0, 16, 256), "statistics": 100, "single_images": 32,
     },
     "short": {

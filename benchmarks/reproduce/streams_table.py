@@ -44,6 +44,14 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
             "calibration": (8, 0.3),
         },
     },
+    "sample": {
+        "cifar": {"images": 3_840, "speed": 256, "methods": METHODS[:3] + METHODS[7:10], "resets": (15, 30, "never")},
+        "margins": {"images": 2_560, "speed": 128, "margins": (0.1, 0.4), "calibration": (100, 0.1)},
+        "imagenet": {
+            "images": 128, "speed": 32, "methods": ("source", "bn", "tent"), "ccc": 64, "ccc_speed": 32,
+            "calibration": (8, 0.3),
+        },
+    },
     "short": {
         "cifar": {"images": 75_000, "speed": 5_000, "methods": METHODS, "resets": RESETS},
         "margins": {"images": 200_000, "speed": 1_000, "margins": MARGINS, "calibration": (5_000, 0.01)},
