@@ -66,18 +66,16 @@ def priors(files: Files) -> str:
 
 
 def regression(files: Files) -> str:
-    """Table 11 of paper 000."""
-    ours = figures(files, "statistics-resnet20").get("hold-out regression", {})
-    rows = [
-        [
-            category,
-            beside(100 * ours[category]["true"], true, 1),
-            beside(100 * ours[category]["predicted"], predicted, 1),
-            beside(100 * ours[category]["mean absolute difference"], off, 1),
-        ]
-        for category, (true, predicted, off) in papers.REGRESSION.items()
-        if category in ours
-    ]
+    """Table 11 of paper 000, with the paper's network and with a small one."""
+    rows = []
+    for part, network in (("imagenet-resnet50", "ResNet-50"), ("resnet20", "ResNet-20")):
+        ours = figures(files, f"statistics-{part}").get("hold-out regression", {})
+        for category, theirs in papers.REGRESSION.items():
+            row = ours.get(category)
+            if row:
+                numbers = [100 * row[name] for name in ("true", "predicted", "mean absolute difference")]
+                told = theirs if network == "ResNet-50" else (None, None, None)
+                rows.append([f"{network}, {category}", *(beside(*pair, 1) for pair in zip(numbers, told, strict=True))])
     return markdown(["category", "error, %, true", "predicted", "mean absolute difference"], rows)
 
 
