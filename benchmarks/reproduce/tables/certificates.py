@@ -86,11 +86,13 @@ def differences(files: Files) -> str:
         if row:
             reach = row["interval"]
             told = f"{row['difference']:+.3f}" + (f" ({reach[0]:+.3f} to {reach[1]:+.3f})" if reach else "")
-            shares = " → ".join(f"{100 * share:.0f}" for share in row["certified"])
+            shares, capped = (
+                " → ".join(f"{100 * share:.1f}" for share in row[name]) for name in ("certified", "at the largest")
+            )
             depths = " → ".join(f"{depth:.3f}" for depth in row["radius of those"])
             parts = [f"{row[part]:+.3f}" for part in ("by more images", "by larger radii")]
-            rows.append([called.removesuffix(" ACR"), told, shares, parts[0], depths, parts[1]])
-    head = ["images", "difference", "certified, %", "by that", "radius of those certified", "by that"]
+            rows.append([called.removesuffix(" ACR"), told, shares, parts[0], depths, parts[1], capped])
+    head = ["images", "difference", "certified, %", "by that", "radius of those", "by that", "at the largest radius, %"]
     return markdown(head, rows)
 
 
