@@ -36,7 +36,9 @@ from shiftproof.runs import Cell
 SCRIPTS = [(script.module, script.part) for scripts in TABLES.values() for script in scripts]
 
 
-def test_the_page_shows_the_figures():
+def test_the_page_shows_the_figures(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["page", "--check"])
+    assert page.main() == 0, "run python -m benchmarks.reproduce.page"
     text, files = page.PAGE.read_text(), page.read()
     assert page.filled(text, files) == text, "run python -m benchmarks.reproduce.page"
     for name, drawn in page.pictures(files).items():
