@@ -192,7 +192,7 @@ def record(chosen: argparse.Namespace) -> None:
     """Make the streams that are missing, then record what is."""
     chosen.deadline = time.time() + (chosen.seconds or math.inf)
     with workers(chosen.workers) as pool:
-        every(pool, partial(make_one, chosen=chosen), [s for s in chosen.shapes if not _made(s, chosen)])
+        every(pool, partial(make_one, chosen=chosen), [s for s in chosen.shapes if not made(s, chosen)])
         every(
             pool, partial(record_one, chosen=chosen), [u for u in units(chosen) if not file_of(chosen.out, u).exists()]
         )
@@ -204,19 +204,28 @@ def every(pool: Executor, work: Callable[[Any], str], tasks: Sequence[Any]) -> N
         print(done.exception() or done.result(), flush=True)
 
 
-def _made(shape: Shape, chosen: argparse.Namespace) -> bool:
+def made(shape: Shape, chosen: argparse.Namespace) -> bool:
+    """Return whether a stream is there, with its labels."""
     return all((folder / f"{shape.name}.npy").exists() for folder in (chosen.held, chosen.out / "labels"))
 
 
-def choose(table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, share: int, seed: int) -> dict[str, float]:
-    """Return what the safe choice among answers, [configurations, N], comes to, with its bounds and labels."""
+def serve(
+    table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, share: int, seed: int
+) -> tuple[NDArray[np.int64], PairedAudit]:
+    """Return what the safe choice among answers, [configurations, N], serves, and the test that chose."""
     audit, served = PairedAudit(len(table), 1 / share, seed=seed), []
     for low in range(0, table.shape[1], batch):
         part = table[:, low : low + batch]
         served.append(part[audit.serving])
         audit.tell({place: int(labels[place]) for place in audit.ask(part)})
+    return np.concatenate(served), audit
+
+
+def choose(table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, share: int, seed: int) -> dict[str, float]:
+    """Return what the safe choice among answers, [configurations, N], comes to, with its bounds and labels."""
+    served, audit = serve(table, labels, batch, share, seed)
     least, most = audit.gain()
-    right = float((np.concatenate(served) == labels).mean())
+    right = float((served == labels).mean())
     return {"accuracy": right, "low": least, "high": most, "labels": audit.labels, "switches": len(audit.switches)}
 
 

@@ -25,6 +25,10 @@ SIZES: dict[str, dict[str, Any]] = {
         "model": "convnet", "train": 100, "epochs": 1, "images": 4, "n": 100, "shifted": 2, "shifted_n": 100,
         "severity": 3, "corruptions": 2, "waves": {"take": 2, "n": 100, "step": 16, "alphas": (1.0,)},
     },
+    "sample": {
+        "model": "convnet", "train": 2_000, "epochs": 3, "images": 20, "n": 200, "shifted": 10, "shifted_n": 200,
+        "severity": 3, "corruptions": 4, "waves": {"take": 4, "n": 100, "step": 16, "alphas": (1.0,)},
+    },
     "short": {
         "model": "resnet20", "train": 50_000, "epochs": 80, "images": 500, "n": 10_000, "shifted": 200,
         "shifted_n": 1_000, "severity": 3, "corruptions": 15,

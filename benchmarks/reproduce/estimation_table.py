@@ -19,6 +19,7 @@ from shiftproof.estimators.protocol import PoolRecord, evaluate
 
 SIZES = {
     "tiny": {"models": 6, "images": 200, "test_images": 40, "views": 1, "epochs": 1},
+    "sample": {"models": 12, "images": 1_000, "test_images": 200, "views": 2, "epochs": 4},
     "short": {"models": 96, "images": 20_000, "test_images": 1_500, "views": 10, "epochs": 32},
 }
 DIGITS = {"models": 36, "images": 10_000, "epochs": 8}
@@ -29,7 +30,7 @@ def main() -> None:
     """Train and measure one pool, or what is left of it, and write its scores."""
     parts = {"choices": ("cifar", "digits"), "default": "cifar"}
     options = options_of(__doc__, tuple(SIZES), part=parts)
-    size = {**SIZES[options.size], **(DIGITS if options.part == "digits" and options.size != "tiny" else {})}
+    size = {**SIZES[options.size], **(DIGITS if options.part == "digits" and options.size == "short" else {})}
     cut = [
         f"{size['models']} networks trained for at most {size['epochs']} epochs on {size['images']:,} images; the "
         "paper's are trained on all images until they fit them",
@@ -61,7 +62,7 @@ def main() -> None:
         out=out,
         workers=options.workers,
         stop_at=figures.stop_at,
-        converged=CONVERGED if options.size != "tiny" else 0.0,
+        converged=CONVERGED if options.size == "short" else 0.0,
     )
     table = list(records(rows))
     figures.add("networks", {"kept": len(rows), "planned": size["models"]})

@@ -21,6 +21,7 @@ from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Row, 
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"networks": 3, "distances": 3, "steps": (2, 4)},
+    "sample": {"networks": 20, "distances": 10, "steps": (STEPS // 4, STEPS // 16)},
     "short": {"networks": 200, "distances": 40, "steps": (STEPS, STEPS // 4)},
 }
 MEASURES = ("NI", "ATC")

@@ -24,14 +24,16 @@ import torch
 
 from shiftproof.runs import write_atomically
 
+FIGURES = Path("benchmarks/reproduce/figures")
+
 
 def options_of(description: str | None, sizes: Sequence[str], **more: Any) -> argparse.Namespace:
     """Read the options that all scripts have; `more` are further ones, each with what argparse is told of it."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder of data sets and weights")
     parser.add_argument("--runs", type=Path, default=Path("runs/reproduce"), help="where work is kept and goes on")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/reproduce/figures"), help="where the JSON goes")
-    parser.add_argument("--size", choices=tuple(sizes), default=tuple(sizes)[-1])
+    parser.add_argument("--out", type=Path, help="where the JSON goes; by default beside the page's, if not smaller")
+    parser.add_argument("--size", choices=tuple(sizes), default=tuple(sizes)[-1], help="sample: a CPU, minutes")
     parser.add_argument("--minutes", type=float, help="begin nothing after so many; the next call goes on")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -39,7 +41,9 @@ def options_of(description: str | None, sizes: Sequence[str], **more: Any) -> ar
     parser.add_argument("--commit", default=None, help="what the figures are of, where git cannot say")
     for name, told in more.items():
         parser.add_argument(f"--{name}", **told)
-    return parser.parse_args()
+    found = parser.parse_args()
+    found.out = found.out or (FIGURES if found.size == tuple(sizes)[-1] else found.runs / "figures")
+    return found
 
 
 @dataclass

@@ -27,6 +27,9 @@ from shiftproof.shifts import ImageChain
 RECIPES = ("erm", "rda", "rsda", "esda")
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"train": 4, "test": 2, "epochs": 2, "every": 1, "width": 4, "budget": 10, "searched": 2, "found": 10},
+    "sample": {
+        "train": 20, "test": 6, "epochs": 6, "every": 2, "width": 8, "budget": 20, "searched": 4, "found": 20,
+    },
     "short": {
         "train": 200, "test": 30, "epochs": 60, "every": 5, "width": 24, "budget": 500, "searched": 30, "found": 100,
     },

@@ -4,8 +4,9 @@
     python -m benchmarks.reproduce.statistics_table --data data --part grid --device cuda
 
 `resnet20` and `resnet56`: CIFAR-10's test images under the fifteen corruptions at five severities, without adaptation,
-with partial (batches of 8, a prior of 16) and with full adaptation (batches of 500, no prior), as in table 1; the error
-against the distance of statistics, and the regression on hold-out corruptions of table 11. `grid`: batch sizes against
+with partial adaptation (batches of 8, the prior chosen on the four hold-out corruptions) and with full adaptation
+(batches of 500, no prior), as in table 1; full adaptation where every batch holds all corruptions; the error against
+the distance of statistics, and the regression on hold-out corruptions of table 11. `grid`: batch sizes against
 priors, as in table 12, with the prior of Proposition 1 beside the best one measured; `single` is its row of single
 images, which takes longest. `imagenet-resnet50` and `imagenet-efficientnet_lite0`: table 1 on a sample of ImageNet,
 with what the functions of that name in the data folder's `models.py` build.
@@ -15,39 +16,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from torch import nn
+from numpy.typing import NDArray
 
+from benchmarks.reproduce.compared import IMAGENET, WITHOUT, Bench, Measured, Network, Way, measuring
 from benchmarks.reproduce.record import Figures, options_of
-from shiftproof import DataSpec, load_data, load_model, shifts
+from shiftproof import load_data, shifts
 from shiftproof.comparisons.methods import compare_methods
-from shiftproof.measures import ErrorLine, mce, mean_distance, optimal_prior
+from shiftproof.measures import ErrorLine, mce, optimal_prior
+from shiftproof.measures.intervals import mean_interval
 from shiftproof.models import collect_statistics, source_statistics
+from shiftproof.runs import Row
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
-        "images": 40, "partial": 16, "corruptions": 2, "severities": (2, 5), "full": 20, "grid_images": 16,
+        "images": 40, "rounds": 1, "chosen_from": (8, 16),
+        "corruptions": 2, "severities": (2, 5), "full": 20, "grid_images": 16,
         "batches": (2, 8), "priors": (0, 8), "statistics": 40, "single_images": 4,
     },
     "sample": {
-        "images": 200, "partial": 96, "corruptions": 15, "severities": (3,), "full": 50, "grid_images": 64,
+        "images": 200, "rounds": 1, "chosen_from": (8, 16, 32),
+        "corruptions": 8, "severities": (2, 5), "full": 50, "grid_images": 64,
         "batches": (8, 64), "priors": (0, 16, 256), "statistics": 100, "single_images": 32,
     },
     "short": {
-        "images": 10_000, "partial": 1_000, "corruptions": 15, "severities": (1, 2, 3, 4, 5), "full": 500,
+        "images": 10_000, "rounds": 5, "chosen_from": (4, 8, 16, 32, 64, 128),
+        "corruptions": 15, "severities": (1, 2, 3, 4, 5), "full": 500,
         "grid_images": 512, "batches": (2, 8, 32, 128, 512), "priors": (0, 1, 4, 8, 16, 32, 64, 128, 256, 1024),
         "statistics": 1_000, "single_images": 256,
     },
 }  # fmt: skip
-PARTIAL, PARTIAL_PRIOR = 8, 16
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+PARTIAL = 8
+"""Images of a batch in partial adaptation."""
 GRID_SHIFTS = ("gaussian_noise@5", "motion_blur@5", "fog@5", "jpeg_compression@5")
 """One corruption of each category, at the highest severity."""
-IMAGENET = "imagenet-"
-IMAGENET_SIDE = 224
 PARTS = ("resnet20", "resnet56", "grid", "single", "imagenet-resnet50", "imagenet-efficientnet_lite0")
 
 
@@ -60,15 +64,12 @@ def main() -> None:
         grid(figures, size, size["batches"], size["grid_images"])
     elif options.part == "single":
         grid(figures, size, (1,), size["single_images"])
-    elif options.part.startswith(IMAGENET):
-        data, network = str(options.data / "imagenet-sample"), options.part.removeprefix(IMAGENET)
-        model = load_model(f"{options.data / 'models.py'}:{network}", device=options.device)
-        sample = {**size, "images": min(size["images"], len(load_data(data))), "partial": size["partial"] // 2}
-        adaptation(figures, sample, model, data, side=IMAGENET_SIDE)
     else:
-        model = cifar_network(options.data, options.part, options.device)
-        adaptation(figures, size, model, str(options.data / "cifar10/test.npz"))
-        distances(figures, size, model, str(options.data / "cifar10/test.npz"))
+        network = Network(options.part, options.data, options.device)
+        images = min(size["images"], len(load_data(network.images)))
+        bench = Bench(network, images, options.seed, size["statistics"] // (4 if network.side else 1))
+        with measuring(bench, options.runs / figures.name, options.workers) as measured:
+            table(figures, size, measured)
 
 
 def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
@@ -79,83 +80,91 @@ def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
     if part.startswith(IMAGENET):
         return [
             "1,000 images, one per class (paper: 50,000)",
-            f"partial adaptation on {size['partial'] // 2:,} images; batches of {size['full']} for full adaptation",
+            f"batches of {size['full']} for full adaptation",
             "weights as published, those of convolutions and linear layers rounded to half precision",
         ]
-    return [f"partial adaptation on {size['partial']:,} images", f"batches of {size['full']} for full adaptation"]
+    return [f"CIFAR-10 at 32 pixels (paper: ImageNet at 224), batches of {size['full']} for full adaptation"]
 
 
-def cifar_network(data: Path, name: str, device: str) -> nn.Module:
-    """Return a published CIFAR-10 network."""
-    model = load_model(
-        name, weights=data / "cifar10-resnets" / f"{name}.safetensors", mean=MEAN, std=STD, device=device
-    )
-    if not isinstance(model, nn.Module):
-        raise TypeError("a reference network is a module")
-    return model
+def table(figures: Figures, size: Mapping[str, Any], measured: Measured) -> None:
+    """Write the table of one network: its prior, its errors, its distances, and its errors in a mixture."""
+    names, held = shifts.names("common")[: size["corruptions"]], shifts.names("holdout")
+    tried = {prior: Way(PARTIAL, prior) for prior in size["chosen_from"]}
+    rows = measured.under(labels(held, size), [WITHOUT, *tried.values()])
+    prior = chosen_prior(figures, tried, measured, rows)
+    if figures.late:
+        return
+    ways = {"without": WITHOUT, "partial": tried[prior], "full": Way(size["full"], 0)}
+    common = measured.under(labels(names, size), list(ways.values()))
+    adaptation(figures, measured, ways, {name: common[place] for name, place in places(names, size)})
+    distances(figures, measured, {name: [*common, *rows][place] for name, place in places((*names, *held), size)})
+    if not figures.late:
+        mixture(figures, measured, {name: ways[name] for name in ("without", "full")}, labels(names, size), size)
 
 
-def adaptation(figures: Figures, size: Mapping[str, Any], model: Any, data: str, side: int | None = None) -> None:
-    """Write errors by corruption without, with partial and with full adaptation."""
-    options = figures.options
-    names = shifts.names("common")[: size["corruptions"]]
-    labels = [f"{name}@{severity:g}" for name in names for severity in size["severities"]]
-    ways: dict[str, dict[str, Any]] = {
-        "full": {"images": size["images"], "batch_size": size["full"], "options": {"prior": 0}},
-        "partial": {"images": size["partial"], "batch_size": PARTIAL, "options": {"prior": PARTIAL_PRIOR}},
-    }
-    out: dict[str, Any] = {}
-    for way, settings in ways.items():
-        if figures.late:
-            break
-        found = compare_methods(
-            model,
-            DataSpec(data, size=side),
-            shifts=labels,
-            methods=["bn"],
-            device=options.device,
-            seed=options.seed,
-            out=options.runs / figures.name / way,
-            **settings,
-        )
-        for method, called in (("bn", way), ("source", "without" if way == "full" else "without, same images")):
-            errors = {
-                name: [1 - found.accuracies[method, f"{name}@{severity:g}"].value for severity in size["severities"]]
-                for name in names
-            }
-            out[called] = {"error": float(np.mean(list(errors.values()))), "errors": errors}
-        against = {} if side else {"baseline": out["without" if way == "full" else "without, same images"]["errors"]}
-        for called in (way, *(("without",) if side and way == "full" else ())):
-            out[called]["mce"] = mce(out[called]["errors"], **against)
-        figures.add("adaptation", out)
+def labels(names: Sequence[str], size: Mapping[str, Any]) -> list[str]:
+    """Return corruptions at every severity."""
+    return [f"{name}@{severity:g}" for name in names for severity in size["severities"]]
 
 
-def distances(figures: Figures, size: Mapping[str, Any], model: nn.Module, data: str) -> None:
+def places(names: Sequence[str], size: Mapping[str, Any]) -> list[tuple[str, slice]]:
+    """Return where the severities of each corruption are among the labels of all."""
+    count = len(size["severities"])
+    return [(name, slice(count * place, count * (place + 1))) for place, name in enumerate(names)]
+
+
+def chosen_prior(figures: Figures, tried: Mapping[int, Way], measured: Measured, rows: Sequence[Row]) -> int:
+    """Return the prior of the least error under the hold-out corruptions in batches of eight, and write all errors."""
+    errors = {prior: error_of([measured.right(row, way) for row in rows]) for prior, way in tried.items()}
+    chosen = min(errors, key=lambda prior: errors[prior])
+    figures.add("prior", {"chosen": chosen, "errors": {str(prior): error for prior, error in errors.items()}})
+    return chosen
+
+
+def adaptation(
+    figures: Figures, measured: Measured, ways: Mapping[str, Way], rows: Mapping[str, Sequence[Row]]
+) -> None:
+    """Write errors by corruption without, with partial and with full adaptation, the mean with its interval."""
+    out: dict[str, dict[str, Any]] = {}
+    for called, way in ways.items():
+        hits = {name: [measured.right(row, way) for row in some] for name, some in rows.items()}
+        out[called] = {
+            **with_interval([each for some in hits.values() for each in some]),
+            "errors": {name: [error_of([each]) for each in some] for name, some in hits.items()},
+        }
+        if measured.bench.network.side:
+            out[called]["mce"] = mce(out[called]["errors"])
+        elif called != "without":
+            out[called]["mce"] = mce(out[called]["errors"], baseline=out["without"]["errors"])
+    figures.add("adaptation", out)
+
+
+def mixture(
+    figures: Figures, measured: Measured, ways: Mapping[str, Way], under: Sequence[str], size: Mapping[str, Any]
+) -> None:
+    """Write errors where every image of a batch has a corruption and a severity of its own, drawn at random."""
+    rounds = measured.mixed(under, list(ways.values()), size["rounds"])
+    errors = {called: with_interval([measured.right(row, way) for row in rounds]) for called, way in ways.items()}
+    figures.add("mixture", {**errors, "images": measured.bench.images * size["rounds"]})
+
+
+def error_of(hits: Sequence[NDArray[np.bool_]]) -> float:
+    """Return the mean error."""
+    return float(1 - np.mean(hits))
+
+
+def with_interval(hits: Sequence[NDArray[np.bool_]]) -> dict[str, Any]:
+    """Return the mean error over sets of answers to the same images, and its interval over images."""
+    reach = mean_interval(1 - np.mean(hits, axis=0))
+    return {"error": error_of(hits), "interval": None if reach is None else [reach.low, reach.high]}
+
+
+def distances(figures: Figures, measured: Measured, rows: Mapping[str, Sequence[Row]]) -> None:
     """Write the distance of statistics under every corruption, and what lines through hold-out corruptions foretell."""
-    options = figures.options
-    names = (*shifts.names("common")[: size["corruptions"]], *shifts.names("holdout"))
-    labels = [f"{name}@{severity:g}" for name in names for severity in size["severities"]]
-    found = compare_methods(
-        model,
-        data,
-        shifts=labels,
-        methods=[],
-        images=size["images"],
-        batch_size=size["full"],
-        device=options.device,
-        seed=options.seed,
-        options={"prior": 0},
-        out=options.runs / figures.name / "full",
-    )
-    some, source = load_data(data).take(size["statistics"], seed=options.seed), source_statistics(model)
-    points: dict[str, list[list[float]]] = {}
-    for name in names:
-        for severity in size["severities"]:
-            shift = shifts.parse(f"{name}@{severity:g}")
-            shifted = [shift(batch.inputs, batch.keys) for batch in some.batches(500, device=options.device)]
-            distance = mean_distance(source, collect_statistics(model, shifted))
-            error = 1 - found.accuracies["source", shift.label].value
-            points.setdefault(name, []).append([distance, error])
+    points = {
+        name: [[cast(float, row["distance"]), error_of([measured.right(row, WITHOUT)])] for row in some]
+        for name, some in rows.items()
+    }
     common = [point for name in shifts.names("common") for point in points.get(name, [])]
     line = ErrorLine.fit(*zip(*common, strict=True))
     figures.add("distances", {"points": points, "r_squared": line.r_squared, "slope": line.slope})
@@ -190,7 +199,7 @@ def _regression(points: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, di
 def grid(figures: Figures, size: Mapping[str, Any], batches: Sequence[int], images: int) -> None:
     """Write the error by batch size and prior, and the best prior as measured and as Proposition 1 has it."""
     options, data = figures.options, str(figures.options.data / "cifar10/test.npz")
-    model = cifar_network(options.data, "resnet20", options.device)
+    model = Network("resnet20", options.data, options.device).load()
     some, source = load_data(data).take(size["statistics"], seed=options.seed), source_statistics(model)
     targets = []
     for label in GRID_SHIFTS:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.pool import check_time
+from benchmarks.reproduce.compared import IMAGENET_SIDE, Network
 from benchmarks.reproduce.record import Figures, options_of
-from benchmarks.reproduce.statistics_table import IMAGENET_SIDE, cifar_network
 from shiftproof.adapters import adapt, method
 from shiftproof.data import DataSpec, ImageSet, load_images
 from shiftproof.models import load_model
@@ -41,6 +41,14 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "margins": {"images": 256, "speed": 128, "margins": MARGINS[:1], "calibration": (100, 0.1)},
         "imagenet": {
             "images": 32, "speed": 16, "methods": ("source", "bn", "cotta"), "ccc": 32, "ccc_speed": 32,
+            "calibration": (8, 0.3),
+        },
+    },
+    "sample": {
+        "cifar": {"images": 3_840, "speed": 256, "methods": METHODS[:3] + METHODS[7:10], "resets": (15, 30, "never")},
+        "margins": {"images": 2_560, "speed": 128, "margins": (0.1, 0.4), "calibration": (100, 0.1)},
+        "imagenet": {
+            "images": 128, "speed": 32, "methods": ("source", "bn", "tent"), "ccc": 64, "ccc_speed": 32,
             "calibration": (8, 0.3),
         },
     },
@@ -188,7 +196,7 @@ class Bench:
         if self.imagenet:
             return load_model(f"{self.data / 'models.py'}:resnet50", device=self.device)
         if self.part == "cifar" and (self.data / "cifar10-resnets").is_dir():
-            return cifar_network(self.data, "resnet20", self.device)
+            return Network("resnet20", self.data, self.device).load()
         return load_model("demo", device=self.device)
 
 

@@ -38,6 +38,11 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "cifar": {"model": "convnet", "train": 64, "epochs": 2, "images": 16, "budget": 10, "searched": 16},
         "faces": {"images": 4, "random": 10, "evolution": 10},
     },
+    "sample": {
+        "mnist": {"model": "digits", "train": 1_000, "epochs": 6, "images": 100, "budget": 60, "searched": 50},
+        "cifar": {"model": "convnet", "train": 1_000, "epochs": 6, "images": 100, "budget": 60, "searched": 50},
+        "faces": {"images": 10, "random": 20, "evolution": 20},
+    },
     "short": {
         "mnist": {"model": "digits", "train": 10_000, "epochs": 60, "images": 1_000, "budget": 1_000, "searched": 500},
         "cifar": {

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.reproduce.tables import certificates, claims, costs, estimation, statistics, streams, worst_case
+from benchmarks.reproduce.tables import certificates, claims, costs, estimation, plans, statistics, streams, worst_case
 from benchmarks.reproduce.tables.files import Files
 
 TABLES: dict[str, Callable[[Files], str]] = {
     "claims": claims.claims,
+    "not-run": plans.not_run,
     "adaptation": statistics.adaptation,
+    "mixture": statistics.mixture,
+    "priors": statistics.priors,
     "regression": statistics.regression,
     "linearity": statistics.linearity,
     "grid": statistics.grid,
     "streams": streams.streams,
     "ccc": streams.ccc,
+    "cells": streams.cells,
+    "cells-vit": lambda files: streams.cells(files, "cifar10-vit"),
+    "cells-tenfold": lambda files: streams.cells(files, "demo x10"),
+    "orders": streams.orders,
     "imagenet": streams.imagenet,
     "resets": streams.resets,
     "margins": streams.margins,
     "margins-cin-c": lambda files: streams.margins(files, "streams-margins-cin-c"),
     "certificates": certificates.certificates,
+    "equal": certificates.equal,
+    "deep": certificates.deep,
+    "differences": certificates.differences,
     "waves": certificates.waves,
     "named": certificates.named,
     "mnist": worst_case.mnist,

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from benchmarks.reproduce import papers
 from benchmarks.reproduce.markdown import MISSING, beside, markdown, shown
 from benchmarks.reproduce.tables.files import Files, figures
+
+NETWORKS = {
+    "resnet20": "ResNet-20, CIFAR-10-C",
+    "resnet56": "ResNet-56, CIFAR-10-C",
+    "imagenet-efficientnet_lite0": "EfficientNet-Lite0, ImageNet-C",
+    "imagenet-resnet50": "ResNet-50, ImageNet-C",
+}
 
 
 def adaptation(files: Files) -> str:
     """Table 1 of paper 000."""
     rows = []
-    for part, name in (
-        ("resnet20", "ResNet-20, CIFAR-10-C"),
-        ("resnet56", "ResNet-56, CIFAR-10-C"),
-        ("imagenet-efficientnet_lite0", "EfficientNet-Lite0, ImageNet-C"),
-        ("imagenet-resnet50", "ResNet-50, ImageNet-C"),
-    ):
+    for part, name in NETWORKS.items():
         found = figures(files, f"statistics-{part}").get("adaptation", {})
         if found:
             ways = [found.get(way, {}) for way in ("without", "partial", "full")]
-            errors = [shown(way.get("error"), 1, 100) for way in ways]
+            errors = [_error(way) for way in ways]
             itself = {} if part.startswith("imagenet") else {"mce": 100.0}  # what the ratio is to
             rows.append([name, *errors, *(shown(way.get("mce"), 1) for way in ({**ways[0], **itself}, *ways[1:]))])
     rows.append(["paper: ResNet-50, ImageNet-C", *papers.ADAPTATION])
@@ -27,26 +32,58 @@ def adaptation(files: Files) -> str:
     return markdown(head, rows)
 
 
-def regression(files: Files) -> str:
-    """Table 11 of paper 000."""
-    ours = figures(files, "statistics-resnet20").get("hold-out regression", {})
+def _error(way: Mapping[str, Any]) -> str:
+    reach = way.get("interval")
+    told = f" ({100 * reach[0]:.1f} to {100 * reach[1]:.1f})" if reach else ""
+    return shown(way.get("error"), 1, 100) + told
+
+
+def mixture(files: Files) -> str:
+    """Full adaptation to batches of one corruption, and to batches of all of them."""
+    rows = []
+    for part, name in NETWORKS.items():
+        found = figures(files, f"statistics-{part}")
+        if "mixture" in found:
+            mixed, apart = found["mixture"], found["adaptation"]
+            ours = (apart["without"], apart["full"], mixed["without"], mixed["full"])
+            rows.append([name, *map(_error, ours)])
+    head = ["network", "one corruption a batch: without", "adapted", "all corruptions in a batch: without", "adapted"]
+    return markdown(head, rows)
+
+
+def priors(files: Files) -> str:
+    """Errors under hold-out corruptions in batches of eight, by prior."""
+    found = {name: figures(files, f"statistics-{part}").get("prior") for part, name in NETWORKS.items()}
+    known = {name: each for name, each in found.items() if each}
+    if not known:
+        return MISSING
+    held = list(next(iter(known.values()))["errors"])
     rows = [
-        [
-            category,
-            beside(100 * ours[category]["true"], true, 1),
-            beside(100 * ours[category]["predicted"], predicted, 1),
-            beside(100 * ours[category]["mean absolute difference"], off, 1),
-        ]
-        for category, (true, predicted, off) in papers.REGRESSION.items()
-        if category in ours
+        [name, *(shown(each["errors"][prior], 1, 100) for prior in held), str(each["chosen"])]
+        for name, each in known.items()
     ]
+    return markdown(["network", *(f"N = {prior}" for prior in held), "chosen"], rows)
+
+
+def regression(files: Files) -> str:
+    """Table 11 of paper 000, with the paper's network and with a small one."""
+    rows = []
+    for part, network in (("imagenet-resnet50", "ResNet-50"), ("resnet20", "ResNet-20")):
+        ours = figures(files, f"statistics-{part}").get("hold-out regression", {})
+        for category, theirs in papers.REGRESSION.items():
+            row = ours.get(category)
+            if row:
+                numbers = [100 * row[name] for name in ("true", "predicted", "mean absolute difference")]
+                told = theirs if network == "ResNet-50" else (None, None, None)
+                rows.append([f"{network}, {category}", *(beside(*pair, 1) for pair in zip(numbers, told, strict=True))])
     return markdown(["category", "error, %, true", "predicted", "mean absolute difference"], rows)
 
 
 def linearity(files: Files) -> str:
     """Error against distance, paper 000."""
     rows = []
-    for part, name in (("resnet20", "ResNet-20"), ("resnet56", "ResNet-56")):
+    for part, called in NETWORKS.items():
+        name = called.partition(",")[0]
         found = figures(files, f"statistics-{part}").get("distances")
         if found:
             rows.append([name, shown(found["r_squared"], 2), shown(found["slope"], 3)])

@@ -1,0 +1,144 @@
+"""What was not tried, what it would cost, reckoned from what was, and why it was not.
+
+Minutes are of one H200 as its figures were made, several scripts side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from benchmarks.reproduce.markdown import markdown
+from benchmarks.reproduce.tables.files import Files
+
+
+class Plan(NamedTuple):
+    """An experiment: whose paper, what is done, its minutes by the figures of others, and why it was not done."""
+
+    paper: str
+    what: str
+    minutes: Callable[[Files], float]
+    why: str
+
+    def told(self, files: Files) -> str:
+        """Return what is done, with its cost."""
+        return f"{self.what}: {_cost(self.minutes(files))}"
+
+
+def not_run(files: Files) -> str:
+    """Return all experiments that were not tried, the most valuable paper first."""
+    rows = [[plan.paper, plan.what, _cost(plan.minutes(files)), plan.why] for plan in PLANS.values()]
+    head = ["paper", "not tried", "cost", "why not"]
+    return markdown(head, rows, words=head)
+
+
+def _cost(minutes: float) -> str:
+    """Return minutes as a person reads them."""
+    return f"about {minutes:.0f} min" if minutes < 100 else f"about {minutes / 60:.0f} h"
+
+
+def times(factor: float, *names: str) -> Callable[[Files], float]:
+    """Return so many times what some figures took, in minutes."""
+    return lambda files: factor * sum(files[name]["seconds"] for name in names if name in files) / 60
+
+
+def _mixed(tasks: Sequence[str], recipes: Sequence[str] = ("erm", "rda", "rsda", "esda")) -> list[str]:
+    return [f"worst-case-{task}-{recipe}" for task in tasks for recipe in recipes]
+
+
+def _samples_a_minute(files: Files) -> float:
+    """Return the rate of certificates; six in ten images are certified and take all their samples."""
+    found = files["certificates-equal-n"]
+    return float(found["figures"]["samples"]) * 60 / float(found["seconds"])
+
+
+TIME, DATA = "device time", "the data are not at hand"
+PLANS = {
+    "imagenet": Plan(
+        "Schneider",
+        "all 50,000 images of ImageNet's validation set under 75 corruptions, two networks",
+        times(50, "statistics-imagenet-resnet50", "statistics-imagenet-efficientnet_lite0"),
+        f"{DATA}: 1,000 images are",
+    ),
+    "norms": Plan(
+        "Schneider",
+        "rows of networks with group and with layer normalisation, which have nothing to adapt",
+        times(0.5, "statistics-resnet20"),
+        "no weights with group normalisation at hand",
+    ),
+    "networks": Plan(
+        "Sun",
+        "ResNet-56 by noise with JSD and by FourierMix with HCR, three seeds each, lambda as published and tuned on "
+        "hold-out images",
+        times(2.8 * 3 * 2, "certificates-gaussian-jsd", "certificates-fouriermix-hcr"),
+        TIME,
+    ),
+    "deep": Plan(
+        "Sun",
+        "C-bar with n = 10,000, 200 images, and 180 more clean images with n = 100,000, five networks",
+        lambda files: (10 * 200 * 1e4 + 180 * 1e5) * 5 * 0.6 / _samples_a_minute(files),
+        TIME,
+    ),
+    "cifar-f": Plan(
+        "Sun",
+        "the 192 sets of CIFAR-10-F with n = 10,000, 50 images each",
+        lambda files: 192 * 50 * 1e4 * 5 * 0.6 / _samples_a_minute(files),
+        TIME,
+    ),
+    "ablations": Plan(
+        "Sun",
+        "tables 4 to 9: other noise, ablations of the recipes (six trainings at least)",
+        times(6, "certificates-fouriermix-hcr"),
+        TIME,
+    ),
+    "cells": Plan(
+        "Press",
+        "the nine cells at 200,000 images with every method, PeTTA too, and three seeds of medium at a million",
+        times(2 + 3 * 10 / 9, "streams-cells"),
+        TIME,
+    ),
+    "orders": Plan("Press", "ten orders of CIN-C at 49,920 images", times(10 / 18, "streams-cells"), TIME),
+    "steps": Plan(
+        "Press",
+        "ResNet-50 on ImageNet along CCC-Medium for 10,000 steps, nine methods (1,000 images come again 640 times)",
+        times(640_000 * 9 / (31_000 * 18), "streams-imagenet"),
+        TIME,
+    ),
+    "margins": Plan(
+        "Press",
+        "E0 and the interval of resets at the public rates",
+        times(1, "streams-margins", "streams"),
+        f"{TIME}; the rows below are at slower rates",
+    ),
+    "pool": Plan(
+        "Ng",
+        "a pool of 200 CIFAR-10 networks trained on 50,000 images to 85% and more, bootstrap intervals of tau",
+        times(200 / 72 * 50_000 / 20_000, "estimation-cifar"),
+        TIME,
+    ),
+    "texts": Plan(
+        "Ng",
+        "text CNNs at the paper's widths on 6,000 texts, stopped at 0.04; heads on a frozen encoder; SICK",
+        times(3 * 200 / 48, "estimation-text"),
+        f"{TIME} (the cost is of one CPU core)",
+    ),
+    "runs": Plan(
+        "Volpi",
+        "two more runs of every row of MNIST and CIFAR-10, for standard deviations, and rows of SAE and ADA",
+        times(2 * 6 / 4, *_mixed(("mnist", "cifar"))),
+        TIME,
+    ),
+    "epochs": Plan(
+        "Volpi",
+        "CIFAR-10 with all images for 200 epochs, one chain a batch, erm and ESDA",
+        times(50 / 15 * 200 / 20, "worst-case-cifar-erm", "worst-case-cifar-esda"),
+        TIME,
+    ),
+    "camvid": Plan(
+        "Volpi",
+        "CamVid with all 367 images for 300 epochs, three runs",
+        times(3 * 367 / 200 * 300 / 60, *_mixed(("camvid",))),
+        TIME,
+    ),
+}
+"""Name -> experiment, by paper: those first whose tables say most."""
