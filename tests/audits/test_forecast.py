@@ -61,6 +61,15 @@ def test_prices_are_seconds_per_image_measured_once():
         prices(Unit("forwards"))
 
 
+def test_shifts_of_large_images_are_priced_on_few_however_fast_the_model_is(monkeypatch):
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)).eval()
+    subject = Subject.of(model, (np.zeros((40, 256, 256, 3), np.uint8), [0, 1] * 20), device="cpu", batch_size=40)
+    shift, sizes = corruption("brightness", 3), []
+    monkeypatch.setattr(type(shift), "__call__", lambda self, images, keys, seed: sizes.append(len(images)))
+    Prices(subject)(Unit("shift", shift))
+    assert set(sizes) == {6}  # of 65,536 pixels each
+
+
 @pytest.mark.parametrize("name", SECTIONS.own)
 def test_sections_declare_the_passes_they_make(name):
     """With a clock that counts images through the model, the plan's forecast is the number of images that go through.

@@ -6,6 +6,7 @@ model and the images themselves the first time it is asked for.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections import defaultdict
@@ -36,6 +37,8 @@ SAMPLE_SECONDS = 0.3
 MIN_SAMPLE_IMAGES = 4
 TYPICAL = 3.0
 """The severity whose price stands for all."""
+SAMPLE_PIXELS = 400_000
+"""Of the images that shifts and chains are tried on: large images take them long, however fast the model is."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Prices:
         self._few = self._images(1)
         one = self._time(lambda: subject.task.scores(subject.fast_model, self._few.inputs), 1)
         self._few = self._images(max(MIN_SAMPLE_IMAGES, min(subject.batch_size, int(SAMPLE_SECONDS / one))))
+        fit = SAMPLE_PIXELS // max(1, math.prod(getattr(self._few.inputs, "shape", ())[-2:]))
+        self._pixels = self._images(max(MIN_SAMPLE_IMAGES, min(len(self._few), fit)))
 
     def __call__(self, unit: Unit) -> float:
         """Return the price of a unit, measured once."""
@@ -128,7 +133,7 @@ class Prices:
         return self._time(watched, len(batch))
 
     def _shift(self, unit: Unit) -> float:
-        shift, batch = _typical(cast(Shift, unit.of)), self._few
+        shift, batch = _typical(cast(Shift, unit.of)), self._pixels
         return self._time(lambda: shift(batch.inputs, batch.keys, seed=0), len(batch))
 
     def _make(self, unit: Unit) -> Callable[..., object] | None:
@@ -163,7 +168,7 @@ class Prices:
         from shiftproof.searchers.uniform import draw_tuples
         from shiftproof.shifts.levels import from_levels, to_bytes
 
-        space, batch = make_space(cast(str, unit.of)), self._few
+        space, batch = make_space(cast(str, unit.of)), self._pixels
         pixels = to_bytes(batch.inputs)
         tuples = iter(draw_tuples(space, unit.batch, range(10 * TRIES), seed=0) * TRIES)
         constraint, original = Constraint(similarity=0.5), from_levels(pixels)
@@ -179,13 +184,13 @@ class Prices:
     def _view(self, unit: Unit) -> float:
         from shiftproof.estimators.neighborhoods import neighborhood
 
-        views, batch = neighborhood(cast(str, unit.of)), self._few
+        views, batch = neighborhood(cast(str, unit.of)), self._pixels
         return self._time(lambda: views(batch.inputs, batch.keys, 3, 0), 3 * len(batch))
 
     def _noise(self, _: Unit) -> float:
         from shiftproof.keyed import Keyed
 
-        batch = self._few
+        batch = self._pixels
         return self._time(lambda: Keyed(0, batch.keys).normal(std=1.0, shape=batch.inputs.shape[1:]), len(batch))
 
 
