@@ -216,7 +216,7 @@ def check_fit(network: nn.Module, data: ImageSet, labels: Tensor) -> None:
             "The model has too few classes for the data.",
             expected=f"{int(labels.max()) + 1} scores or more per image",
             got=f"{scores.shape[1]}",
-            fix="--head new puts a new last layer into it, for the classes of the data",
+            fix="shiftproof train --head new puts a new last layer into it, for the classes of the data",
         )
     check_gradients(network, batch.inputs)
 
