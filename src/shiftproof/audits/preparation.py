@@ -91,7 +91,7 @@ def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | 
         try:
             scores = fit(
                 lambda size: torch.cat(
-                    [logits(subject.model, some[at : at + size]) for at in range(0, len(some), size)]
+                    [logits(subject.fast_model, some[at : at + size]) for at in range(0, len(some), size)]
                 )
             )
         except ModelError:
@@ -104,7 +104,9 @@ def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | 
         return None
     grey = inputs.shape[1] == 1
     ways = [way for way in preparations() if not (grey and way.turned)]
-    _, way = max(((int(right(way, FIRST).sum()), way) for way in ways), key=lambda one: one[0])
+    best, way = max(((int(right(way, FIRST).sum()), way) for way in ways), key=lambda one: one[0])
+    if best <= int(plain[:FIRST].sum()):
+        return None
     found = right(way, len(labels))
     gained, lost = int((found & ~plain).sum()), int((plain & ~found).sum())
     if gained - lost < FAR * len(labels) or binomtest(gained, gained + lost, alternative="greater").pvalue > CHANCE:
