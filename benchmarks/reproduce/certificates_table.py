@@ -23,16 +23,16 @@ SIGMA = 0.25
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "model": "convnet", "train": 100, "epochs": 1, "images": 4, "n": 100, "shifted": 2, "shifted_n": 100,
-        "severity": 3, "corruptions": 2, "waves": {"take": 2, "n": 100, "step": 16, "alphas": (1.0,)},
+        "severity": 3, "corruptions": 2, "waves": {"images": 2, "n": 100, "step": 16, "alphas": (1.0,)},
     },
     "sample": {
         "model": "convnet", "train": 2_000, "epochs": 3, "images": 20, "n": 200, "shifted": 10, "shifted_n": 200,
-        "severity": 3, "corruptions": 4, "waves": {"take": 4, "n": 100, "step": 16, "alphas": (1.0,)},
+        "severity": 3, "corruptions": 4, "waves": {"images": 4, "n": 100, "step": 16, "alphas": (1.0,)},
     },
     "short": {
         "model": "resnet20", "train": 50_000, "epochs": 80, "images": 500, "n": 10_000, "shifted": 200,
         "shifted_n": 1_000, "severity": 3, "corruptions": 15,
-        "waves": {"take": 48, "n": 300, "step": 2, "alphas": (0.5, 1.0, 2.0)},
+        "waves": {"images": 48, "n": 300, "step": 2, "alphas": (0.5, 1.0, 2.0)},
     },
 }  # fmt: skip
 TRAINING: dict[str, Any] = {"batch_size": 512, "lr": 0.2, "warmup": 0.5, "schedule": "cosine"}
