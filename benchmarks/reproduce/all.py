@@ -79,9 +79,12 @@ FIGURES_OF = {
 }
 MINUTES = {
     "statistics_table-resnet20": 0.4,
+    "statistics_table-grid": 0.2,
     "equal_n_table": 1.7,
     "certificates_table-gaussian+jsd": 0.5,
     "streams_table-cifar": 2.2,
+    "streams_table-margins": 0.7,
+    "estimation_table-digits": 3.4,
     "hypersphere_table": 0.3,
     "worst_case_table-mnist-esda": 2.4,
     "worst_case_table-cifar-esda": 0.5,
