@@ -27,15 +27,11 @@ from benchmarks.reproduce.record import FIGURES
 
 @dataclass(frozen=True)
 class Script:
-    """A script with its part of the table, its share of the worker processes, and the minutes of its small version.
-
-    `minutes` are those of one core of a CPU with `--size sample`, as measured.
-    """
+    """A script with its part of the table, and its share of the worker processes."""
 
     module: str
     part: str | None = None
     share: int = 1
-    minutes: float | None = None
 
     @property
     def name(self) -> str:
@@ -56,7 +52,8 @@ class Script:
     def cost(self, size: str) -> tuple[float | None, str]:
         """Return the minutes that it will take, None where nobody knows, and how that is known."""
         if size == "sample":
-            return self.minutes, "one core, as measured" if self.minutes is not None else "not measured"
+            known = MINUTES.get(self.name)
+            return known, "not measured" if known is None else "of one core, as measured"
         path = FIGURES / f"{self.figures}.json"
         if not path.is_file():
             return None, "not run yet"
@@ -80,6 +77,20 @@ FIGURES_OF = {
     "text_table": "estimation-text",
     "hypersphere_table": "hypersphere",
 }
+MINUTES = {
+    "statistics_table-resnet20": 0.4,
+    "statistics_table-grid": 0.2,
+    "equal_n_table": 1.7,
+    "certificates_table-gaussian+jsd": 0.5,
+    "streams_table-cifar": 2.2,
+    "streams_table-margins": 0.7,
+    "estimation_table-digits": 3.4,
+    "hypersphere_table": 0.3,
+    "worst_case_table-mnist-esda": 2.4,
+    "worst_case_table-cifar-esda": 0.5,
+    "segmentation_table-esda": 0.4,
+}
+"""Script -> minutes of a processor's core with `--size sample`; other parts of a script take about as long."""
 RECIPES = ("esda", "rsda", "rda", "erm")
 SMOOTHED = ("fouriermix+hcr", "fouriermix+jsd", "augmix+jsd", "gaussian+jsd", "gaussian")
 TABLES: dict[str, tuple[Script, ...]] = {
