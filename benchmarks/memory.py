@@ -10,6 +10,7 @@ temporary file.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -34,8 +35,11 @@ AUDIT = ("--sections", "clean,corruptions", "--shifts", "contrast", "--severitie
 
 def main() -> None:
     """Audit sets of growing size and print the most memory each took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", nargs="*", default=SIZES, help="pixels x images")
+    sizes = parser.parse_args().sizes
     print(f"{'pixels':>6}{'images':>8}{'of them, MiB':>14}{'peak, MiB':>11}{'store, MiB':>12}")
-    for each in sys.argv[1:] or SIZES:
+    for each in sizes:
         side, images = map(int, each.split("x"))
         with tempfile.TemporaryDirectory() as folder:
             peak, store = audited(Path(folder), side, images)

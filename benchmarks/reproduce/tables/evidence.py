@@ -40,7 +40,7 @@ def adapted(way: str) -> Callable[[Files], Pair]:
 
 def _cells(files: Files, part: str, method: str) -> list[float]:
     found = figures(files, "streams-cells")[part]
-    return [100 * found[stream]["methods"][method]["accuracy"] for stream in CELLS.values()]
+    return [100 * found[stream]["methods"][method]["accuracy"] for stream in CELLS]
 
 
 def along_cells(before: str, after: str, part: str = "demo") -> Callable[[Files], Pair]:
@@ -66,7 +66,7 @@ def student(values: Sequence[float]) -> tuple[float, float]:
 
 def _collapsed(files: Files, part: str, method: str) -> str:
     found = figures(files, "streams-cells")[part]
-    fell = sum(found[stream]["methods"][method]["collapsed at"] is not None for stream in CELLS.values())
+    fell = sum(found[stream]["methods"][method]["collapsed at"] is not None for stream in CELLS)
     return f"{fell} of {len(CELLS)} cells"
 
 

@@ -111,12 +111,13 @@ def margins(files: Files, table: str = "streams-margins") -> str:
     return markdown(["method", *(f"E0 = {value} ln C" for value in values)], rows)
 
 
-CELLS = {
-    f"{target} {speed}": f"ccc-{target}-{speed}-{seed}"
+TARGETS = {
+    target: [f"ccc-{target}-{speed}-{seed}" for speed, seed in ((1000, 43), (2000, 44), (5000, 45))]
     for target in ("easy", "medium", "hard")
-    for speed, seed in ((1000, 43), (2000, 44), (5000, 45))
 }
-"""What columns call the nine cells of CCC -> their streams."""
+"""Target -> its streams, from the fastest to the slowest."""
+CELLS = [stream for streams in TARGETS.values() for stream in streams]
+"""The streams of CCC's nine cells."""
 
 
 def cells(files: Files, part: str = "demo") -> str:
@@ -124,15 +125,18 @@ def cells(files: Files, part: str = "demo") -> str:
     found = figures(files, "streams-cells").get(part, {})
     rows = []
     for name in names_of(found):
-        along = {cell: found.get(stream, {}).get("methods", {}).get(name) for cell, stream in CELLS.items()}
-        fell = [row["collapsed at"] for row in along.values() if row and row["collapsed at"] is not None]
-        said = f"{len(fell)} of {sum(row is not None for row in along.values())}" if name != "source" else ""
+        along = [[found.get(each, {}).get("methods", {}).get(name) for each in some] for some in TARGETS.values()]
+        known = [row for some in along for row in some if row]
+        fell = [row["collapsed at"] for row in known if row["collapsed at"] is not None]
+        said = f"{len(fell)} of {len(known)}" if name != "source" else ""
         where = f"{int(median(fell)):,}" if fell else ""
-        accuracies = [row["accuracy"] for row in along.values() if row]
-        told = shown(mean(accuracies), 1, 100) if len(accuracies) == len(CELLS) else ""
-        cells_of = [shown(row and row["accuracy"], 1, 100) for row in along.values()]
+        told = shown(mean(row["accuracy"] for row in known), 1, 100) if len(known) == len(CELLS) else ""
+        cells_of = [
+            ", ".join(shown(row and row["accuracy"], 1, 100) or "-" for row in some) if any(some) else ""
+            for some in along
+        ]
         rows.append([name, *cells_of, told, said, where])
-    return markdown(["method", *CELLS, "mean", "below source for good", "from image, median"], rows)
+    return markdown(["method", *TARGETS, "mean", "below source for good", "from image, median"], rows)
 
 
 def orders(files: Files) -> str:
