@@ -88,3 +88,13 @@ def test_bad_outputs_are_told(files, tmp_path):
         shiftproof.estimate(outputs=[source])
     with pytest.raises(ConfigurationError, match="cannot be used here"):
         estimate_outputs(source, target, method="invariance")
+
+
+def test_classes_that_are_hardly_in_the_source_are_not_matched_with_its_mix(tmp_path):
+    one, other = (np.eye(60)[labels] * 6 for labels in (np.arange(0, 60, 2), np.arange(1, 60, 2)))
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "source.npz", logits=one + rng.normal(size=one.shape), labels=np.arange(0, 60, 2))
+    np.savez(tmp_path / "target.npz", logits=other + rng.normal(size=other.shape))
+    found = shiftproof.estimate(outputs=[tmp_path / "source.npz", tmp_path / "target.npz"])
+    assert not {"cot", "cott"} & {found.method, *(each.method for each in found.others)}
+    assert found.accuracy > 0.8

@@ -43,6 +43,9 @@ CHANGED = 0.01
 KEPT = 1000
 """At most so many source inputs are kept for the residual test."""
 
+PER_CLASS = 5
+"""Of fewer source inputs a class, the source's own mix is a matter of chance: nothing is matched with it."""
+
 PULL = 10.0
 """Means over classes are drawn towards the mean of all as if by so many inputs."""
 
@@ -245,14 +248,19 @@ class Mixing:
         mix = np.array(told.shares)
         posteriors = adjusted(p, self.source_mix, mix)
         plain = probabilities(logits, self.temperature)
-        as_source, as_found = (matched_costs(p, each) for each in (self.source_mix, mix))
+        matched = {}
+        if sum(self.predicted) >= PER_CLASS * len(self.mix):
+            as_source, as_found = (matched_costs(p, each) for each in (self.source_mix, mix))
+            matched = {
+                "transport": 1 - as_source,
+                "transport_remixed": 1 - as_found,
+                "transported": (as_source < self.threshold).astype(np.float64),
+                "transported_remixed": (as_found < self.threshold).astype(np.float64),
+            }
         return {
+            **matched,
             "posterior": posteriors[np.arange(len(p)), logits.argmax(1)],
             "balance_remixed": to_source_mix(posteriors, self.source_mix, mix)[:, None] * plain,
-            "transport": 1 - as_source,
-            "transport_remixed": 1 - as_found,
-            "transported": (as_source < self.threshold).astype(np.float64),
-            "transported_remixed": (as_found < self.threshold).astype(np.float64),
             "nuclear": np.array([nuclear_norm(plain)]),
             "mano": mano_rows(logits, self.temperature),
             "mix_explains": np.array([told.explains if told.alone else 0.0]),
