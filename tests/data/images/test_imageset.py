@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import resource
 from itertools import pairwise
 
 import numpy as np
@@ -182,6 +183,14 @@ class TestInMemory:
     def test_stays_as_it_is_without_room_on_the_disk(self, data: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(spooled, "MOST_BYTES", data.nbytes - 1)
         assert data.on_disk() is data
+
+    def test_stays_as_it_is_where_a_file_cannot_grow(self, data: ImageSet) -> None:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (data.nbytes // 2, before[1]))
+        try:
+            assert data.on_disk() is data
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     def test_takes_as_much_as_it_says(self, data: ImageSet) -> None:
         assert data.nbytes == 23 * 8 * 9 * 3

@@ -116,12 +116,15 @@ class ImageSet(Dataset[Tensor]):
     def on_disk(self, *, workers: int = 0) -> Self:
         """Return the same set with its pixels decoded and kept in a temporary file, as `in_memory` keeps them.
 
-        As it is where the disk has no room.
+        As it is where the disk has no room, or others fill it meanwhile.
         """
         if not fits_on_disk(self.nbytes):
             return self
-        file = SpooledSource(self.shape, self.source.value_bytes, self.source.decoding)
-        kept, keys = self._decoded(lambda _, pixels: file.add(pixels), workers)
+        try:
+            file = SpooledSource(self.shape, self.source.value_bytes, self.source.decoding)
+            kept, keys = self._decoded(lambda _, pixels: file.add(pixels), workers)
+        except OSError:
+            return self
         return self._kept_in(file.ended(self.source.contents[self._rows[kept]]), kept, keys)
 
     def _decoded(self, keep: Callable[[int, Tensor], object], workers: int) -> tuple[list[int], Tensor]:
