@@ -15,6 +15,7 @@ from shiftproof.measures.intervals import (
     mean_intervals,
     paired_intervals,
     proportion_intervals,
+    student_interval,
 )
 
 FRACTIONS = st.lists(st.floats(0, 1), min_size=MIN_IMAGES, max_size=60)
@@ -61,6 +62,16 @@ def test_images_may_come_sorted():
     drawn = np.sort(rng.random((400, 300)) < 0.5, axis=0).astype(float)
     low, high = mean_intervals(drawn).T
     assert np.mean((low <= 0.5) & (high >= 0.5)) >= 0.93
+
+
+@pytest.mark.parametrize("law", [(0.8, 1.2), (0.5, 0.5), (9.0, 1.0), (0.9, 0.1)])
+@pytest.mark.parametrize("images", [1_000, 2_500])  # of more than a thousand, a bet stands for several
+def test_of_many_images_betting_costs_little_width(law, images):
+    """Bets fixed beforehand are 1.1 to 1.3 times as wide as Student's interval, on average."""
+    draws = np.random.default_rng(5).beta(*law, (images, 20))
+    widths = np.diff(mean_intervals(draws))[:, 0]
+    student = [one.high - one.low for one in map(student_interval, draws.T) if one]
+    assert 0.95 < np.mean(widths / student) < 1.1
 
 
 def test_a_mean_of_many_images_is_told_about_as_closely_as_by_the_normal_law():

@@ -108,4 +108,10 @@ def test_classes_that_are_all_but_gone_weigh_as_much_as_any_may():
 def test_a_mix_of_classes_that_the_source_lacks_explains_nothing():
     rng = np.random.default_rng(0)
     scores, labels = rng.normal(size=(40, 3)), np.zeros(40, np.int64)
-    assert mix_explains(scores, labels, np.array([0.0, 2.0]), rng.normal(size=(50, 3))) == 0.0
+    for nearly_none in (0.0, 1e-200):  # what is left of a class after many steps of EM; its square is 0
+        assert mix_explains(scores, labels, np.array([nearly_none, 2.0]), rng.normal(size=(50, 3))) == 0.0
+
+
+def test_how_many_inputs_weights_are_worth_does_not_depend_on_their_scale():
+    weights = np.array([1.0, 2.0, 3.0])
+    assert effective(1e-200 * weights) == pytest.approx(effective(weights)) == pytest.approx(36 / 14)

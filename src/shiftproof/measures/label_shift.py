@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from shiftproof.errors import DataError
 from shiftproof.measures.estimation import Array
 
+ABSENT = 1e-9
+"""The weight of a class, as a share of the largest, at which the mix has none of it."""
 MAX_WEIGHT = 10.0
 """Inputs of rare classes are weighed at most so many times when a set is brought to the mix of the source."""
 
@@ -103,6 +105,7 @@ def to_source_mix(posteriors: Array, mix: Array, target: Array) -> Array:
 def effective(weights: ArrayLike) -> float:
     """Return how many inputs of equal weight say as much: (sum w)^2 / sum w^2."""
     held = np.asarray(weights, np.float64)
+    held = held / held.max()  # squares of tiny weights would vanish
     return float(held.sum() ** 2 / (held**2).sum())
 
 
@@ -164,9 +167,9 @@ def mix_explains(scores: Array, labels: NDArray[np.int64], weights: Array, targe
     """Return the p-value that another class mix is all that changed: sources scores [N, S] weighed by their class.
 
     The least of Kolmogorov-Smirnov's over the scores, times their number (Bonferroni), at most 1. 0 where no source
-    input is of a class that the mix has: nothing of the source can stand for the target.
+    input is of a class that the mix has, rounding aside: nothing of the source can stand for the target.
     """
-    each = weights[labels]
+    each = np.where(weights > ABSENT * weights.max(), weights, 0.0)[labels]
     if not each.any():
         return 0.0
     found = [weighted_ks(scores[:, k], each, target[:, k]) for k in range(scores.shape[1])]
