@@ -97,7 +97,7 @@ def test_with_a_color_files_are_what_load_data_reads(root: Path, tmp_path: Path)
     assert json.loads((tmp_path / "out/manifest.json").read_text())["color"] == "rgb"
     (root / "i.png").unlink()
     (root / "deep.png").unlink()
-    copied(root, tmp_path / "grey", "jpeg_compression@2", color="grey")
+    copied(root, tmp_path / "grey", "jpeg_compression@2", color="gray")
     with Image.open(tmp_path / "grey/q.png") as made:
         assert made.mode == "L"
 

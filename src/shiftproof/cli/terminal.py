@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import typer
 from rich import markup, progress
@@ -27,6 +28,10 @@ from shiftproof.runs import Result, Row
 from shiftproof.training.rehearsal import TrainingPlan
 
 SIGNS = {"good": "[green]good [/]", "watch": "[yellow]watch[/]", "bad": "[red]bad  [/]", "plain": "     "}
+GAP = 2
+"""Spaces between two columns."""
+NAME = 20
+"""Names of rows up to this length are not broken."""
 EVERY = 30.0
 """Seconds between two lines of progress in a log."""
 
@@ -119,7 +124,7 @@ def summary(audit: Audit, console: Console | None = None) -> None:
         tables = [block for block in section.blocks if isinstance(block, view.Table)]
         if tables and section.section != "clean":
             console.print()
-            console.print(_table(tables[0]))
+            console.print(make_table(tables[0], console.width))
     if todo := headlines.actions(audit.views):
         console.print("\n[bold]What to do next[/]; the report has the commands")
         for number, (_, action) in enumerate(todo, start=1):
@@ -152,15 +157,38 @@ def show_checks(audit: Audit, console: Console | None = None) -> None:
         console.print(f"{sign}  {escape(str(one))}", highlight=False, soft_wrap=True)
 
 
-def _table(table: view.Table) -> Table:
-    made = Table(title=escape(table.title), title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in table.columns:
-        made.add_column(
-            escape(column.title.replace("severity ", "")), justify="left" if column.kind == "text" else "right"
-        )
-    for row in table.rows:
-        made.add_row(*(_cell(value, column) for value, column in zip(row, table.columns, strict=True)))
+def make_table(table: view.Table, width: int) -> Table:
+    """Return the table with as many of its columns as fit the width without cutting numbers or words of headings."""
+    cells = [[_cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in table.rows]
+    titles = [escape(column.title.replace("severity ", "")) for column in table.columns]
+    least = [_least_width(title, each) for title, *each in zip(titles, *cells, strict=True)]
+    least[0] = max(least[0], *(len(row[0]) for row in cells if len(row[0]) <= NAME), 0)
+    fitting = max(1, sum(end <= width + GAP for end in accumulate(each + GAP for each in least)))
+    spare = width + GAP - sum(each + GAP for each in least[:fitting])
+    left_out = len(titles) - fitting
+    made = Table(
+        title=escape(table.title),
+        caption=f"{left_out} more columns in the report" if left_out else None,
+        title_justify="left",
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for place, title in enumerate(titles[:fitting]):
+        wanted = max(len(title), *(len(row[place]) for row in cells), 0)
+        more = max(0, min(spare, wanted - least[place]))
+        spare -= more
+        justify: Literal["left", "right"] = "left" if table.columns[place].kind == "text" else "right"
+        made.add_column(title, justify=justify, width=least[place] + more)
+    for row in cells:
+        made.add_row(*row[:fitting])
     return made
+
+
+def _least_width(title: str, cells: Sequence[str]) -> int:
+    """Return the width of a column whose words, and whose cells of one word, are not broken."""
+    return max(map(len, chain(title.split(), *(cell.split() for cell in cells))), default=0)
 
 
 def _cell(value: str | float | int | None, column: view.Column) -> str:

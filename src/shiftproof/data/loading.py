@@ -185,7 +185,7 @@ def load_data(
         classes: File of the model's class names, one per line, in the order of its outputs, or a list of them; `auto`
             matches by name, `sorted` is torchvision's order.
         split: The split to use, such as train; for a published suite a part such as fog@3.
-        color: `rgb` makes three channels of one; `grey` keeps one channel where all images of a folder are grey.
+        color: `rgb` makes three channels of one; `gray` keeps one channel where all images of a folder are gray.
         on_bad_file: Whether to fail or skip when an image cannot be read.
         image_column: Column of images or of their paths in a table, where it is not found by its name.
         text_column: Column of texts in a table; two, separated by a comma, for pairs.

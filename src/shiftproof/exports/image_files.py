@@ -66,7 +66,7 @@ class Reader(NamedTuple):
         with open_image(path) as image:
             grey, deep = is_grey(image), _is_deep(image)
             if self.color is not None or (deep and not self.deep):
-                return FilePixels(Decoder(self.color or ("grey" if grey else "rgb"), self.size).pixels(image))
+                return FilePixels(Decoder(self.color or ("gray" if grey else "rgb"), self.size).pixels(image))
             plain, fit = upright(image), Decoder("rgb", self.size).fit
             if deep:
                 return FilePixels(np.array(fit(Image.fromarray(np.asarray(plain).astype(np.uint16))))[:, :, None])

@@ -100,7 +100,7 @@ def write_corrupted(
     * Texts under text shifts are a table `typos@3.csv` for each, in the source's format.
 
     Images are corrupted as by `shift(images, keys, seed)` with the keys of `load_data`; grey files in one channel, as
-    with `color="grey"`, and 16 bits as 16 bits. Label maps (`masks`) stay as they are, or move with shifts that move
+    with `color="gray"`, and 16 bits as 16 bits. Label maps (`masks`) stay as they are, or move with shifts that move
     content; with those, boxes and other places in annotations are refused.
 
     Args:

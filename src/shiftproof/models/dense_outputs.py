@@ -84,7 +84,7 @@ def pixel_logits(model: Callable[[Any], Any], images: Tensor) -> Tensor:
             "The model failed on a batch of images.",
             expected="a model that takes float tensors N x C x H x W in [0, 1]",
             got=f"{type(error).__name__} on shape {tuple(images.shape)}: {str(error).strip().partition(chr(10))[0]}",
-            fix="check the number of channels and the image size (--size) the model was made for",
+            fix="check the image size (--size) and the channels (--color gray for one) the model was made for",
         ) from error
     if not bool(scores.isfinite().all()):
         found = "NaN" if bool(scores.isnan().any()) else "infinity"

@@ -110,7 +110,7 @@ def _failed(model: object, inputs: Tensor | list[Any], error: BaseException) -> 
         "The model failed on a batch of images.",
         expected="a model that takes float tensors N x C x H x W in [0, 1]",
         got=f"{type(error).__name__} on shape {tuple(inputs.shape)}: {_first_line(error)}",
-        fix="check the number of channels and the image size (--size) the model was made for"
+        fix="check the image size (--size) and the channels (--color gray for one) the model was made for"
         + ("" if wanted is None else f": size={wanted.size}"),
     )
 

@@ -47,7 +47,7 @@ class TestArrays:
         assert torch.equal(pixels(grey[..., None]), EXPECTED[:, :1])
         assert torch.equal(pixels(grey, color="rgb"), EXPECTED[:, :1].expand(-1, 3, -1, -1))
         with pytest.raises(DataError, match="are in colour"):
-            load_images(IMAGES, color="grey")
+            load_images(IMAGES, color="gray")
 
     def test_size(self) -> None:
         image = Image.fromarray(IMAGES[0]).resize((6, 4), Image.Resampling.BILINEAR).crop((1, 0, 5, 4))

@@ -26,14 +26,14 @@ def test_rgb_is_as_stored(tmp_path: Path) -> None:
     assert decoded.flags.writeable
 
 
-@pytest.mark.parametrize("color", ["rgb", "grey"])
+@pytest.mark.parametrize("color", ["rgb", "gray"])
 def test_greyscale_becomes_three_channels_or_stays_one(color: str, tmp_path: Path) -> None:
     path = save(Image.fromarray(GREY), tmp_path / "a.png")
     decoded = Decoder(color)(path)  # type: ignore[arg-type]
     np.testing.assert_array_equal(decoded, np.repeat(GREY[..., None], 3 if color == "rgb" else 1, axis=2))
 
 
-@pytest.mark.parametrize("color", ["rgb", "grey"])
+@pytest.mark.parametrize("color", ["rgb", "gray"])
 def test_black_and_white(color: str, tmp_path: Path) -> None:
     bits = GREY > 127
     decoded = Decoder(color)(save(Image.fromarray(bits), tmp_path / "a.png"))  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def test_transparency_lies_on_white(tmp_path: Path) -> None:
     np.testing.assert_array_equal(Decoder()(path)[0, 1::2], PIXELS[0, 1::2])
 
 
-@pytest.mark.parametrize("color", ["rgb", "grey"])
+@pytest.mark.parametrize("color", ["rgb", "gray"])
 def test_grey_with_transparency(color: str, tmp_path: Path) -> None:
     alpha = np.where(GREY > 127, 255, 0).astype(np.uint8)
     path = save(Image.merge("LA", [Image.fromarray(GREY), Image.fromarray(alpha)]), tmp_path / "a.png")
@@ -74,7 +74,7 @@ def test_sixteen_bits_are_scaled(tmp_path: Path) -> None:
     deep[0, :4] = [0, 257, 65535, 65406]
     expected = np.rint(deep / 257)
     for path in (save(Image.fromarray(deep), tmp_path / "a.png"), save(Image.fromarray(deep), tmp_path / "a.tif")):
-        np.testing.assert_array_equal(Decoder("grey")(path)[..., 0], expected)
+        np.testing.assert_array_equal(Decoder("gray")(path)[..., 0], expected)
         np.testing.assert_array_equal(Decoder("rgb")(path)[..., 1], expected)
 
 
@@ -157,4 +157,4 @@ class TestSize:
 
 def test_grey_refuses_colours(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is in colour"):
-        Decoder("grey")(save(Image.fromarray(PIXELS), tmp_path / "a.png"))
+        Decoder("gray")(save(Image.fromarray(PIXELS), tmp_path / "a.png"))

@@ -235,7 +235,7 @@ class TestColours:
         for name in ("a", "b"):
             picture(tmp_path / name / "a.png", 7, mode="L")
         assert load_images(tmp_path).shape == (3, 8, 8)
-        grey = load_images(tmp_path, color="grey")
+        grey = load_images(tmp_path, color="gray")
         assert grey.shape == (1, 8, 8)
         assert values(grey) == [7, 7]
         assert grey.fingerprint != load_images(tmp_path).fingerprint
@@ -244,7 +244,7 @@ class TestColours:
         picture(tmp_path / "a" / "a.png", mode="L")
         picture(tmp_path / "b" / "b.png")
         with pytest.raises(DataError, match=r"b/b.png(?s:.*)it has colours"):
-            load_images(tmp_path, color="grey")
+            load_images(tmp_path, color="gray")
 
 
 class TestSizes:

@@ -89,9 +89,9 @@ def from_arrays(
     """
     array, channels_last = check_images(images)
     channels = array.shape[3 if channels_last else 1]
-    if color == "grey" and channels == 3:
-        raise DataError("The images are in colour.", expected="one channel, as color='grey' says", got="3 channels")
-    decoder = Decoder(color or ("rgb" if channels == 3 else "grey"), size)
+    if color == "gray" and channels == 3:
+        raise DataError("The images are in colour.", expected="one channel, as color='gray' says", got="3 channels")
+    decoder = Decoder(color or ("rgb" if channels == 3 else "gray"), size)
     source = ArraySource(array, channels_last=channels_last, decoder=decoder)
     if labels is not None and np.ndim(labels) == 3 and len(labels) == len(array):  # type: ignore[arg-type]
         maps = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)

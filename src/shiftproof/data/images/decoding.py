@@ -26,7 +26,7 @@ from PIL import Image, ImageOps
 
 from shiftproof.errors import ConfigurationError, DataError
 
-Color = Literal["rgb", "grey"]
+Color = Literal["rgb", "gray"]
 Size = int | tuple[int, int]
 
 IMAGE_SUFFIXES = frozenset(
@@ -59,8 +59,8 @@ class Decoder:
     size: Size | None = None
 
     def __post_init__(self) -> None:
-        if self.color not in ("rgb", "grey"):
-            raise ConfigurationError(f"There is no color {self.color!r}.", expected="'rgb' or 'grey'")
+        if self.color not in ("rgb", "gray"):
+            raise ConfigurationError(f"There is no color {self.color!r}.", expected="'rgb' or 'gray'")
         parts = (self.size, self.size) if isinstance(self.size, int) else self.size
         if parts is not None and (len(parts) != 2 or not 1 <= parts[1] <= parts[0]):
             raise ConfigurationError(
@@ -84,7 +84,7 @@ class Decoder:
 
     def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
         """Return the pixels of an open image, uint8 [H, W, C]."""
-        if self.color == "grey" and not is_grey(image):
+        if self.color == "gray" and not is_grey(image):
             raise DataError(f"This image is in colour: its mode is {image.mode}.")
         plain = self.fit(_flattened(upright(image)).convert("RGB" if self.color == "rgb" else "L"))
         array = np.array(plain)  # a copy, which may be written to

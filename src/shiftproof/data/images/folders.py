@@ -122,7 +122,7 @@ def from_files(
 ) -> ImageSet:
     """Return the set of some files below a folder, with a label for each where they are known.
 
-    All headers are read here, pixels when they are wanted. Images are RGB; `color="grey"` keeps one channel where every
+    All headers are read here, pixels when they are wanted. Images are RGB; `color="gray"` keeps one channel where every
     image is grey. `where` says in messages where the files are.
     """
     decoder = Decoder(color or "rgb", size)
@@ -293,8 +293,8 @@ def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[tupl
             size, grey = header(str(root / file))
         except Exception as error:  # what is no image fails in any way there is
             return BadFile(file, describe(error))
-        if decoder.color == "grey" and not grey:
-            return BadFile(file, "it has colours, and color='grey' wants one channel")
+        if decoder.color == "gray" and not grey:
+            return BadFile(file, "it has colours, and color='gray' wants one channel")
         return size
 
     sizes: list[tuple[int, int] | None] = []

@@ -53,9 +53,9 @@ def pixels(picture: Any, color: Color | None, size: Size | None) -> NDArray[Any]
     """Return an image as uint8 or float32 in [0, 1], [H, W, C]; an array of one channel stays one unless told."""
     if isinstance(picture, np.ndarray | Tensor):
         array, last = check_images(picture[None])
-        own: Color = "rgb" if array.shape[3 if last else 1] == 3 else "grey"
-        if (color, own) == ("grey", "rgb"):
-            raise DataError("The images are in colour.", expected="one channel, as color='grey' says", got="3 channels")
+        own: Color = "rgb" if array.shape[3 if last else 1] == 3 else "gray"
+        if (color, own) == ("gray", "rgb"):
+            raise DataError("The images are in colour.", expected="one channel, as color='gray' says", got="3 channels")
         source = ArraySource(array, channels_last=last, decoder=Decoder(color or own, size))
         return source.read([0]).images[0].permute(1, 2, 0).numpy()
     decoder = Decoder(color or "rgb", size)
