@@ -44,7 +44,7 @@ def test_columns_that_do_not_fit_are_counted_and_no_other_is_cut(width):
 
 def test_a_table_that_fits_has_all_of_its_columns():
     lines = shown(table_of(HEADINGS, ["fog"]), 120)
-    assert HEADINGS == [each.strip() for each in lines[1].split("  ") if each.strip()]
+    assert [each.strip() for each in lines[1].split("  ") if each.strip()] == HEADINGS
     assert len(lines) == 3
 
 
