@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -18,15 +19,16 @@ from shiftproof.cli.showing import show_methods
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.errors import ShiftproofError
 from shiftproof.measures import ErrorLine, mean_distance
+from shiftproof.measures.intervals import difference_interval
 from shiftproof.models import collect_statistics, logits, source_statistics
 from shiftproof.runs import Result
 from shiftproof.subjects import Subject
 
 
 def test_methods_are_measured_on_the_same_shifted_images(tmp_path):
-    found = compare_methods(shifts=["contrast@5", "fog@2"], methods=["bn"], images=48, batch_size=16, out=tmp_path)
+    found = compare_methods(shifts=["contrast@5", "fog@2"], methods=["bn"], images=64, batch_size=16, out=tmp_path)
     assert found.methods == ("source", "bn")
-    model, data = load_model("demo"), load_data("demo").take(48)
+    model, data = load_model("demo"), load_data("demo").take(64)
     assert isinstance(model, torch.nn.Module)
     adapter = adapt(model, "bn", preset="cifar")
     right = {"source": 0, "bn": 0}
@@ -43,6 +45,27 @@ def test_methods_are_measured_on_the_same_shifted_images(tmp_path):
     assert found.costs["source"] == 1
     written = json.loads((tmp_path / "methods.json").read_text())
     assert written["rows"] == found.to_rows()
+    assert written["gains"]["bn"] == {"gain": found.gain("bn"), **found.gain_intervals["bn"]._asdict()}
+
+
+def test_gains_have_intervals_over_images_that_hold_for_all_methods(tmp_path):
+    methods = ("bn", "prior", "source")
+    found = compare_methods(shifts=["contrast@5", "fog@2"], methods=methods, images=40, batch_size=20, out=tmp_path)
+    labels = np.array([row["label"] for row in answers_of(found.predictions)])
+    hits = {
+        name: (np.array([row[name] for row in answers_of(found.predictions)]) == labels).reshape(2, 40).mean(0)
+        for name in ("source", "bn", "prior")
+    }
+    assert set(found.gain_intervals) == {"bn", "prior"}
+    for name, told in found.gain_intervals.items():
+        assert told == pytest.approx(difference_interval(hits["source"], hits[name], among=2))
+        assert told.low < found.gain(name) < told.high
+    assert not found.costs  # two batches are too few to time
+
+
+def test_too_few_images_have_no_interval(tmp_path):
+    found = compare_methods(shifts=["fog@2"], methods=["bn"], images=8, out=tmp_path)
+    assert not found.gain_intervals
 
 
 def answers_of(path: Path) -> list[dict[str, str]]:

@@ -148,10 +148,15 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     table.add_section()
     if found.scores:
         add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
+        if found.gain_intervals:
+            sides = {
+                name: f"{100 * low:+.1f} to {100 * high:+.1f}" for name, (low, high) in found.gain_intervals.items()
+            }
+            add("95% interval", sides)
     for shift in found.shifts if found.estimates else ():
         told = {name: _between(found.estimates[name, shift]) for name in ran}
         add(f"estimated accuracy, {shift}", told, "does not apply")
-    add("time per batch", {name: f"{found.costs[name]:.1f}x" for name in ran}, "-")
+    add("time per batch", {name: f"{found.costs[name]:.1f}x" for name in ran if name in found.costs}, "-")
     add("updates", {name: f"{counts.updates:,} of {counts.batches:,}" for name, counts in learning.items()})
     add("resets", {name: f"{counts.resets:,}" for name, counts in learning.items()})
     console.print(table)

@@ -84,7 +84,7 @@ class AdaptedImages(Task[Serving]):
         predicted: list[int] = []
         confidences: list[float | None] = []
         spent: list[float] = []
-        right = 0
+        hits: list[int] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
             for batch in subject.data.subset(range(self.images)).batches(self.batch, device=subject.device):
@@ -95,10 +95,11 @@ class AdaptedImages(Task[Serving]):
                 spent.append(time.perf_counter() - start)
                 predicted += classes.tolist()
                 confidences += [None] * len(classes) if are_probabilities(logits) else _rounded(confidence)
-                right += 0 if batch.labels is None else int((classes == batch.labels.cpu()).sum())
+                hits += [] if batch.labels is None else (classes == batch.labels.cpu()).int().tolist()
         return {
             "images": len(predicted),
-            "right": None if subject.data.labels is None else right,
+            "right": None if subject.data.labels is None else sum(hits),
+            "hits": hits,
             "predicted": predicted,
             "confidence": confidences,
             "unread": [bad.file for bad in subject.data.bad_files],

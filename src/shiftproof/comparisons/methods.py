@@ -10,6 +10,8 @@ from operator import eq
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from shiftproof.adapters import Counts, Method, with_source
 from shiftproof.audits.auditing import CHECKS
 from shiftproof.audits.sections.advice import diagnoses
@@ -23,6 +25,7 @@ from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError
 from shiftproof.estimators import Estimate
 from shiftproof.measures import Accuracy
+from shiftproof.measures.intervals import Interval, difference_interval
 from shiftproof.measures.overlap import Overlap
 from shiftproof.models import ModelLike
 from shiftproof.prediction_tasks import CLASSES, LABEL_MAPS
@@ -47,6 +50,8 @@ ADAPTED: Mapping[str, type[AdaptedImages]] = {CLASSES.name: AdaptedImages, LABEL
 """What labels ask of a model -> the task that lets a method answer."""
 BATCH_SIZES = {CLASSES.name: 64, LABEL_MAPS.name: 8}
 """Images per batch where nothing else is said: a map has the statistics of all its pixels."""
+TIMED_BATCHES = 3
+"""Batches after the first, which warms up, that the time of a method is told of at least."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +71,15 @@ class MethodComparison:
         accuracies: Accuracy by (shift, method), where labels are known.
         agreements: Share of images answered as the source model does, by (shift, method).
         estimates: Accuracy estimated without labels, by (shift, method).
-        costs: Time per batch by method; the source model's is 1.
+        costs: Time per batch by method; the source model's is 1. Empty where there are fewer than four batches to time.
         reasons: Why a method does not apply, by method.
         counts: Batches, updates and resets, by (shift, method).
         images: Number of images, by (shift, method).
         preset: The preset that all methods used.
         measure: What is measured: accuracy, or mIoU for label maps.
         overlaps: mIoU by (shift, method), for label maps.
+        gain_intervals: Where the gain of a method lies on images like these, by method: intervals at 95% that hold for
+            all methods together.
     """
 
     folder: Path
@@ -88,6 +95,7 @@ class MethodComparison:
     preset: str
     measure: str = CLASSES.measure
     overlaps: Mapping[tuple[str, str], Overlap] = field(default_factory=dict)
+    gain_intervals: Mapping[str, Interval] = field(default_factory=dict)
 
     @property
     def predictions(self) -> Path:
@@ -215,10 +223,11 @@ def compare_methods(
         results = drive(plan, store, partial(Serving, subject, source), executor=where, on_progress=on_progress)
     comparison = _compared(folder, tuple(made), names, results, fixed, subject.task.measure)
     about = {"fingerprints": plan.fingerprints, "preset": fixed, "options": given}
-    write_atomically(
-        folder / "methods.json",
-        json.dumps({**about, "notes": comparison.notes, "rows": comparison.to_rows()}, indent=1) + "\n",
-    )
+    gains = {
+        name: {"gain": comparison.gain(name), **each._asdict()} for name, each in comparison.gain_intervals.items()
+    }
+    found = {"notes": comparison.notes, "gains": gains, "rows": comparison.to_rows()}
+    write_atomically(folder / "methods.json", json.dumps({**about, **found}, indent=1) + "\n")
     if not subject.task.per_pixel:
         _write_predictions(comparison, subject, results)
     return comparison
@@ -295,6 +304,19 @@ def _estimate(row: Row) -> Estimate:
     return Estimate(accuracy, low, high, str(row["method"]), cast(int, row["inputs"]), error, warnings)
 
 
+def _gain_intervals(rows: Mapping[tuple[str, str], Row], methods: Sequence[str]) -> dict[str, Interval]:
+    """Return intervals of the mean gain over images, each image with its mean over the shifts that both met."""
+    hits = {place: np.asarray(row.get("hits", ()), float) for place, row in rows.items()}
+    found: dict[str, Interval] = {}
+    for name in methods:
+        shifts = [shift for own, shift in hits if own == name and ("source", shift) in hits]
+        before, after = ([hits[each, shift] for shift in shifts] for each in ("source", name))
+        if name != "source" and shifts and len({len(each) for each in (*before, *after)}) == 1:
+            told = difference_interval(np.mean(before, 0), np.mean(after, 0), among=len(methods) - 1)
+            found |= {} if told is None else {name: told}
+    return found
+
+
 def _compared(
     folder: Path,
     shifts: tuple[str, ...],
@@ -307,7 +329,7 @@ def _compared(
     reasons: dict[str, str] = {}
     for result in results:
         if isinstance(result.task, AdaptedImages):
-            row = result.row or {"applies": False, "reason": (result.error or "").splitlines()[0]}
+            row = result.row or {"applies": False, "reason": (result.error or "").strip().splitlines()[-1]}
             if row.get("applies", True):
                 rows[result.task.method.name, result.task.label] = row
             else:
@@ -317,6 +339,7 @@ def _compared(
     spent: dict[str, list[float]] = {name: [] for name in methods}
     for (name, _), row in rows.items():
         spent[name].append(cast(float, row["milliseconds"]))
+    timed = min((cast(int, row["batches"]) - 1 for row in rows.values()), default=0)
     means = {name: sum(times) / len(times) for name, times in spent.items() if times}
     return MethodComparison(
         folder=folder,
@@ -333,7 +356,9 @@ def _compared(
             if ("source", shift) in answers
         },
         estimates={place: _estimate(cast(Row, row["estimate"])) for place, row in rows.items() if "estimate" in row},
-        costs={name: mean / means["source"] for name, mean in means.items()} if "source" in means else {},
+        costs={name: mean / means["source"] for name, mean in means.items()}
+        if "source" in means and timed >= TIMED_BATCHES
+        else {},
         reasons=reasons,
         counts={place: Counts(*(cast(int, row[part]) for part in Counts._fields)) for place, row in rows.items()},
         images=images,
@@ -344,4 +369,5 @@ def _compared(
             for place, row in rows.items()
             if "overlap" in row and (found := overlap_of([row], present_of(row))) is not None
         },
+        gain_intervals=_gain_intervals(rows, methods),
     )
