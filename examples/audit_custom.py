@@ -4,7 +4,7 @@
 
 The model is any callable from float images N x C x H x W in [0, 1] to one row of scores per image: here, how near the
 colours of an image are to the mean colours of each class, on a grid. The data are arrays with labels. Nothing else is
-needed; `numbers` holds what a decision takes, by name.
+needed; `numbers` holds the figures to decide from, by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shiftproof.models import BlackBox
 
 GRID = 4
 MOST_LOST = 0.10
-"""What may be lost to corruption on average before the model is refused."""
+"""The largest mean accuracy loss under corruption before the model is rejected."""
 
 
 def nearest_colours() -> BlackBox:
@@ -54,7 +54,7 @@ def run(out: str | Path = "audit-custom", images: int = 300) -> Audit:
 
 
 def main() -> None:
-    """Print the verdict, and fail where too much is lost."""
+    """Print the verdict, and fail if too much accuracy is lost."""
     result = run()
     print(result)
     lost = result.numbers["corruption_loss"]

@@ -1,9 +1,9 @@
-"""Which of several timm classifiers bears corruption best? Audit each on the same photographs, and compare.
+"""Compare the corruption robustness of several timm classifiers on the same photographs.
 
     pip install 'shiftproof[vision]'
     python examples/audit_timm.py photos/ resnet50.a1_in1k convnext_tiny.fb_in1k --out audits/
 
-Every model has a run directory in `--out`; a second run goes on where the first stopped.
+Every model gets a run directory in `--out`; an interrupted run resumes with the same command.
 """
 
 from __future__ import annotations

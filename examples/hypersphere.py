@@ -1,11 +1,11 @@
-"""When does invariance stop telling accuracy? The toy study of Ng et al. 2023, section 5.1 and figure 3b.
+"""When does invariance stop predicting accuracy? The toy study of Ng et al. 2023, section 5.1 and figure 3b.
 
     python examples/hypersphere.py                   a quick look: 40 networks, 11 distances
     python examples/hypersphere.py --networks 200 --distances 40
 
-Points inside and outside the unit sphere in 16 dimensions are told apart by small networks that have seen only the
-north pole, with 0 to 30% wrong labels. The further a test set is from the pole, the less does the networks' invariance
-rank their accuracy, and beyond some distance it ranks them the wrong way. So does thresholded confidence (ATC).
+Small networks learn to separate points inside and outside the unit sphere in 16 dimensions from data at the north pole
+only, with 0 to 30% wrong labels. The further a test set is from the pole, the less invariance ranks the networks by
+accuracy, and beyond some distance the ranking is reversed. Thresholded confidence (ATC) behaves the same.
 """
 
 from __future__ import annotations

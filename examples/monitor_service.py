@@ -1,4 +1,4 @@
-"""A model behind HTTP that keeps watch over itself, and what its monitor says as fog rolls in.
+"""A model behind HTTP with a drift monitor, and what the monitor reports as fog thickens.
 
     python examples/monitor_service.py fog       the demo under thickening fog, in this process
     python examples/monitor_service.py serve     a service: POST /predict {"images": N x 3 x 32 x 32 in [0, 1]},
@@ -37,7 +37,7 @@ def make_monitor() -> Monitor:
 
 
 def fog() -> None:
-    """Serve batches under thickening and clearing fog, and print what the monitor tells."""
+    """Serve batches under thickening and clearing fog, and print what the monitor reports."""
     monitor = make_monitor()
     data = load_data("demo")
     print("fog   estimated accuracy            true   drift   alarms")
@@ -68,7 +68,7 @@ def make_service() -> Any:
         yield
         monitor.save(STATE)
 
-    service = FastAPI(title="A model that keeps watch over itself", lifespan=lifespan)
+    service = FastAPI(title="A model with a drift monitor", lifespan=lifespan)
 
     @service.post("/predict")  # type: ignore[untyped-decorator]
     def predict(images: Annotated[list[Any], Body(embed=True)]) -> dict[str, list[int]]:

@@ -4,7 +4,8 @@
     python examples/search_faces.py --budget 300 --out faces/
 
 A hundred portraits of 25 x 25 pixels (Labeled Faces in the Wild, as they come with scikit-image) are enlarged to the
-size at which the detector works. A tuple of operations counts as bad when the detector finds no face any more.
+size at which the detector works. The fitness of a chain of transformations is the share of
+faces that the detector still finds.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def haar_detector() -> Service:
 
 
 def run(*, budget: int, length: int = 5, seed: int = 0, images: int | None = None, out: str | None = None) -> Search:
-    """Search the space of faces for the tuple under which the detector misses most."""
+    """Search the space of faces for the chain under which the detector misses most."""
     return search(
         haar_detector(),
         portraits(),
@@ -73,7 +74,7 @@ def main() -> None:
     found = run(budget=given.budget, length=given.length, seed=given.seed, out=given.out)
     words = found.trace.space.words
     print(f"faces found as they are  {found.clean:.2f}")
-    print(f"under the worst tuple    {found.worst:.2f}: {words(found.best.genes)}")
+    print(f"under the worst chain    {found.worst:.2f}: {words(found.best.genes)}")
     if found.best_admissible is not None:
         kept = f"{found.worst_admissible:.2f}: {words(found.best_admissible.genes)}"
         print(f"keeping the content      {kept}")

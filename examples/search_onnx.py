@@ -64,7 +64,7 @@ def main() -> None:
     model = given.model or write_classifier(Path(given.out) / "colours.onnx")
     found = run(model, given.data, budget=given.budget, out=given.out)
     print(f"accuracy as they are   {found.clean:.3f}")
-    print(f"under the worst tuple  {found.worst:.3f}: {found.trace.space.words(found.best.genes)}")
+    print(f"under the worst chain  {found.worst:.3f}: {found.trace.space.words(found.best.genes)}")
     print(f"pictures               {given.out}/worst.png")
 
 

@@ -1,4 +1,4 @@
-"""Follow a sentiment classifier from one product category to the next: what it loses, and what one could have known.
+"""Test a sentiment classifier on other product categories: its loss of accuracy, and the estimate without labels.
 
     python examples/text_categories.py kitchen.csv electronics.csv books.csv
 

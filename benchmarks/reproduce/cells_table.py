@@ -90,7 +90,7 @@ def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
     cifar = f"CIFAR-10 at 32 pixels with a ResNet-20 (the demo){networks}, not ImageNet with a ResNet-50"
     if part == "orders":
         return [cifar, f"{size['orders']} orders of {size['order']:,} images (paper: ten of 750,000)"]
-    return [cifar, f"{size['images']:,} images a cell (paper: 7.5 million), three speeds with a seed each"]
+    return [cifar, f"{size['images']:,} images per cell (paper: 7.5 million), three speeds with one seed each"]
 
 
 def settings(options: argparse.Namespace, size: Mapping[str, Any], stop_at: float | None) -> argparse.Namespace:

@@ -45,8 +45,8 @@ def main() -> None:
     cut = [
         f"{size['model']} for {size['epochs']} epochs on {size['train']:,} images (paper: ResNet-110, 200 epochs, "
         "50,000)",
-        f"clean: {size['images']} images, n = {size['n']:,} by the sequential rule (paper: 500, n = 100,000)",
-        f"shifted: {size['shifted']} images a corruption at severity {size['severity']}, n = {size['shifted_n']:,} "
+        f"clean: {size['images']} images, n = {size['n']:,} with the sequential rule (paper: 500, n = 100,000)",
+        f"shifted: {size['shifted']} images per corruption at severity {size['severity']}, n = {size['shifted_n']:,} "
         "(paper: five severities)",
     ]
     figures = Figures(f"certificates-{options.part.replace('+', '-')}", options, cut)

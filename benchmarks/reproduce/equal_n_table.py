@@ -77,7 +77,7 @@ def cuts(size: Mapping[str, Any], dtype: str) -> list[str]:
     """Say what is smaller than in the paper."""
     images, deep = size["block"] * size["blocks"], size["deep_block"] * size["deep_blocks"]
     return [
-        "ResNet-20 of 80 epochs (paper: ResNet-110, 200 epochs), one training each",
+        "ResNet-20 trained for 80 epochs (paper: ResNet-110, 200 epochs), one training each",
         f"at most {images} images under each corruption at severity {SEVERITY}, n = {size['n']:,} (paper: 500 images, "
         "five severities, n = 100,000)",
         f"at most {deep} clean images with n = {size['deep_n']:,} (paper: 500)",

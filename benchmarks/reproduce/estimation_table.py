@@ -32,10 +32,10 @@ def main() -> None:
     options = options_of(__doc__, tuple(SIZES), part=parts)
     size = {**SIZES[options.size], **(DIGITS if options.part == "digits" and options.size == "short" else {})}
     cut = [
-        f"{size['models']} networks trained for at most {size['epochs']} epochs on {size['images']:,} images; the "
-        "paper's are trained on all images until they fit them",
-        f"{size['test_images']:,} test images a domain, {size['views']} views each",
-        f"networks below {CONVERGED:.0%} of their own training images are left out (the paper: about 99%)",
+        f"{size['models']} networks trained for at most {size['epochs']} epochs on {size['images']:,} images (paper: "
+        "all images, until they are fitted)",
+        f"{size['test_images']:,} test images per domain, {size['views']} views each",
+        f"networks with a training accuracy below {CONVERGED:.0%} are excluded (paper: about 99%)",
     ]
     figures = Figures(f"estimation-{options.part}", options, cut)
     data, out = options.data, options.runs / figures.name

@@ -33,7 +33,7 @@ def main() -> None:
     options.device = "cpu"  # whatever was asked for: networks this small are no work for a GPU
     size = SIZES[options.size]
     lengths = " or ".join(f"{steps:,}" for steps in size["steps"])
-    cut = [f"nothing; networks are trained by Adam for {lengths} steps on all points (paper: not said)"]
+    cut = [f"full size; Adam for {lengths} steps on all points (paper: training length not stated)"]
     figures = Figures("hypersphere", options, cut)
     bench = Bench(size["distances"], options.seed, figures.stop_at)
     executor: Executor = Inline() if options.workers == 1 else Processes(options.workers)

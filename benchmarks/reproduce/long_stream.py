@@ -47,7 +47,7 @@ def taken(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "cut": [
             "CIFAR-10 at 32 pixels with a ResNet-20 (the demo), not ImageNet with a ResNet-50",
             f"{lengths}, target {first['target']}, one run (paper: 7.5 million, nine runs)",
-            "minutes are those of all methods, which ran side by side",
+            "minutes are summed over all methods, which ran in parallel",
         ],
         "figures": {f"{run['lr_scale']:g}": run["rows"] for run in runs},
     }

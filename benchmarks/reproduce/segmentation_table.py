@@ -74,7 +74,7 @@ def main() -> None:
     cut = [
         f"a small segmenter at 240 x 180 for {size['epochs']} epochs on {size['train']} images, one run (paper: "
         "FC-DenseNet-103 at 480 x 360, 300 epochs, 3 runs)",
-        f"searches of {size['budget']} tuples on {size['test']} test images",
+        f"searches of {size['budget']} chains on {size['test']} test images",
     ]
     figures = Figures(f"worst-case-camvid-{options.part}", options, cut)
     scenes, maps = scenes_of(options.data / "camvid-small", "train", size["train"])

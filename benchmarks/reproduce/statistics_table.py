@@ -81,7 +81,7 @@ def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
         return [
             "1,000 images, one per class (paper: 50,000)",
             f"batches of {size['full']} for full adaptation",
-            "weights as published, those of convolutions and linear layers rounded to half precision",
+            "published weights, convolutions and linear layers rounded to half precision",
         ]
     return [f"CIFAR-10 at 32 pixels (paper: ImageNet at 224), batches of {size['full']} for full adaptation"]
 

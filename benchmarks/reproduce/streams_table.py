@@ -107,8 +107,8 @@ def cuts(options: Any, size: Mapping[str, Any]) -> list[str]:
         "1,000 images of ImageNet, one per class (paper: 50,000)",
         f"CIN-C: one order of the corruptions, {size['images']:,} images (paper: ten orders of 750,000)",
         f"CCC: {size['ccc']:,} images in steps of {size['ccc_speed']:,}, one run, calibrated on "
-        f"{size['calibration'][0]} images a place (paper: 7.5 million in steps of 1,000 to 5,000, nine runs)",
-        "weights of convolutions and linear layers rounded to half precision",
+        f"{size['calibration'][0]} images per grid point (paper: 7.5 million in steps of 1,000 to 5,000, nine runs)",
+        "convolutions and linear layers rounded to half precision",
     ]
 
 

@@ -96,16 +96,17 @@ def main() -> None:
     size = SIZES[options.size][task]
     if task == "faces":
         cut = [
-            f"{size['images']} small portraits, OpenCV's detector; {size['random']} tuples a search (paper: a service)"
+            f"{size['images']} small portraits, OpenCV's detector; {size['random']} chains per search (paper: a face "
+            "detection API)"
         ]
         faces(Figures("worst-case-faces", options, cut), size)
         return
     cut = [
         f"{size['model']}, {size['train']:,} training images, {size['epochs']} epochs, one run (paper: all images, "
         f"{'a million steps, 6 runs' if task == 'mnist' else '200 epochs and more, 3 runs'})",
-        f"searches of {size['budget']:,} tuples on {size['images']:,} test images",
+        f"searches of {size['budget']:,} chains on {size['images']:,} test images",
         f"rsda and esda search every epoch on {size['searched']:,} training images",
-        *([f"{per_batch} tuples a batch (paper: one)"] if per_batch > 1 else []),
+        *([f"{per_batch} chains per batch (paper: one)"] if per_batch > 1 else []),
     ]
     figures = Figures(f"worst-case-{options.part}", options, cut)
     out, train, test = options.runs / figures.name, *sets(options.data, task)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.reproduce.tables import certificates, claims, costs, estimation, plans, statistics, streams, worst_case
+from benchmarks.reproduce.tables import certificates, claims, costs, estimation, statistics, streams, worst_case
 from benchmarks.reproduce.tables.files import Files
 
 TABLES: dict[str, Callable[[Files], str]] = {
     "claims": claims.claims,
-    "not-run": plans.not_run,
+    "causes": claims.causes,
+    "not-run": claims.not_run,
     "adaptation": statistics.adaptation,
     "mixture": statistics.mixture,
     "priors": statistics.priors,
@@ -42,5 +43,6 @@ TABLES: dict[str, Callable[[Files], str]] = {
     "estimation-text-domains": estimation.text_by_domain,
     "hypersphere": estimation.hypersphere,
     "costs": costs.costs,
+    "reductions": costs.reductions,
 }
 """Mark -> the table between it and its end."""

@@ -73,7 +73,7 @@ def deep(files: Files) -> str:
         rows.append([recipe, _radius(row["deep"], papers.CERTIFICATES[recipe][0]), _radius(before, None), more])
     smaller, larger = (found.get(part, {}).get("n", 0) for part in ("equal", "clean"))
     images = next((row["deep"]["images"] for row in found.get("clean", {}).get("recipes", {}).values()), 0)
-    head = ["recipe", f"clean ACR, {images} images, n = {larger:,}", f"the same images, n = {smaller:,}", "more"]
+    head = ["recipe", f"clean ACR, {images} images, n = {larger:,}", f"the same images, n = {smaller:,}", "difference"]
     return markdown(head, rows)
 
 
@@ -92,7 +92,15 @@ def differences(files: Files) -> str:
             depths = " → ".join(f"{depth:.3f}" for depth in row["radius of those"])
             parts = [f"{row[part]:+.3f}" for part in ("by more images", "by larger radii")]
             rows.append([called.removesuffix(" ACR"), told, shares, parts[0], depths, parts[1], capped])
-    head = ["images", "difference", "certified, %", "by that", "radius of those", "by that", "at the largest radius, %"]
+    head = [
+        "images",
+        "ACR difference",
+        "certified, %",
+        "contribution",
+        "mean certified radius",
+        "contribution",
+        "at the largest radius, %",
+    ]
     return markdown(head, rows)
 
 

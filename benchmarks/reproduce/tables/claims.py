@@ -1,8 +1,8 @@
-"""The papers' claims in one table: what each says, what we have, and whether that says the same.
+"""The papers' headline claims beside our figures, and for those that differ, the causes that were tested.
 
-Whether a claim is reproduced follows from the figures: the effect has the paper's sign and at least half its size
-(yes), a fifth of it (in part), or less (no). Where it is not, the cause is what an experiment of these figures showed,
-or it is said that none was tested; and what would settle it is named with its cost.
+The verdict follows from the figures: the effect has the paper's sign and at least half its size (yes), at least a fifth
+(in part), or less (no). Claims that are not fully reproduced name the causes that an experiment tested, or say that
+none was, and the experiment that would settle them with its cost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.reproduce.tables.evidence import (
     under_evolution,
 )
 from benchmarks.reproduce.tables.files import Files
-from benchmarks.reproduce.tables.plans import PLANS
+from benchmarks.reproduce.tables.plans import PLANS, table
 
 NOT_TESTED = "cause not tested"
 
@@ -38,7 +38,7 @@ NOT_TESTED = "cause not tested"
 class Claim(NamedTuple):
     """A claim: where it stands, in words, the paper's pair, ours from the figures, and digits.
 
-    `cause` says what was tested where ours differs, `settles` names the experiment that would settle it, of `PLANS`.
+    `cause` says what was tested if ours differs; `settles` names the experiment in `PLANS` that would settle it.
     """
 
     where: str
@@ -61,17 +61,39 @@ def verdict(paper: Pair, ours: Pair) -> str:
 
 
 def claims(files: Files) -> str:
-    """Return the table that opens the page."""
+    """Return the table that opens the page, below a line that counts its verdicts."""
     rows = []
     for claim in CLAIMS:
         ours = claim.ours(files)
-        said = verdict(claim.paper, ours)
         told = [_told(pair, claim.digits) for pair in (claim.paper, ours)]
-        link = f"[{claim.where}]({SECTIONS[claim.where]})"
-        more = ["", ""] if said == "yes" else [claim.cause(files), PLANS[claim.settles].told(files)]
-        rows.append([link, claim.says, *told, said, *more])
-    head = ["paper", "claim", "paper's figures", "ours, 95% interval", "reproduced", "cause, tested", "would settle it"]
+        rows.append([_link(claim), claim.says, *told, verdict(claim.paper, ours)])
+    head = ["paper", "claim", "paper's figures", "ours, 95% interval", "reproduced"]
+    said = [row[-1] for row in rows]
+    counted = f"Of {len(rows)} claims, {said.count('yes')} are reproduced, {said.count('in part')} in part, and "
+    return f"{counted}{said.count('no')} are not.\n\n{markdown(head, rows, words=head)}"
+
+
+def causes(files: Files) -> str:
+    """Return what was tested of the claims that are not fully reproduced, and what would settle them."""
+    rows = [
+        [_link(claim), claim.says, claim.cause(files), PLANS[claim.settles].told(files)] for claim in _unsettled(files)
+    ]
+    head = ["paper", "claim", "tested cause", "experiment that would settle it, cost"]
     return markdown(head, rows, words=head)
+
+
+def not_run(files: Files) -> str:
+    """Return the experiments that were not run, but for those that the table of causes names."""
+    named = {claim.settles for claim in _unsettled(files)}
+    return table(files, [plan for name, plan in PLANS.items() if name not in named])
+
+
+def _unsettled(files: Files) -> list[Claim]:
+    return [claim for claim in CLAIMS if verdict(claim.paper, claim.ours(files)) != "yes"]
+
+
+def _link(claim: Claim) -> str:
+    return f"[{claim.where}]({SECTIONS[claim.where]})"
 
 
 def _told(pair: Pair, digits: int) -> str:
@@ -98,7 +120,7 @@ def _in_paper(before: str, after: str) -> Pair:
 CLAIMS = (
     Claim(
         "Schneider",
-        "full adaptation of batch statistics lowers ResNet-50's error on ImageNet-C, %",
+        "Full adaptation of batch statistics lowers ResNet-50's error on ImageNet-C, %",
         Pair(float(papers.ADAPTATION[0]), float(papers.ADAPTATION[2])),
         adapted("full"),
         1,
@@ -106,7 +128,7 @@ CLAIMS = (
     ),
     Claim(
         "Schneider",
-        "so does partial adaptation, with batches of 8",
+        "Partial adaptation with batches of 8 lowers ResNet-50's error on ImageNet-C, %",
         Pair(float(papers.ADAPTATION[0]), float(papers.ADAPTATION[1])),
         adapted("partial"),
         1,
@@ -114,7 +136,7 @@ CLAIMS = (
     ),
     Claim(
         "Sun",
-        "consistency (JSD) raises the clean average certified radius over plain noise",
+        "JSD consistency raises the clean average certified radius (ACR) over plain noise training",
         Pair(papers.CERTIFICATES["gaussian"][0], papers.CERTIFICATES["gaussian+jsd"][0]),
         consistency,
         3,
@@ -122,7 +144,7 @@ CLAIMS = (
     ),
     Claim(
         "Sun",
-        "FourierMix with HCR is ahead of noise with JSD on CIFAR-10-C, mACR",
+        "FourierMix + HCR exceeds noise + JSD in mean ACR on CIFAR-10-C",
         Pair(papers.CERTIFICATES["gaussian+jsd"][1], papers.CERTIFICATES["fouriermix+hcr"][1]),
         fouriermix,
         3,
@@ -131,7 +153,7 @@ CLAIMS = (
     ),
     Claim(
         "Press",
-        "Tent falls below the unadapted model along CCC-Medium, accuracy, %; here a million images, one run",
+        "Tent falls below the source model on CCC-Medium, accuracy, % (ours: one run of 1,000,000 images)",
         _in_paper("source", "tent"),
         along_a_million("source", "tent"),
         1,
@@ -139,7 +161,7 @@ CLAIMS = (
     ),
     Claim(
         "Press",
-        "and so does ETA; here the mean of nine cells of 100,000 images",
+        "ETA falls below the source model on CCC-Medium, accuracy, % (ours: mean of nine CCC cells of 100,000 images)",
         _in_paper("source", "eta"),
         along_cells("source", "eta"),
         1,
@@ -148,7 +170,7 @@ CLAIMS = (
     ),
     Claim(
         "Press",
-        "RDumb is ahead of EATA; here over the same nine cells",
+        "RDumb exceeds EATA, accuracy, % (ours: the same nine cells)",
         _in_paper("eata", "rdumb"),
         along_cells("eata", "rdumb"),
         1,
@@ -174,7 +196,7 @@ CLAIMS = (
     ),
     Claim(
         "Ng",
-        "sphere: rankings turn around a quarter of pi, where tau is 0, in pi",
+        "sphere: the rank correlation crosses 0 near a quarter of pi, distance in pi",
         Pair(0.0, papers.SPHERE_ZERO),
         sphere,
         2,
@@ -182,7 +204,7 @@ CLAIMS = (
     ),
     Claim(
         "Volpi",
-        "MNIST: training on searched chains (ESDA) keeps the accuracy under the worst chain",
+        "MNIST: training on searched chains (ESDA instead of ERM) preserves accuracy under the worst chain",
         Pair(papers.MNIST["ES"]["erm"], papers.MNIST["ES"]["esda"]),
         under_evolution("mnist", "erm", "esda"),
         3,
@@ -190,7 +212,7 @@ CLAIMS = (
     ),
     Claim(
         "Volpi",
-        "CIFAR-10: the same, one chain a batch",
+        "CIFAR-10: ESDA instead of ERM, one chain per batch, preserves accuracy under the worst chain",
         Pair(papers.CIFAR["ES"]["erm"], papers.CIFAR["ES"]["esda"]),
         under_evolution("cifar", "erm", "esda"),
         3,
@@ -199,7 +221,7 @@ CLAIMS = (
     ),
     Claim(
         "Volpi",
-        "CamVid: searched chains (ESDA) are better to train on than random ones (RDA)",
+        "CamVid: training on searched chains (ESDA) exceeds training on random ones (RDA), pixel accuracy",
         Pair(papers.CAMVID["ES"]["rda"], papers.CAMVID["ES"]["esda"]),
         under_evolution("camvid", "rda", "esda"),
         3,
@@ -207,11 +229,11 @@ CLAIMS = (
     ),
     Claim(
         "Volpi",
-        "evolution finds chains of five that hide more faces than random search does",
+        "Face detector: evolution finds chains of five that hide more faces than random search, share found",
         Pair(papers.FACES["RS N=5"], papers.FACES["ES N=5"]),
         faces,
         3,
         settles="runs",
     ),
 )
-"""The headline claims of the five papers, those first whose tables say most."""
+"""The headline claims of the five papers."""

@@ -68,7 +68,7 @@ def hypersphere(files: Files) -> str:
         [f"{distances[place]:.2f} pi", *(shown(curve[place][1], 2) for curve in curves.values())] for place in places
     ]
     zeros = [beside(first_zero(curve), papers.SPHERE_ZERO, 2) for curve in curves.values()]
-    return markdown(["distance", *curves], [*rows, ["tau is 0 at, in pi", *zeros]])
+    return markdown(["distance", *curves], [*rows, ["first zero of tau, in pi", *zeros]])
 
 
 def sphere_curves(files: Files) -> dict[str, list[tuple[float, float]]]:

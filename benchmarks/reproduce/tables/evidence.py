@@ -84,8 +84,8 @@ def faster(files: Files) -> str:
     """Return who collapses at faster rates."""
     usual, tenfold = (_collapsed(files, part, "eata") for part in ("demo", "demo x10"))
     return (
-        f"rate, with EATA, which is ETA with a penalty: it falls below the source in {usual} at the public rates, in "
-        f"{tenfold} at ten times them; number of classes and length not tested"
+        f"learning rate: EATA (ETA with an anti-forgetting penalty) collapses in {usual} at the published rates and in "
+        f"{tenfold} at ten times those rates; number of classes and stream length not tested"
     )
 
 
@@ -95,8 +95,8 @@ def nothing_to_recover(files: Files) -> str:
     low, high = (edge - pair.before for edge in pair.interval or (0.0, 0.0))
     usual, tenfold = (_collapsed(files, part, "eata") for part in ("demo", "demo x10"))
     return (
-        f"nothing to recover from: EATA falls below the source in {usual}; at ten times the rates, where it does "
-        f"in {tenfold}, RDumb is ahead by {pair.effect:.1f} points ({low:.1f} to {high:.1f})"
+        f"no collapse to recover from: EATA collapses in {usual}; at ten times the rates, where it collapses in "
+        f"{tenfold}, RDumb is ahead by {pair.effect:.1f} points ({low:.1f} to {high:.1f})"
     )
 
 
@@ -125,9 +125,9 @@ def more_samples(files: Files) -> str:
     before, after = parts["at the largest"]
     room = (found["clean"]["largest"] - found["equal"]["largest"]) * (after - before)
     return (
-        f"not n: {100 * after:.0f}% of HCR's radii and {100 * before:.0f}% of JSD's are the largest that n shows, so "
-        f"that ten times the samples would add about {room:+.3f}; not coverage: of the difference "
-        f"{parts['by more images']:+.3f} is in how many images are certified; network and training not tested"
+        f"not n: {100 * after:.0f}% of HCR's radii and {100 * before:.0f}% of JSD's are at the largest value n allows, "
+        f"so ten times the samples would change the difference by about {room:+.3f}; not coverage: the share of "
+        f"certified images contributes {parts['by more images']:+.3f}; network and training not tested"
     )
 
 
@@ -156,8 +156,9 @@ def chains_a_batch(files: Files) -> str:
     """Return what several chains a batch, and statistics of test batches, change."""
     mixed, found = _worst(files, "cifar", "esda-mixed"), figures(files, "worst-case-cifar-rda")["ES"]
     return (
-        f"batch normalisation takes the chain of a batch out: with eight chains a batch ESDA has {mixed:.3f}, and "
-        f"RDA's network, at {found['worst']:.3f}, has {found['adapted']:.3f} with the statistics of its test batches"
+        f"batch normalisation removes a chain shared by a whole batch: with eight chains per batch ESDA reaches "
+        f"{mixed:.3f}, and RDA's network goes from {found['worst']:.3f} to {found['adapted']:.3f} with test-batch "
+        "statistics"
     )
 
 

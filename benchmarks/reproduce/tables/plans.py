@@ -1,11 +1,11 @@
-"""What was not tried, what it would cost, reckoned from what was, and why it was not.
+"""Experiments that were not run, with their cost extrapolated from the runs that were, and the reason.
 
-Minutes are of one H200 as its figures were made, several scripts side by side.
+Minutes are wall time on one H200 with several scripts running in parallel, as for the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from benchmarks.reproduce.markdown import markdown
@@ -25,10 +25,10 @@ class Plan(NamedTuple):
         return f"{self.what}: {_cost(self.minutes(files))}"
 
 
-def not_run(files: Files) -> str:
-    """Return all experiments that were not tried, the most valuable paper first."""
-    rows = [[plan.paper, plan.what, _cost(plan.minutes(files)), plan.why] for plan in PLANS.values()]
-    head = ["paper", "not tried", "cost", "why not"]
+def table(files: Files, plans: Iterable[Plan]) -> str:
+    """Return a table of experiments that were not run."""
+    rows = [[plan.paper, plan.what, _cost(plan.minutes(files)), plan.why] for plan in plans]
+    head = ["paper", "experiment", "estimated cost", "reason"]
     return markdown(head, rows, words=head)
 
 
@@ -52,23 +52,23 @@ def _samples_a_minute(files: Files) -> float:
     return float(found["figures"]["samples"]) * 60 / float(found["seconds"])
 
 
-TIME, DATA = "device time", "the data are not at hand"
+TIME = "GPU time"
 PLANS = {
     "imagenet": Plan(
         "Schneider",
         "all 50,000 images of ImageNet's validation set under 75 corruptions, two networks",
         times(50, "statistics-imagenet-resnet50", "statistics-imagenet-efficientnet_lite0"),
-        f"{DATA}: 1,000 images are",
+        "only 1,000 images available",
     ),
     "norms": Plan(
         "Schneider",
-        "rows of networks with group and with layer normalisation, which have nothing to adapt",
+        "networks with group and layer normalisation, which have no batch statistics to adapt",
         times(0.5, "statistics-resnet20"),
-        "no weights with group normalisation at hand",
+        "no group-normalised weights available",
     ),
     "networks": Plan(
         "Sun",
-        "ResNet-56 by noise with JSD and by FourierMix with HCR, three seeds each, lambda as published and tuned on "
+        "ResNet-56 with Gaussian + JSD and FourierMix + HCR, three seeds each, lambda as published and tuned on "
         "hold-out images",
         times(2.8 * 3 * 2, "certificates-gaussian-jsd", "certificates-fouriermix-hcr"),
         TIME,
@@ -87,32 +87,32 @@ PLANS = {
     ),
     "ablations": Plan(
         "Sun",
-        "tables 4 to 9: other noise, ablations of the recipes (six trainings at least)",
+        "tables 4 to 9: other noise levels and recipe ablations (at least six trainings)",
         times(6, "certificates-fouriermix-hcr"),
         TIME,
     ),
     "cells": Plan(
         "Press",
-        "the nine cells at 200,000 images with every method, PeTTA too, and three seeds of medium at a million",
+        "the nine CCC cells at 200,000 images with every method including PeTTA; three seeds of medium at 1,000,000",
         times(2 + 3 * 10 / 9, "streams-cells"),
         TIME,
     ),
     "orders": Plan("Press", "ten orders of CIN-C at 49,920 images", times(10 / 18, "streams-cells"), TIME),
     "steps": Plan(
         "Press",
-        "ResNet-50 on ImageNet along CCC-Medium for 10,000 steps, nine methods (1,000 images come again 640 times)",
+        "ResNet-50 on ImageNet along CCC-Medium for 10,000 steps, nine methods (each of 1,000 images 640 times)",
         times(640_000 * 9 / (31_000 * 18), "streams-imagenet"),
         TIME,
     ),
     "margins": Plan(
         "Press",
-        "E0 and the interval of resets at the public rates",
+        "entropy margin E0 and reset interval at the published rates",
         times(1, "streams-margins", "streams"),
-        f"{TIME}; the rows below are at slower rates",
+        f"{TIME}; the tables on this page use slower rates",
     ),
     "pool": Plan(
         "Ng",
-        "a pool of 200 CIFAR-10 networks trained on 50,000 images to 85% and more, bootstrap intervals of tau",
+        "a pool of 200 CIFAR-10 networks trained on 50,000 images to at least 85%, bootstrap intervals of tau",
         times(200 / 72 * 50_000 / 20_000, "estimation-cifar"),
         TIME,
     ),
@@ -124,13 +124,13 @@ PLANS = {
     ),
     "runs": Plan(
         "Volpi",
-        "two more runs of every row of MNIST and CIFAR-10, for standard deviations, and rows of SAE and ADA",
+        "two more runs of every MNIST and CIFAR-10 row for standard deviations, and the rows SAE and ADA",
         times(2 * 6 / 4, *_mixed(("mnist", "cifar"))),
         TIME,
     ),
     "epochs": Plan(
         "Volpi",
-        "CIFAR-10 with all images for 200 epochs, one chain a batch, erm and ESDA",
+        "CIFAR-10 with all images for 200 epochs, one chain per batch, ERM and ESDA",
         times(50 / 15 * 200 / 20, "worst-case-cifar-erm", "worst-case-cifar-esda"),
         TIME,
     ),

@@ -28,7 +28,7 @@ def adaptation(files: Files) -> str:
             itself = {} if part.startswith("imagenet") else {"mce": 100.0}  # what the ratio is to
             rows.append([name, *errors, *(shown(way.get("mce"), 1) for way in ({**ways[0], **itself}, *ways[1:]))])
     rows.append(["paper: ResNet-50, ImageNet-C", *papers.ADAPTATION])
-    head = ["network", "error, %, without", "partial", "full", "mCE, without", "partial", "full"]
+    head = ["network", "error, %: unadapted", "partial", "full", "mCE: unadapted", "partial", "full"]
     return markdown(head, rows)
 
 
@@ -47,7 +47,7 @@ def mixture(files: Files) -> str:
             mixed, apart = found["mixture"], found["adaptation"]
             ours = (apart["without"], apart["full"], mixed["without"], mixed["full"])
             rows.append([name, *map(_error, ours)])
-    head = ["network", "one corruption a batch: without", "adapted", "all corruptions in a batch: without", "adapted"]
+    head = ["network", "one corruption per batch: unadapted", "adapted", "mixed batches: unadapted", "adapted"]
     return markdown(head, rows)
 
 
@@ -76,7 +76,7 @@ def regression(files: Files) -> str:
                 numbers = [100 * row[name] for name in ("true", "predicted", "mean absolute difference")]
                 told = theirs if network == "ResNet-50" else (None, None, None)
                 rows.append([f"{network}, {category}", *(beside(*pair, 1) for pair in zip(numbers, told, strict=True))])
-    return markdown(["category", "error, %, true", "predicted", "mean absolute difference"], rows)
+    return markdown(["network, category", "true error, %", "predicted, %", "mean absolute difference, points"], rows)
 
 
 def linearity(files: Files) -> str:
@@ -87,7 +87,7 @@ def linearity(files: Files) -> str:
         found = figures(files, f"statistics-{part}").get("distances")
         if found:
             rows.append([name, shown(found["r_squared"], 2), shown(found["slope"], 3)])
-    return markdown(["network", "R2 of a line through the 75 corruptions", "error per unit of distance"], rows)
+    return markdown(["network", "R2 over 75 corruptions", "error per unit of distance"], rows)
 
 
 def grid(files: Files) -> str:
