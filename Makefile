@@ -70,8 +70,8 @@ coverage: $(VENV)/developing browser
 	$(MEMORY) OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow" \
 		--cov --cov-report=xml --cov-report=term:skip-covered
 
-# The oldest versions that are supported: PYTEST is that of an environment made with tests/oldest.txt, which has neither
-# browsers nor other packages' models. Tests of optional packages skip themselves.
+# The oldest versions that are supported: PYTEST is that of an environment made with tests/oldest.txt, as ci.yml makes it.
+# It has no browser; tests of what is not installed skip themselves.
 test-oldest:
 	$(PYTEST) -m "not slow" --ignore=tests/browser --ignore=tests/ecosystem --ignore=tests/fuzz --ignore=tests/parity
 
