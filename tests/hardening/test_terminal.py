@@ -29,7 +29,8 @@ def shown(tmp_path, capsys, monkeypatch):
 
     def show(outcome: Any, **parts: Any) -> list[str]:
         show_hardened(Hardened(tmp_path, outcome, CHOICE, (60, 30, 30), 1.0, **parts), {})
-        return capsys.readouterr().out.splitlines()
+        out: str = capsys.readouterr().out
+        return out.splitlines()
 
     return show
 

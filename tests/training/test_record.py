@@ -3,6 +3,7 @@
 import json
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,11 +44,16 @@ def test_tensorboard_reads_the_same(tmp_path):
 
 
 def test_wandb_is_given_one_run_by_the_name_of_the_folder(tmp_path, monkeypatch):
-    calls = []
+    calls: list[Any] = []
     run = SimpleNamespace(
         log=lambda numbers, step: calls.append((step, numbers)), finish=lambda: calls.append("finished")
     )
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **asked: calls.append(asked) or run))
+
+    def init(**asked: Any) -> Any:
+        calls.append(asked)
+        return run
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
     record = TrainingLog(tmp_path, ROWS[:3], tracked=["wandb"])
     record.add({**ROWS[3], "note": "not a number to show"})
     record.close()
@@ -57,7 +63,7 @@ def test_wandb_is_given_one_run_by_the_name_of_the_folder(tmp_path, monkeypatch)
 
 
 def test_mlflow_is_given_a_run_by_the_name_of_the_folder(tmp_path, monkeypatch):
-    calls = []
+    calls: list[Any] = []
     package = SimpleNamespace(
         start_run=lambda *, run_name: calls.append(run_name),
         log_metrics=lambda numbers, step: calls.append((step, numbers)),
