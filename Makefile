@@ -65,13 +65,13 @@ MEMORY := MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=2147483648 MA
 pytest: $(VENV)/developing
 	$(MEMORY) OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
 
-# Lines of worker processes are counted where they are started by Python's own means; those of Ray are not.
+# pyproject.toml has what is measured: commands and workers that are processes of their own too.
 coverage: $(VENV)/developing browser
 	$(MEMORY) OMP_NUM_THREADS=1 $(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow" \
-		--cov=shiftproof --cov-branch --cov-report=xml --cov-report=term:skip-covered
+		--cov --cov-report=xml --cov-report=term:skip-covered
 
-# The oldest versions that are supported: PYTEST is that of an environment made with tests/oldest.txt, which has neither
-# browsers nor other packages' models. Tests of optional packages skip themselves.
+# The oldest versions that are supported: PYTEST is that of an environment made with tests/oldest.txt, as ci.yml makes it.
+# It has no browser; tests of what is not installed skip themselves.
 test-oldest:
 	$(PYTEST) -m "not slow" --ignore=tests/browser --ignore=tests/ecosystem --ignore=tests/fuzz --ignore=tests/parity
 
@@ -112,8 +112,10 @@ wheel: $(VENV)/developing
 	build/fresh/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
 	cd build && fresh/bin/shiftproof audit --model demo --data demo --out audit --images 100 --sections clean,corruptions
 
-# What a user gets who installs the wheel: every package with its version and licence.
+# What a user gets who installs the wheel: every package with its version and licence. Where the wheel lay on the machine
+# that built it (direct_url.json) is left out.
 sbom: wheel
+	rm -f build/fresh/lib/python*/site-packages/shiftproof-*.dist-info/direct_url.json
 	$(PYTHON) -m venv build/sbom
 	build/sbom/bin/python -m pip install --quiet 'cyclonedx-bom==7.*'
 	build/sbom/bin/cyclonedx-py environment --output-reproducible --of JSON -o dist/shiftproof.cdx.json build/fresh/bin/python

@@ -86,7 +86,7 @@ def test_f2_a_script_in_a_folder_writes_nothing(tmp_path: Path) -> None:
     given = tmp_path / "given"
     given.mkdir()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "`torch.jit")
         torch.jit.save(torch.jit.script(Writes(str(tmp_path / "key"))), given / "net.bin")
     (given / "model.json").write_text(json.dumps({"model": str(given / "net.bin")}))
     save_file({"a": torch.zeros(1)}, given / "model.safetensors")

@@ -22,10 +22,12 @@ def test_one_version_everywhere():
 
 
 def test_the_oldest_versions_are_those_that_are_promised():
-    promised = dict(re.findall(r"^([\w-]+)>=([\d.]+)$", "\n".join(PROJECT["dependencies"]), re.M))
-    assert len(promised) == len(PROJECT["dependencies"])
+    extras = [each for name, extra in PROJECT["optional-dependencies"].items() if name != "dev" for each in extra]
+    needed = [*PROJECT["dependencies"], *extras]
+    promised = dict(re.findall(r"^([\w-]+)>=([\d.]+)$", "\n".join(needed), re.M))
+    assert len(promised) == len(needed)
     pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "tests" / "oldest.txt").read_text(), re.M))
-    assert pinned.keys() - promised.keys() == {"click"}
+    assert pinned.keys() - promised.keys() == {"click", "onnx"}
     for name, version in promised.items():
         assert f"{pinned[name]}.".startswith(f"{version}."), name  # 2.5 is any 2.5.x
 
@@ -43,6 +45,19 @@ def test_every_make_target_of_the_workflows_exists():
     makefile = (ROOT / "Makefile").read_text()
     assert targets
     assert all(re.search(rf"^{name}:", makefile, re.M) for name in targets)
+
+
+def test_every_action_is_pinned_to_a_commit_with_its_version_beside_it():
+    text = "\n".join(path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+    uses = re.findall(r"uses: (.*)", text)
+    assert uses
+    assert [each for each in uses if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+
+
+def test_addresses_are_the_same_everywhere_or_nowhere():
+    # No public address is known yet, so none is made up. The first that is written has to be written in both places.
+    cited = re.search(r"^repository-code: \"?(\S+?)\"?$", (ROOT / "CITATION.cff").read_text(), re.M)
+    assert PROJECT.get("urls", {}).get("Repository") == (cited.group(1) if cited else None)
 
 
 def test_no_registry_is_named():

@@ -428,7 +428,7 @@ def _script(world: World, factor: float) -> None:
 
     model = Scaled(factor)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "`torch.jit")
         torch.jit.save(torch.jit.trace(model, torch.rand(2, 3, 8, 8)), world.folder / "m.ts")
     world.options = {"model": world.folder / "m.ts", "data": data(), **FEW}
 

@@ -113,7 +113,7 @@ def of_text_network(part: str) -> Callable[[], bytes]:
 def of_script() -> bytes:
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "`torch.jit")
         torch.jit.save(torch.jit.trace(torch.nn.Flatten(), torch.rand(2, 3, 4, 4)), file)
     return file.getvalue()
 

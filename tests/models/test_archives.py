@@ -50,7 +50,7 @@ def skip_old_layout() -> None:
 
 def save_script(module: nn.Module, path: Path) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "`torch.jit")
         torch.jit.save(torch.jit.trace(module, IMAGES), path)
 
 

@@ -180,7 +180,7 @@ def test_a_folder_of_weights_brings_no_program(
         program.write_bytes(archive.read_bytes())
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.filterwarnings("ignore", "`torch.jit")
             torch.jit.save(torch.jit.trace(nn.Linear(3, 4), torch.rand(2, 3)), program)
     (given / "model.json").write_text(json.dumps({"model": str(program) if absolute else "given/net.bin"}))
     save_file(network.state_dict(), given / "model.safetensors")

@@ -1,6 +1,9 @@
-"""The log of a run: JSON lines that go on where a checkpoint was, and the same for TensorBoard."""
+"""The log of a run: JSON lines that go on where a checkpoint was, and the same for trackers."""
 
 import json
+import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -38,3 +41,36 @@ def test_tensorboard_reads_the_same(tmp_path):
         *((row["step"], pytest.approx(row["loss"])) for row in ROWS[:3]),
         (4, pytest.approx(0.5)),
     ]
+
+
+def test_wandb_is_given_one_run_by_the_name_of_the_folder(tmp_path, monkeypatch):
+    calls: list[Any] = []
+    run = SimpleNamespace(
+        log=lambda numbers, step: calls.append((step, numbers)), finish=lambda: calls.append("finished")
+    )
+
+    def init(**asked: Any) -> Any:
+        calls.append(asked)
+        return run
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    record = TrainingLog(tmp_path, ROWS[:3], tracked=["wandb"])
+    record.add({**ROWS[3], "note": "not a number to show"})
+    record.close()
+    asked, *rest = calls
+    assert (asked["id"], asked["name"], asked["resume"]) == (tmp_path.name, tmp_path.name, "allow")
+    assert rest == [(4, {"loss": 0.25, "lr": 0.1}), "finished"]
+
+
+def test_mlflow_is_given_a_run_by_the_name_of_the_folder(tmp_path, monkeypatch):
+    calls: list[Any] = []
+    package = SimpleNamespace(
+        start_run=lambda *, run_name: calls.append(run_name),
+        log_metrics=lambda numbers, step: calls.append((step, numbers)),
+        end_run=lambda: calls.append("ended"),
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", package)
+    record = TrainingLog(tmp_path, tracked=["mlflow"])
+    record.add(ROWS[0])
+    record.close()
+    assert calls == [tmp_path.name, (1, {"loss": 1.0, "lr": 0.1}), "ended"]

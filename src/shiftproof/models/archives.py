@@ -64,7 +64,7 @@ def load_torchscript(path: Path, *, device: torch.device | str = "cpu") -> nn.Mo
     """Return a TorchScript program as a module in evaluation mode."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # deprecated in favour of torch.export, yet in use
+            warnings.filterwarnings("ignore", "`torch.jit")  # deprecated in favour of torch.export, yet in use
             module: nn.Module = torch.jit.load(path, map_location=device)  # type: ignore[no-untyped-call]
     except Exception as error:  # damaged archives fail in any way there is
         raise _unreadable(path, "TorchScript", error) from error

@@ -65,8 +65,9 @@ def translator(folder: Path) -> Any:
         vocab_size=len(words), d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
         decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32,
         pad_token_id=numbers["PAD"], bos_token_id=numbers["CLS"], eos_token_id=numbers["SEP"],
-        decoder_start_token_id=numbers["SEP"], forced_eos_token_id=numbers["SEP"],
+        decoder_start_token_id=numbers["SEP"], forced_eos_token_id=None,
     )  # fmt: skip
     model = kit.BartForConditionalGeneration(config).eval()
+    model.generation_config.forced_eos_token_id = numbers["SEP"]
     model.save_pretrained(folder)
     return model
