@@ -18,6 +18,8 @@ from shiftproof.runs import Json, Row
 WORST = 5
 """Chains that are listed."""
 RARE = 0.001
+DASHES = ("solid", "dash", "dot", "dashdot")
+"""Lines of the kinds of change."""
 
 
 @dataclass(frozen=True)
@@ -186,12 +188,17 @@ def progress(tried: Mapping[str, Sequence[Sequence[Found]]]) -> Figure:
         for number, run in enumerate(runs, start=1)
         if run
     }
+    kinds = {name: place for place, kind in enumerate(tried) for name in curves if name.partition(",")[0] == kind}
     data = [
         {
             "type": "scatter",
             "mode": "lines",
             "name": name,
-            "line": {"shape": "hv"},
+            "line": {
+                "shape": "hv",
+                "color": f"var(--series-{1 + kinds[name]})",
+                "dash": DASHES[kinds[name]],
+            },
             "x": list(range(1, len(curve) + 1)),
             "y": (100 * curve).round(2).tolist(),
         }
@@ -216,8 +223,8 @@ def progress(tried: Mapping[str, Sequence[Sequence[Found]]]) -> Figure:
         finding,
         {"data": data, "layout": layout},
         table,
-        caption="A line that still falls at its end suggests that a longer search finds worse. Chains that do not keep "
-        "the content are left out.",
+        caption="Lines of the same kind are its seeds. A line that still falls at its end suggests that a longer search "
+        "finds worse. Chains that do not keep the content are left out.",
     )
 
 
