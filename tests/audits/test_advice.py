@@ -220,7 +220,7 @@ def test_advice_not_to_learn_says_how_little_learning_was_tried() -> None:
 
 def test_advice_says_where_it_does_not_hold() -> None:
     told = Grounds(together=np.full(300, -0.2) + gains(bn=0.0)["bn"][:300] * 0.1, among=3).told("bn")
-    assert "Only where classes arrive mixed" in told
+    assert "Only for streams of mixed classes" in told
     assert "costs 20." in told
     assert "no loss is shown" in Grounds(steps=16, together=np.zeros(300), among=3).told("bn")
     assert "16 batches, too short to tell" in Grounds(steps=16).told("bn")

@@ -122,15 +122,15 @@ def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
     row: Any = cell.row
     row.update(voted_right=2, plain_right=3)
     said = section("certified").view([cell]).verdict[1].text
-    assert "With noise 0.03 and a vote accuracy is 50.0% on these images, 75.0% for the model itself" in said
-    assert "which has no such guarantee" in said
+    assert "the smoothed model (noise 0.03) is 50.0%" in said
+    assert "the model itself, which has no such guarantee, is 75.0%" in said
 
 
 def test_the_advice_names_a_denoiser_where_it_certifies_more():
     plain = certified("clean", 0.25, [0.3, 0.0, 0.0, 0.0])
     (better,) = section("certified").view([plain, certified("clean", 0.25, [0.3] * 4, denoised=True)]).actions
     (worse,) = section("certified").view([plain, certified("clean", 0.25, [0.0] * 4, denoised=True)]).actions
-    assert "behind the denoiser 'cifar10' 100.0% are" in better.why
+    assert "with the denoiser 'cifar10' it is 100.0%" in better.why
     assert "denoiser" not in worse.why
 
 
@@ -149,7 +149,7 @@ def test_a_denoiser_that_fits_is_used_and_told(tmp_path, monkeypatch):
     row: Any = replace(task, end=3, n=100).measure(subject)
     assert row["denoiser"] == "cifar10"
     view = section("certified").view([certified("clean", 0.03, [0.05, 0.02]), Result(task, row, None, 1.0)])
-    assert "Behind the denoiser 'cifar10'" in view.verdict[1].text
+    assert "With the packaged denoiser 'cifar10'" in view.verdict[1].text
     assert view.numbers["denoised_acr"] == pytest.approx(np.mean(row["radii"]))
     assert view.numbers["acr"] == pytest.approx(0.035)
 
@@ -195,7 +195,7 @@ def test_provably_stable_ranges_are_told():
 def test_what_so_many_samples_can_show_is_told():
     view = section("certified").view([certified("clean", 0.03, [0.05, 0.02])])
     most = 0.25 * norm.ppf(0.005 ** (1 / 250))  # the last of two looks, each at half of alpha
-    assert any(f"a radius of {int(1000 * most) / 1000:g} at most" in note for note in view.notes)
+    assert any(f"can be certified is {int(1000 * most) / 1000:g}:" in note for note in view.notes)
 
 
 def test_certified_measures_what_the_shell_certifies():

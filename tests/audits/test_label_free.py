@@ -88,7 +88,7 @@ def test_a_model_that_cannot_is_told_so_too():
         "off by 20.0 points on average on shifts like these (over 2 sets)" in view.verdict[0].text
     )  # one kind of shift: no span
     assert view.verdict[0].level == "bad"
-    assert view.actions[0].title == "Label a sample of what it meets"
+    assert view.actions[0].title == "Label a sample of its inputs"
     assert "the labels of 30 inputs" in view.actions[0].why  # 1.96 sqrt(0.25 / 30) is 18 points
 
 
@@ -105,7 +105,7 @@ def test_the_worst_optimism_is_told_and_counted_against_the_alarm():
     said = view.verdict[0].text
     assert "off by 6.7 points on average" in said
     assert "The most optimistic is 40.0 points too high (kinda at severity 5, true accuracy 50.0%)" in said
-    assert "nine in ten are within 26.5 points" in said
+    assert "nine in ten estimates are within 26.5 points" in said
     assert view.numbers["label_free_error_90"] == pytest.approx(np.quantile([0] * 7 + [0.4, 0.02, 0.25], 0.9))
     assert view.numbers["label_free_optimism"] == pytest.approx(0.4)
     assert "drop=0.27" in view.actions[0].code  # nine in ten are within 26.5 points

@@ -169,7 +169,7 @@ def _corruptions(class_name: str) -> View:
         (
             Sentence(
                 "Accuracy is 91.5% on clean images and 76.4% on average under 15 corruptions. Contrast loss and noise "
-                f"cost most; the lowest is 24.0% (21.4 to 26.8%) under contrast loss, severity 5; {class_name} loses most.",
+                f"cost most; the lowest is 24.0% (21.4 to 26.8%) under contrast loss; {class_name} loses most.",
                 "bad",
             ),
         ),

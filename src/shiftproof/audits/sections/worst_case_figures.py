@@ -223,7 +223,7 @@ def progress(tried: Mapping[str, Sequence[Sequence[Found]]]) -> Figure:
         finding,
         {"data": data, "layout": layout},
         table,
-        caption="Lines of the same kind are its seeds. A line that still falls at its end suggests that a longer search "
+        caption="Equal lines are seeds of one kind. A line that still falls at its end suggests that a longer search "
         "finds worse. Chains that do not keep the content are left out.",
     )
 
