@@ -47,7 +47,7 @@ GRID_PRIORS = (0, 4, 16, 64, 256)
 GRID_SHIFTS = {"quick": 1, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
 HELPS = 0.02
-LEVEL_RULE = "accuracy with the best method, {}, less accuracy without. Good: over 2 points. Bad: below 0."
+LEVEL_RULE = "Accuracy with the best method, {}, less accuracy without. Good: over 2 points. Bad: below 0."
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def certified_curves(lines: Mapping[str, Sequence[float]], sigma: float) -> Figu
         ],
         "layout": {
             "xaxis": {"title": {"text": "L2 distance, pixel values 0 to 1"}, "rangemode": "tozero"},
-            "yaxis": {"title": {"text": "right and certified, %"}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": "certified accuracy, %"}, "rangemode": "tozero"},
         },
     }
     table = Table(

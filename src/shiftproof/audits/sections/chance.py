@@ -14,8 +14,8 @@ from shiftproof.runs import Row
 
 SKILL = 0.5
 LEVEL_RULE = (
-    "always answering {common}, the most frequent class, gets {baseline:.1f}%. Good: the interval starts at "
-    "{good:.1f}% or above, halfway from there to 100%. Bad: no better than always answering {common}."
+    "Good: interval from {good:.1f}% up, halfway from {baseline:.1f}% (always answering {common}, the most frequent "
+    "class) to 100%. Bad: {baseline:.1f}% or less."
 )
 
 

@@ -31,7 +31,7 @@ COVERAGES = (90, 70, 50)
 """Percent of the inputs that are answered, those it is surest of."""
 SCORES = ("confidence", "energy", "neighbors")
 GOOD, WATCH = 0.05, 0.15
-LEVEL_RULE = "gap between confidence and accuracy (ECE), mean over shifts. Good: under 5 points. Bad: over 15."
+LEVEL_RULE = "Gap between confidence and accuracy (ECE), mean over shifts. Good: under 5 points. Bad: over 15."
 GAIN = 0.03
 """By how much accuracy has to rise where fewer inputs are answered before it is advised."""
 

@@ -35,7 +35,7 @@ from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Result, Row
 
 GOOD, WATCH = 0.05, 0.10
-LEVEL_RULE = "mean distance between estimated and true accuracy. Good: under 5 points. Bad: over 10."
+LEVEL_RULE = "Mean distance between estimated and true accuracy. Good: under 5 points. Bad: over 10."
 
 DRAWS = 1000
 """Bootstrap samples of the kinds of shift."""

@@ -158,7 +158,7 @@ class MapAdaptation(Section):
                     percent(source + gains[told]),
                     f"{100 * gains[told]:+.1f} points ({between(reach, '', '+')})",
                     "plain",
-                    "mean over the shifts tried, at the strongest severity; points are against the unadapted model",
+                    "Mean over the shifts tried, at the strongest severity; points are against the unadapted model",
                 ),
             ),
             blocks=(_table(found, methods, shifts),),

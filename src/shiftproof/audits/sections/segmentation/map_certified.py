@@ -123,7 +123,7 @@ class MapCertified(Section):
                     percent(accuracy),
                     told,
                     level,
-                    f"pixels whose class is right and certified within an L2 radius of {options.radius:.2f}",
+                    f"Pixels whose class is right and certified within an L2 radius of {options.radius:.2f}",
                 ),
             ),
             blocks=(table,),

@@ -130,7 +130,7 @@ class MapLabelFree(Section):
                     f"{100 * error:.1f} points",
                     "",
                     level,
-                    "mean distance between estimated and true mIoU. Good: under 5 points. Bad: over 10.",
+                    "Mean distance between estimated and true mIoU. Good: under 5 points. Bad: over 10.",
                 ),
             ),
             blocks=(_figure(found, error),),
