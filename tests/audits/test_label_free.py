@@ -89,7 +89,7 @@ def test_a_model_that_cannot_is_told_so_too():
     )  # one kind of shift: no span
     assert view.verdict[0].level == "bad"
     assert view.actions[0].title == "Label a sample of its inputs"
-    assert "the labels of 30 inputs" in view.actions[0].why  # 1.96 sqrt(0.25 / 30) is 18 points
+    assert "Labels of 30 inputs" in view.actions[0].why  # 1.96 sqrt(0.25 / 30) is 18 points
 
 
 def test_the_worst_optimism_is_told_and_counted_against_the_alarm():
