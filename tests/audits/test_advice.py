@@ -73,7 +73,7 @@ def test_the_report_advises_bn_where_tent_is_hardly_better():
         [measured("source", 100), measured("bn", 150, updates=0), measured("tent", 151), measured("rdumb", 150)]
     )
     (said,) = view.verdict
-    assert said.text.startswith("Adapting while serving (bn) improves accuracy by 19.5 points")
+    assert said.text.startswith("Test-time adaptation (bn) improves accuracy by 19.5 points")
     assert "tent gains 0.4 points more, but never resets" in said.text
     (action,) = view.actions
     assert "(bn)" in action.title
@@ -156,7 +156,7 @@ def test_a_stream_in_which_rdumb_cannot_reset_twice_is_too_short_to_tell():
         section("stability").view([along("source", *[50] * steps), along("tent", *[60, 58] * (steps // 2))])
         for steps in (1998, 2000)
     )
-    assert short.verdict[0].text.startswith("1,998 batches are too short to tell whether the help lasts")
+    assert short.verdict[0].text.startswith("1,998 batches are too short to tell whether gains last")
     assert "too short" not in long.verdict[0].text
     assert "for good" in long.verdict[0].text
 
@@ -166,7 +166,7 @@ def test_a_few_worse_batches_are_no_collapse():
     few = [along("source", 34, 36, 34, 33), along("bn", 33, 33, 35, 32), along("rdumb", 33, 33, 35, 32)]
     view = section("stability").view(few)
     assert view.numbers["stability.collapsed"] == 0
-    assert view.verdict[0].text.startswith("4 batches are too short to tell whether the help lasts")
+    assert view.verdict[0].text.startswith("4 batches are too short to tell whether gains last")
     assert "the best, bn, is at -1.0 points (interval: too few to say)" in view.verdict[0].text
     assert set(long_gains(few)[0]) == {"bn", "rdumb"}
     many = [along("source", *[34, 36] * 20), along("tent", *[60] * 10, *[10, 12] * 15)]
@@ -220,9 +220,9 @@ def test_advice_not_to_learn_says_how_little_learning_was_tried() -> None:
 
 def test_advice_says_where_it_does_not_hold() -> None:
     told = Grounds(together=np.full(300, -0.2) + gains(bn=0.0)["bn"][:300] * 0.1, among=3).told("bn")
-    assert "Only where classes arrive mixed" in told
+    assert "Only for streams of mixed classes" in told
     assert "costs 20." in told
-    assert "no harm" in Grounds(steps=16, together=np.zeros(300), among=3).told("bn")
+    assert "no loss is shown" in Grounds(steps=16, together=np.zeros(300), among=3).told("bn")
     assert "16 batches, too short to tell" in Grounds(steps=16).told("bn")
     assert "too short" not in Grounds(steps=3000, long=True).told("bn")
 

@@ -60,7 +60,7 @@ def test_files_are_whole_and_agree(reference):
     assert content["numbers"] == dict(reference.numbers)
     rows = (reference.folder / "results.csv").read_text().splitlines()
     assert len(rows) == len(content["cells"]) + 1
-    assert "Breaks first under" in reference.report.read_text()
+    assert "cost most; the lowest is" in reference.report.read_text()
 
 
 def test_a_second_call_measures_nothing_and_changes_nothing(reference):

@@ -1,6 +1,7 @@
 """The sections certified and spectrum: what they plan, measure and say."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -48,10 +49,11 @@ def test_certified_tells_the_share_that_is_stable():
     ]
     view = section("certified").view(found)
     said = view.verdict[0].text
-    assert said.startswith("Served with noise and a vote, the smoothed model is right and provably stable within")
-    assert "within an L2 distance of 0.03 on 50.0% of clean images" in said
-    assert "25.0% under fog (noise 0.03)" in said
-    assert "within an L2 distance of 0.25 on 0.0% of clean images" in said
+    assert said.startswith("Certified accuracy of the smoothed model is 50.0% (")
+    assert "on clean images and 25.0% under fog at an L2 radius of 0.03 (noise 0.03); 0.0% (" in said
+    assert said.endswith("at an L2 radius of 0.25 (noise 0.03).")
+    assert (view.tiles[0].title, view.tiles[0].value) == ("Certified accuracy at L2 0.25", "0.0%")
+    assert view.tiles[0].rule.startswith("50.0% at 0.03.")
     distances = {name.partition(".")[2]: value for name, value in view.numbers.items() if "accuracy" in name}
     assert distances == {"0.03": 0.5, "0.1": 0.25, "0.25": 0, "0.5": 0, "1": 0}
     assert view.numbers["acr"] == pytest.approx(0.13 / 4)
@@ -62,7 +64,7 @@ def test_certified_tells_the_share_that_is_stable():
     assert isinstance(distances_table, Table)
     assert isinstance(table, Table)
     assert distances_table.rows[0] == ("clean", 0.03, 0.5, 0.0, 0.0, 0.0, 0.0)
-    assert [trace["name"] for trace in figure.plot["data"]] == ["clean", "fog 3"]
+    assert [trace["name"] for trace in figure.plot["data"]] == ["clean, 4 images", "fog 3, 4 images"]
     assert figure.plot["data"][0]["y"][0] == 75
     assert len(table.rows) == 4
     json.dumps(figure.plot, allow_nan=False)
@@ -72,7 +74,7 @@ def test_a_model_trained_with_noise_is_told_by_the_larger_noise():
     view = section("certified").view(
         [certified("clean", 0.03, [0.06, 0.06]), certified("clean", 0.25, [0.5, 0.3]), certified("fog@3", 0.25, [0.0])]
     )
-    assert "within an L2 distance of 0.25 on 100.0% of clean images" in view.verdict[0].text
+    assert "; 100.0% (" in view.verdict[0].text
     assert view.verdict[0].level == "good"
     assert not any("not trained" in note for note in view.notes)
 
@@ -120,15 +122,15 @@ def test_the_smoothed_models_accuracy_stands_beside_the_models_own():
     row: Any = cell.row
     row.update(voted_right=2, plain_right=3)
     said = section("certified").view([cell]).verdict[1].text
-    assert "With noise 0.03 and a vote accuracy is 50.0% on these images, 75.0% for the model itself" in said
-    assert "which has no such guarantee" in said
+    assert "the smoothed model (noise 0.03) is 50.0%" in said
+    assert "the model itself, which has no such guarantee, is 75.0%" in said
 
 
 def test_the_advice_names_a_denoiser_where_it_certifies_more():
     plain = certified("clean", 0.25, [0.3, 0.0, 0.0, 0.0])
     (better,) = section("certified").view([plain, certified("clean", 0.25, [0.3] * 4, denoised=True)]).actions
     (worse,) = section("certified").view([plain, certified("clean", 0.25, [0.0] * 4, denoised=True)]).actions
-    assert "behind the denoiser 'cifar10' 100.0% are" in better.why
+    assert "with the denoiser 'cifar10' it is 100.0%" in better.why
     assert "denoiser" not in worse.why
 
 
@@ -147,7 +149,7 @@ def test_a_denoiser_that_fits_is_used_and_told(tmp_path, monkeypatch):
     row: Any = replace(task, end=3, n=100).measure(subject)
     assert row["denoiser"] == "cifar10"
     view = section("certified").view([certified("clean", 0.03, [0.05, 0.02]), Result(task, row, None, 1.0)])
-    assert "Behind the denoiser 'cifar10'" in view.verdict[1].text
+    assert "With the packaged denoiser 'cifar10'" in view.verdict[1].text
     assert view.numbers["denoised_acr"] == pytest.approx(np.mean(row["radii"]))
     assert view.numbers["acr"] == pytest.approx(0.035)
 
@@ -167,10 +169,14 @@ def test_provably_stable_ranges_are_told():
         ]
     )
     said = view.verdict[1].text
-    assert "provably stable for brightness ±0.1 on 50.0%" in said
-    assert "contrast ±10% with brightness ±0.1 on 50.0%" in said
-    assert "Gaussian blur of a variance up to 2 square pixels on 100.0%" in said
-    assert "cyclic shifts of less than 3 pixels on 50.0%" in said
+    assert "its certified accuracy on clean images is 50.0% (" in said
+    for share, change in (
+        ("50.0%", "brightness ±0.1"),
+        ("50.0%", "contrast ±10% with brightness ±0.1"),
+        ("100.0%", "Gaussian blur of a variance up to 2 square pixels"),
+        ("50.0%", "cyclic shifts of less than 3 pixels"),
+    ):
+        assert re.search(rf"{share} \([^)]*\) for {re.escape(change)}", said)
     ranges = {name: value for name, value in view.numbers.items() if name.startswith("certified_range")}
     assert ranges == pytest.approx(
         {
@@ -189,7 +195,7 @@ def test_provably_stable_ranges_are_told():
 def test_what_so_many_samples_can_show_is_told():
     view = section("certified").view([certified("clean", 0.03, [0.05, 0.02])])
     most = 0.25 * norm.ppf(0.005 ** (1 / 250))  # the last of two looks, each at half of alpha
-    assert any(f"a radius of {int(1000 * most) / 1000:g} at most" in note for note in view.notes)
+    assert any(f"can be certified is {int(1000 * most) / 1000:g}:" in note for note in view.notes)
 
 
 def test_certified_measures_what_the_shell_certifies():
@@ -244,9 +250,8 @@ def test_spectrum_tells_the_weakest_band():
     about = Amplitudes(shifts.corruption("gaussian_noise", 3), images=10, seed=0, side=32, step=16)
     found.append(Result(about, {"shares": shares}, None, 1.0))
     view = section("spectrum").view(found)
-    assert (
-        "Most sensitive to high frequencies: accuracy under a wave there is 10.0%, 90.0% at low" in view.verdict[0].text
-    )
+    said = "Most sensitive to high frequencies: under a single added wave, mean accuracy is 10.0% at high, 90.0% at low"
+    assert said in view.verdict[0].text
     assert view.numbers["spectrum.high"] == pytest.approx(0.1)
     assert view.numbers["worst_wave_accuracy"] == 0
     heat, sets, bars = view.blocks

@@ -45,7 +45,7 @@ def test_a_model_that_is_too_sure_is_told_so_with_the_worst_shift():
     view = section("confidence").view(results(fog=scores(0.8, 0.9), contrast=scores(0.4, 0.9, knows=False)))
     said = view.verdict[0]
     assert said.level == "bad"
-    assert "worst is contrast: accuracy 40.0%, mean confidence 90.0%" in said.text
+    assert "Worst is contrast: accuracy 40.0%, mean confidence 90.0%" in said.text
     assert view.verdict[-1].level == "watch"
     assert view.numbers["ece.contrast"] == pytest.approx(0.5, abs=0.02)
     assert view.numbers["ece"] == pytest.approx(np.mean([view.numbers["ece.contrast"], view.numbers["ece.fog"]]))

@@ -48,7 +48,7 @@ def test_a_planted_slice_is_told(view):
     assert view.numbers["weak_slices"] >= 1
     (table,) = view.blocks
     assert any("dark (brightness up to" in row[0] for row in table.rows)
-    assert "against 100% of the other images" in view.verdict[0].text
+    assert "100% on the other images" in view.verdict[0].text
     assert any("groups were tested" in note for note in view.notes)
 
 

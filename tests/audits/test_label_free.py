@@ -66,9 +66,9 @@ def results(truth, wrong=0.0):
 def test_a_model_that_can_be_followed_is_told_so():
     view = section("label_free").view(results({"fog@1": 0.8, "fog@5": 0.4, "contrast@5": 0.3}))
     said = view.verdict[0].text
-    assert "on shifts like these is 0.0 points off on average (0.0 to 0.0 by kind of shift, over 3 sets)" in said
+    assert "off by 0.0 points on average on shifts like these (0.0 to 0.0, over 3 sets)" in said
     assert (
-        "On families of shifts it was not calibrated on it is 0.0 points off on average, as each of 6 was left out"
+        "On families of shifts left out of the calibration, each of 6 in turn, it is off by 0.0 points on average"
         in said
     )
     assert view.numbers["label_free_error_unseen"] == pytest.approx(0, abs=1e-9)
@@ -84,10 +84,12 @@ def test_a_model_that_can_be_followed_is_told_so():
 
 def test_a_model_that_cannot_is_told_so_too():
     view = section("label_free").view(results({"fog@1": 0.6, "fog@5": 0.3}, wrong=0.2))
-    assert "20.0 points off on average (over 2 sets)" in view.verdict[0].text  # one kind of shift: no span
+    assert (
+        "off by 20.0 points on average on shifts like these (over 2 sets)" in view.verdict[0].text
+    )  # one kind of shift: no span
     assert view.verdict[0].level == "bad"
-    assert view.actions[0].title == "Label a sample of what it meets"
-    assert "the labels of 30 inputs" in view.actions[0].why  # 1.96 sqrt(0.25 / 30) is 18 points
+    assert view.actions[0].title == "Label a sample of its inputs"
+    assert "Labels of 30 inputs" in view.actions[0].why  # 1.96 sqrt(0.25 / 30) is 18 points
 
 
 def test_the_worst_optimism_is_told_and_counted_against_the_alarm():
@@ -101,9 +103,9 @@ def test_the_worst_optimism_is_told_and_counted_against_the_alarm():
             row["statistics"]["confidence"] += off[label] / 2
     view = section("label_free").view(found)
     said = view.verdict[0].text
-    assert "6.7 points off on average" in said
-    assert "the most optimistic is 40.0 points too high (kinda 5, true accuracy 50.0%)" in said
-    assert "nine in ten are within 26.5 points" in said
+    assert "off by 6.7 points on average" in said
+    assert "The most optimistic is 40.0 points too high (kinda at severity 5, true accuracy 50.0%)" in said
+    assert "nine in ten estimates are within 26.5 points" in said
     assert view.numbers["label_free_error_90"] == pytest.approx(np.quantile([0] * 7 + [0.4, 0.02, 0.25], 0.9))
     assert view.numbers["label_free_optimism"] == pytest.approx(0.4)
     assert "drop=0.27" in view.actions[0].code  # nine in ten are within 26.5 points

@@ -46,6 +46,7 @@ def test_a_certificate_is_of_right_answers(tmp_path):
     (figure,) = found.views[0].blocks
     assert isinstance(figure, Figure)
     assert figure.table.rows[0][1] == made.accuracy(0.0).value
+    assert found.views[0].notes[1:] == tuple(f"Not guaranteed: {each}." for each in made.not_guaranteed())
 
 
 def test_what_cannot_be_read_is_told(tmp_path):

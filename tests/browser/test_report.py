@@ -134,6 +134,21 @@ def test_a_button_copies_a_command(visit: Opener, sample: Path) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == masthead().command
 
 
+def test_a_button_covers_nothing_of_its_command(visit: Opener, sample: Path) -> None:
+    page = visit(sample).page
+    covered = page.locator(".code").first.evaluate(
+        """part => {
+            const code = part.querySelector("code");
+            code.textContent = "shiftproof train --option name=value ".repeat(12);
+            const { left, bottom } = part.querySelector("button").getBoundingClientRect();
+            const range = document.createRange();
+            range.selectNodeContents(code);
+            return [...range.getClientRects()].filter((line) => line.top < bottom && line.right > left).length;
+        }"""
+    )
+    assert covered == 0
+
+
 def test_a_table_is_downloaded_with_its_digits_and_without_formulas(visit: Opener, tmp_path: Path) -> None:
     table = Table(
         "Mean, by kind",
@@ -226,7 +241,7 @@ def test_paper_gets_every_chart_in_light(night: Page) -> None:
 
 def test_reads_without_scripts(visit: Opener, sample: Path) -> None:
     page = visit(sample, java_script_enabled=False).page
-    expect(page.locator(".verdict")).to_contain_text("Breaks first under contrast loss")
+    expect(page.locator(".verdict")).to_contain_text("Contrast loss and noise cost most")
     expect(page.locator(".tiles")).to_contain_text("91.5%")
     for table in page.locator("table").all():
         expect(table).to_be_visible()

@@ -28,7 +28,8 @@ def test_dark_cats_are_found_and_told_in_a_sentence():
     first = found.slices[0]
     assert first.words == ("dark (brightness up to 0.191)", "class cat")
     assert re.match(
-        r"dark \(brightness up to 0.191\), class cat: \d\d% \(\d\d to \d\d%\) against [89]\d% of", str(first)
+        r"dark \(brightness up to 0.191\), class cat: accuracy \d\d% \(\d\d to \d\d%\) on \d+ images, [89]\d% on",
+        str(first),
     )
     assert f"{first.images} images" in str(first)
     assert first.low < first.accuracy < first.high

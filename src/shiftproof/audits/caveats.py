@@ -83,7 +83,7 @@ def _prepared(subject: Subject) -> Iterator[Caveat]:
         way, plain, found, images = better
         text = (
             f"The model is right on {found} of {images} images with {way.said}, and on {plain} of them as they are: it "
-            "was probably made for those. Its normalisation is said by mean= and std=, and belongs into the model once."
+            "was probably trained on such inputs. Set its normalisation by mean= and std=, and apply it only once."
         )
         yield Caveat("preparation", text)
 
@@ -97,8 +97,8 @@ def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
     repeated, of = max(counts, key=lambda count: count[0] / count[1])
     if repeated:
         text = (
-            f"{repeated:,} of {of:,} {chosen.noun.many} occur in more than one class, and cannot be right in all of "
-            "them: remove the copies, or have one label for each."
+            f"{repeated:,} of {of:,} {chosen.noun.many} occur in more than one class, so that one answer is wrong "
+            "in some of them: remove the copies, or give each image one label."
         )
         yield Caveat("duplicates", text, "watch" if repeated >= MANY * of else "plain")
 
@@ -114,18 +114,21 @@ def odd_behaviour(found: Behaviour, noun: Noun) -> list[Caveat]:
         said.append(Caveat("training", text))
     if found.changed:
         said.append(
-            Caveat("weights", "The model changes its weights or statistics when it is called: numbers depend on order.")
+            Caveat(
+                "weights",
+                "The model changes its weights or statistics when it is called: figures depend on the order of inputs.",
+            )
         )
     if found.random:
         text = (
             f"The model is random: scores of the same {noun.many} differ by up to {found.repeated:.3g} from call to "
-            "call, and numbers from run to run."
+            "call, so that figures differ from run to run."
         )
         said.append(Caveat("random", text))
     if found.of_batch and found.company > 3 * found.repeated:  # more than what weights that change explain
         text = (
-            f"An input's scores depend on the other {noun.many} of its batch, by up to {found.company:.3g}: numbers "
-            "depend on the batch size and on order."
+            f"An input's scores depend on the other {noun.many} of its batch, by up to {found.company:.3g}: figures "
+            "depend on the batch size and on the order of inputs."
         )
         said.append(Caveat("batch", text))
     return said
@@ -188,9 +191,9 @@ def with_caveats(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NO
         "Do these numbers mean what they say?",
         verdict=tuple(Sentence(caveat.text, caveat.level) for caveat in found),
         notes=(
-            "Before the audit the model was asked about the same inputs twice, once more among others, and, where it "
-            "is not good at them, prepared in other ways; its clean accuracy is compared with the share of the most "
-            "frequent class. Where a caveat stands that spoils the numbers, nothing is called good.",
+            "Before the audit the model was run on a few inputs twice, then in another batch, and, where its accuracy "
+            "is low, with other input preparations; its clean accuracy is compared with the share of the most frequent "
+            "class. With a caveat that makes the numbers unreliable, nothing is rated good.",
         ),
         actions=(_action(noun.many),) if useless else (),
     )
@@ -211,8 +214,8 @@ def _plain(parts: tuple[Rated, ...]) -> tuple[Rated, ...]:
 def _action(inputs: str) -> Action:
     return Action(
         "Check that labels and outputs match",
-        "A model that is no better than chance has nothing to lose: what follows says little of it. Its class names, "
-        "one per line in the order of its outputs, decide which label is which output.",
+        "Robustness figures say little about a model that is no better than chance. Its class names, one per line in "
+        "the order of its outputs, decide which label is which output.",
         f"shiftproof audit --model model.py:build --data {inputs}/ --classes classes.txt",
     )
 

@@ -74,10 +74,10 @@ def view(found: ImageAnswers, about: Mapping[str, str], noun: Noun) -> View:
     return View(
         SECTION,
         "Most confident mistakes",
-        f"Which single {noun.many} fail, and how sure is the model of them?",
+        f"Which {noun.many} does the model get wrong with the highest confidence?",
         blocks=tuple(blocks),
         notes=(
-            "Per shift, the wrong answers of the highest confidence over all severities, as the model saw them. "
+            "For each shift, the wrong answers of highest confidence over all severities, as the model saw them. "
             f"{noun.many}.csv in the run directory has every {noun.one} under every condition.",
         ),
     )
@@ -109,15 +109,20 @@ def _gallery(shift: str, table: ImageTable, pictures: Mapping[str, str]) -> Gall
     shown = tuple(
         Picture(pictures[key], caption, right=False) for key, caption in _captions(shift, table) if key in pictures
     )
-    return Gallery(title(shift) if shift != CLEAN else "As they are", shown)
+    return Gallery(_heading(shift), shown)
 
 
 def _listed(shift: str, table: ImageTable, pictures: Mapping[str, str]) -> Table:
     return Table(
-        title(shift) if shift != CLEAN else "As they are",
+        _heading(shift),
         (Column("mistake"), Column("input")),
         tuple((caption, pictures.get(key, "")) for key, caption in _captions(shift, table)),
     )
+
+
+def _heading(shift: str) -> str:
+    said = title(shift) if shift != CLEAN else "clean"
+    return f"{said[0].upper()}{said[1:]}"
 
 
 def _captions(shift: str, table: ImageTable) -> Iterator[tuple[str, str]]:

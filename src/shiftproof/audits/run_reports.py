@@ -142,19 +142,20 @@ def _certificates(files: Sequence[Path]) -> Made:
         {"type": "scatter", "mode": "lines", "name": name, "x": distances, "y": [100 * value for value in some]}
         for name, some in shares.items()
     ]
+    against = str(first["terms"]["against"])
     layout = {
-        "xaxis": {"title": {"text": str(first["terms"]["against"])}},
-        "yaxis": {"title": {"text": "right and certified, %"}},
+        "xaxis": {"title": {"text": "L2 distance, pixel values 0 to 1" if against == "l2" else f"range of {against}"}},
+        "yaxis": {"title": {"text": "certified accuracy, %"}, "rangemode": "tozero"},
     }
     said = f"Average certified radius {numbers['acr']:.4f} under noise {first['terms']['sigma']:g}"
     guarantee = str(first["guarantee"])
     view = View(
         "certificates",
         "Certified robustness",
-        "What is guaranteed?",
+        "How large a change is guaranteed not to change the answer of the smoothed model?",
         verdict=(Sentence(f"{said}."),),
         blocks=(Figure(said, {"data": data, "layout": layout}, table),),
-        notes=(guarantee, str(first["not_guaranteed"])),
+        notes=(guarantee, *(f"Not guaranteed: {each}." for each in first["not_guaranteed"])),
     )
     head = Masthead(str(first["model"]["name"]), str(first["data"]["name"]), {"images": f"{first['data']['images']:,}"})
     rows: list[list[Cell]] = [["shift", *first["columns"]]]
@@ -176,7 +177,7 @@ def _spectrum(files: Sequence[Path]) -> Made:
     view = View(
         "spectrum",
         "Frequencies",
-        "Which frequencies does the model lean on?",
+        "Which frequencies is the model sensitive to?",
         verdict=(Sentence(f"{found['measure']} {float(found['clean']):.3f} on the images as they are; {said}."),),
         blocks=(block,),
     )

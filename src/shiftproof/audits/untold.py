@@ -13,7 +13,7 @@ _BY_SECTION: Mapping[str, str] = {
     "distance; nothing is guaranteed for the model as it is.",
     "adaptation": "Gains by test-time adaptation hold for one corruption at a time at the stated batch size; traffic "
     "that is ordered or mixed in other ways can gain less.",
-    "stability": "Stability was measured along one stream of a limited length; a longer one can still collapse.",
+    "stability": "Stability was measured along one stream of limited length; a method can still collapse later.",
     "label_free": "Errors of label-free estimates hold for shifts like those tested; for others they can be larger.",
     "failures": "Weak slices are searched for among classes, metadata and image statistics only; few inputs hide small "
     "slices.",
@@ -29,15 +29,15 @@ def limits(scope: Scope) -> tuple[str, ...]:
     titles = SECTIONS_BY_TASK[scope.task]
     left = [titles.load(name).title for name in possible if name not in asked]
     said = [
-        f"Every figure is about {inputs} like these {scope.images:,}. Intervals tell what chance does with so many; "
-        "they do not tell about other sources, cameras, places, times or people.",
-        "Only the listed shifts were tried. Changes of meaning are not among them: new classes, other class mixes, "
-        "labels with other rules.",
+        f"All figures are for {inputs} like these {scope.images:,}. Intervals cover the chance of drawing so many; "
+        "they do not cover other sources, cameras, places, times or people.",
+        "Only the listed shifts were tried. Semantic shifts are not among them: new classes, other class proportions, "
+        "other labelling rules.",
         "The corruptions are synthetic. Good figures here make robustness to real changes more likely; only real data "
         "shows it.",
         *(sentence for name, sentence in _BY_SECTION.items() if name in asked),
-        "No attack that follows gradients was tried, and neither fairness, privacy nor speed was judged.",
+        "No gradient-based attack was tried. Fairness, privacy and speed were not evaluated.",
     ]
     if left:
-        said.append(f"Not asked, because the sections were left out: {'; '.join(left)}.")
+        said.append(f"Not measured, because these sections were left out: {'; '.join(left)}.")
     return tuple(said)

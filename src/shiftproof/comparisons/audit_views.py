@@ -76,9 +76,9 @@ def verdict(found: Comparison, label: str) -> Sentence:
     if not better and not worse:
         return Sentence(f"No difference between {label} and {first} can be told from chance.")
     if worse and not better:
-        return Sentence(f"{label} is worse than {first}: {_most(worse)}. Nothing got better.", "bad")
+        return Sentence(f"{label} is worse than {first}: {_most(worse)}. Nothing got better beyond chance.", "bad")
     if better and not worse:
-        return Sentence(f"{label} is better than {first}: {_most(better)}. Nothing got worse.", "good")
+        return Sentence(f"{label} is better than {first}: {_most(better)}. Nothing got worse beyond chance.", "good")
     return Sentence(
         f"{label} is better than {first} in some ways ({_most(better)}), worse in others ({_most(worse)}).", "watch"
     )

@@ -91,14 +91,14 @@ def _first(found: Diagnosis) -> Sentence:
         return Sentence("To the model the new images look like the source's: no shift can be told from chance.", "good")
     if like.unknown:
         return Sentence(
-            "The new images look different to the model, and none of what I know explains it: of the nearest, "
+            "The new images look different to the model, and no known shift explains it: of the nearest, "
             f"{_named(found)}, {left}.",
             "bad",
         )
     if not like.exact:
         return Sentence(
             f"The new images behave most like {_named(found)}, but not as these do: {left}, which is more than error. "
-            f"It may be a kind that is none of what I know: of one, others leave {_left_out(found)} nine times in ten.",
+            f"It may be of an unknown kind: of one, known kinds leave {_left_out(found)} nine times in ten.",
             "watch",
         )
     return Sentence(f"The new images behave like {_named(found)}; {left}.", "watch")

@@ -17,6 +17,8 @@ MEASURES: Mapping[str, str] = {
     "AUROC": "How often a score ranks a random member of one group above a random member of the other: 0.5 is chance, "
     "1 is always.",
     "calibration error": "The mean gap between confidence and accuracy over 15 groups of inputs of similar confidence.",
+    "certified accuracy": "The share of inputs that the smoothed model gets right and whose answer no change within "
+    "the radius (L2, pixel values 0 to 1) can alter.",
     "certified radius": "The distance (L2, pixel values 0 to 1) within which no change of the input can change the "
     "answer of the smoothed model.",
     "confidence": "The probability that the model gives to the class it answers.",
@@ -33,6 +35,8 @@ MEASURES: Mapping[str, str] = {
     "rank correlation": "Spearman's: how far two orders agree. 1 is the same order, 0 no relation, -1 the reverse.",
     "similarity": "Structural similarity (SSIM) to the image before the change: 1 is unchanged.",
     "slice": "A group of inputs with something in common: a class, a value of their metadata, an image statistic.",
+    "smoothed model": "The model served by randomized smoothing: a vote over its answers to copies of the input with "
+    "Gaussian noise. Certificates hold for it, and not for the model itself.",
     "worst case": "Accuracy under the worst chain of transformations that the search found among those allowed.",
 }
 """Measure -> what it is."""

@@ -84,8 +84,8 @@ class WeakSlice:
         whole = " ".join(["the other images", *(f"of {each}" for each in self.part_of)])
         also = f" (the same images: {'; '.join(self.also)})" if self.also else ""
         return (
-            f"{self.name}: {_percent(self.accuracy)} ({100 * self.low:.0f} to {_percent(self.high)}) against "
-            f"{_percent(self.rest)} of {whole}, {self.images:,} images{also}"
+            f"{self.name}: accuracy {_percent(self.accuracy)} ({100 * self.low:.0f} to {_percent(self.high)}) on "
+            f"{self.images:,} images, {_percent(self.rest)} on {whole}{also}"
         )
 
     def to_row(self) -> dict[str, Json]:
@@ -197,7 +197,7 @@ def find_weak_slices(
     >>> camera = np.repeat(["a", "b", "c", "d"], 250)
     >>> right = rng.random(1000) < np.where(camera == "b", 0.6, 0.9)
     >>> print(*find_weak_slices(right, {"camera": camera}).slices)
-    camera b: 58% (50 to 66%) against 90% of the other images, 250 images
+    camera b: accuracy 58% (50 to 66%) on 250 images, 90% on the other images
     """
     answers = right if isinstance(right, Mapping) else {CLEAN: right}
     wrong = np.stack([~np.asarray(each, bool) for each in answers.values()])

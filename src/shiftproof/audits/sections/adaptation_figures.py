@@ -33,11 +33,11 @@ def gain_table(
         (title(name), source[name].value, *(grid[m][name].value if name in grid[m] else None for m in ranked))
         for name in body
     ]
-    caption = "source is the model as it is; the other columns adapt to the stream they are tested on."
+    caption = "source is the unadapted model; the other columns adapt to the stream they are tested on."
     if together is not None:
         alone, added, under = together
         lines.append((CORRELATED, alone, *(alone + added[m] if m in added else None for m in ranked)))
-        caption += f" {CORRELATED.capitalize()}: images of a class come together, batches in turn under {under}."
+        caption += f" {CORRELATED.capitalize()}: images of one class arrive together, batches in turn under {under}."
     return Table(
         "Accuracy with each method, hardest corruption first",
         (Column("corruption"), *(Column(name, "percent", heat=(0.0, 1.0)) for name in ("source", *ranked))),
@@ -60,7 +60,7 @@ def cost_table(
         (
             Column("method"),
             Column("points gained", "number"),
-            Column("time per batch, times a plain forward", "number"),
+            Column("time per batch, relative to source", "number"),
             *(Column(title, "number") for title in Counts._fields),
         ),
         (
@@ -70,8 +70,8 @@ def cost_table(
             ),
             *((m, "does not apply", *(None,) * 4) for m in refused),
         ),
-        caption="Medians of times over batches and corruptions, after a first batch to warm up; batches, updates and "
-        "resets over all corruptions.",
+        caption="Times are medians over batches and corruptions, after a warm-up batch; batches, updates and resets "
+        "are totals over all corruptions.",
     )
 
 

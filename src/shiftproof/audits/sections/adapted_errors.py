@@ -148,9 +148,9 @@ def errors_table(
         f"Error with batch statistics: partial adaptation ({BATCH} images at a time) and full adaptation",
         (
             Column("corruption"),
-            Column("plain", "percent", heat=(1.0, 0.0)),
-            Column(f"partial: n = {BATCH}, N = {prior}", "percent", heat=(1.0, 0.0)),
-            Column(f"full: n = {batch}", "percent", heat=(1.0, 0.0)),
+            Column("unadapted", "percent", heat=(1.0, 0.0)),
+            Column(f"partial (n = {BATCH}, N = {prior})", "percent", heat=(1.0, 0.0)),
+            Column(f"full (n = {batch})", "percent", heat=(1.0, 0.0)),
         ),
         (("mean", whole, *means.values()), *body),
         caption=f"Errors at the strongest severity on {task.images:,} images, as Schneider et al. 2020 propose to "

@@ -104,11 +104,11 @@ class Grounds:
         points = f"{100 * abs(float(self.together.mean())):.1f} points"
         if reach is not None and reach.high < 0:
             return (
-                f"{said} Only where classes arrive mixed: where images of a class come together {name} costs {points}. "
-                'There leave the model as it is, or let a few labels decide: shiftproof.adapt(model, "safe").'
+                f"{said} Only for streams of mixed classes: where images of one class arrive together {name} costs "
+                f'{points}. There do not adapt, or let a few labels decide: shiftproof.adapt(model, "safe").'
             )
-        return f"{said} Where images of a class come together it does no harm that would show ({points} " + (
-            "lost)." if self.together.mean() < 0 else "won)."
+        return f"{said} Where images of one class arrive together no loss is shown ({points} " + (
+            "lost)." if self.together.mean() < 0 else "gained)."
         )
 
 

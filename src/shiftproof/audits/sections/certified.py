@@ -34,7 +34,6 @@ from shiftproof.audits.sections.certified_figures import (
     certified_curves,
     distance_table,
     radius_table,
-    written_interval,
 )
 from shiftproof.audits.sections.certified_ranges import CertifiedRange, range_tables, range_verdict
 from shiftproof.audits.sections.measuring import rows
@@ -70,7 +69,7 @@ DRAWN = 0.6
 DENOISED_COST = 5
 """A denoiser and a small network take so many times as long as the network."""
 GOOD, BAD = 0.5, 0.2
-LEVEL_RULE = f"smoothed, right and stable in L2: good from 50% at {FAR:g}, bad under 20% at {NEAR:g}"
+LEVEL_RULE = f"Good: 50% or more at a radius of {FAR:g}. Bad: under 20% at {NEAR:g}."
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Certified(Section):
 
     name = "certified"
     title = "Certified robustness"
-    question = "Served with noise and a vote, how far must an image be changed before the answer can change?"
+    question = "How large a change of an image is guaranteed not to change the answer of the smoothed model?"
     numbers = (
         Number("acr", "average certified radius of the smoothed model on clean images", "higher", "L2"),
         Number("acr.*", "average certified radius under a shift", "higher", "L2"),
@@ -270,13 +269,12 @@ class Certified(Section):
         if behind:
             numbers["denoised_acr"] = average_radius(_radii(behind)).value
         numbers |= {f"certified_accuracy.{distance:g}": value.value for distance, (_, value) in at.items()}
-        here = averages[CLEAN]
         tile = Tile(
-            "Certified radius, smoothed",
-            f"{here.value:.3f}",
-            f"{written_interval(here)} on average, served with noise {best:g} and a vote",
+            f"Certified accuracy at L2 {FAR:g}",
+            percent(far.value),
+            f"{interval(far, len(clean))}, smoothed model",
             level,
-            LEVEL_RULE,
+            f"{percent(near.value)} at {NEAR:g}. {LEVEL_RULE}",
         )
         return View(
             self.name,
@@ -321,9 +319,9 @@ def _denoised_verdict(found: Sequence[tuple[CertifiedPart, Row]]) -> tuple[Sente
     (task, row), share = found[0], certified_accuracy(_radii(found), FAR)
     return (
         Sentence(
-            f"Behind the denoiser {row['denoiser']!r}, which comes with the package, with noise {task.sigma:g} and a "
-            f"vote, it is right and provably stable within {FAR:g} on {percent(share.value)} ({interval(share)}) of "
-            "clean images, without being trained again (denoised smoothing)."
+            f"With the packaged denoiser {row['denoiser']!r} before the model (denoised smoothing, noise "
+            f"{task.sigma:g}, no retraining), certified accuracy on clean images is {percent(share.value)} "
+            f"({interval(share)}) at a radius of {FAR:g}."
         ),
     )
 
@@ -359,10 +357,9 @@ def _verdict(
             for (label, noise), some in radii.items()
             if noise == sigma and label != CLEAN and len(some) == value.images
         ]
-        clean = f"{percent(value.value)} of clean images ({interval(value, among)})"
-        where = f"within an L2 distance of {distance:g} on {listed([clean, *others])} (noise {sigma:g})"
-        said.append(where)
-    return f"Served with noise and a vote, the smoothed model is right and provably stable {'; '.join(said)}."
+        clean = f"{percent(value.value)} ({interval(value, among)}) on clean images"
+        said.append(f"{listed([clean, *others])} at an L2 radius of {distance:g} (noise {sigma:g})")
+    return f"Certified accuracy of the smoothed model is {'; '.join(said)}."
 
 
 def _votes(found: Sequence[tuple[CertifiedPart, Row]], sigma: float) -> tuple[Sentence, ...]:
@@ -374,8 +371,8 @@ def _votes(found: Sequence[tuple[CertifiedPart, Row]], sigma: float) -> tuple[Se
         sum(cast(int, row[name]) for row in some) for name in ("images", "voted_right", "plain_right")
     )
     said = (
-        f"With noise {sigma:g} and a vote accuracy is {percent(voted / images)} on these images, "
-        f"{percent(plain / images)} for the model itself, which has no such guarantee."
+        f"On these clean images the accuracy of the smoothed model (noise {sigma:g}) is {percent(voted / images)}; "
+        f"that of the model itself, which has no such guarantee, is {percent(plain / images)}."
     )
     return (Sentence(said),)
 
@@ -384,15 +381,16 @@ def _action(here: Accuracy, behind: Sequence[tuple[CertifiedPart, Row]]) -> Acti
     """Say how to certify more: by training with noise, and without, where a denoiser that fits certifies more."""
     already = certified_accuracy(_radii(behind), FAR) if behind else here
     without = (
-        f" Without training: behind the denoiser {behind[0][1]['denoiser']!r} {percent(already.value)} are "
+        f" Without training: with the denoiser {behind[0][1]['denoiser']!r} it is {percent(already.value)} "
         f"({interval(already)}, {already.images} images; Smoothed(model, {behind[0][0].sigma:g}, denoiser=...))."
         if already.value > here.value
         else ""
     )
     return Action(
         "Train with noise, to certify more",
-        f"{percent(here.value)} are certified at {FAR:g}. A certificate reaches as far as the noise a network bears, "
-        f"and it bears what it was trained with; that costs some clean accuracy.{without}",
+        f"Certified accuracy at an L2 radius of {FAR:g} is {percent(here.value)}. Radii grow with the noise that a "
+        "network tolerates, and training with noise makes it tolerate more, at the cost of some clean accuracy."
+        f"{without}",
         "shiftproof train --data train-images/ --model model.py:build --recipe gaussian --sigma 0.25 --out robust/",
     )
 
@@ -406,8 +404,8 @@ def _notes(found: Sequence[tuple[CertifiedPart, Row]], best: float) -> tuple[str
         "distance. It says nothing of the model without noise, of larger changes, or of whether the answer is right.",
         f"Rule sequential, at most {n:,} samples an image, each certificate wrong with probability at most {alpha:g}; "
         f"{samples:,} samples in all. `shiftproof certify --sigma {best:g}` certifies all images with 100,000.",
-        f"So many samples can show a radius of {round_down(reach, 3):g} at most, with noise {max(SIGMAS):g}: that "
-        "nothing is certified beyond says nothing of the model.",
+        f"With so many samples and noise {max(SIGMAS):g} the largest radius that can be certified is "
+        f"{round_down(reach, 3):g}: that nothing is certified beyond says nothing about the model.",
     ]
     if best < max(SIGMAS):
         notes.append(

@@ -10,8 +10,8 @@ from shiftproof.audits.sections.base import CLEAN
 from shiftproof.audits.sections.wording import labelled, percent
 from shiftproof.certificates.laws import LAWS
 from shiftproof.certificates.radius import round_down
-from shiftproof.measures import MeanRadius, average_radius, certified_accuracy
-from shiftproof.measures.intervals import MIN_IMAGES, TOO_FEW
+from shiftproof.measures import average_radius, certified_accuracy
+from shiftproof.measures.intervals import MIN_IMAGES
 from shiftproof.reports.view import Column, Figure, Table
 
 DISTANCES = LAWS["l2"].distances
@@ -32,7 +32,7 @@ def certified_curves(lines: Mapping[str, Sequence[float]], sigma: float) -> Figu
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": labelled(label),
+                "name": f"{labelled(label)}, {len(lines[label])} images",
                 "x": distances,
                 "y": [100 * share for share in curve],
                 "hovertemplate": "%{y:.1f}% at %{x:.3f}<extra></extra>",
@@ -40,8 +40,8 @@ def certified_curves(lines: Mapping[str, Sequence[float]], sigma: float) -> Figu
             for label, curve in shares.items()
         ],
         "layout": {
-            "xaxis": {"title": {"text": "L2 distance, on [0, 1] images"}, "rangemode": "tozero"},
-            "yaxis": {"title": {"text": "right and certified, %"}, "rangemode": "tozero"},
+            "xaxis": {"title": {"text": "L2 distance, pixel values 0 to 1"}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": "certified accuracy, %"}, "rangemode": "tozero"},
         },
     }
     table = Table(
@@ -50,13 +50,14 @@ def certified_curves(lines: Mapping[str, Sequence[float]], sigma: float) -> Figu
         tuple((distance, *(curve[place] for curve in shares.values())) for place, distance in enumerate(distances)),
     )
     start = percent(shares[CLEAN][0])
-    finding = f"Served with noise {sigma:g} and a vote, {start} are certified at all, none beyond {reach:.3f}"
+    finding = f"With noise {sigma:g}, {start} of clean images are certified at all, none beyond {reach:.3f}"
     return Figure(
         finding,
         plot,
         table,
-        caption="How many images no change of that size can turn, by any method, for the smoothed model. The curves "
-        "end at the largest radius that so many samples can show.",
+        caption="The share of images that the smoothed model gets right and whose answer no change of that size can "
+        "alter, by any method. The curves end at the largest radius that so many samples can certify; each is over its "
+        "own number of images.",
     )
 
 
@@ -74,13 +75,8 @@ def distance_table(radii: Mapping[tuple[str, float], Sequence[float]]) -> Table:
             for (label, sigma), some in radii.items()
             if some
         ),
-        caption="L2 distances on [0, 1] images. The numbers certified_accuracy are the larger of the clean rows.",
+        caption="L2 distances, pixel values 0 to 1. Figures above are the larger of the clean rows.",
     )
-
-
-def written_interval(average: MeanRadius) -> str:
-    """Write the interval of an average radius."""
-    return f"{average.interval.low:.3f} to {average.interval.high:.3f}" if average.interval else TOO_FEW
 
 
 def radius_table(radii: Mapping[tuple[str, float], Sequence[float]], reach: Mapping[float, float]) -> Table:
@@ -104,6 +100,6 @@ def radius_table(radii: Mapping[tuple[str, float], Sequence[float]], reach: Mapp
             Column("to", "number"),
         ),
         tuple(body),
-        caption="Wrong answers and abstentions count 0. Intervals are over images, at 95%, and left "
-        f"out where there are fewer than {MIN_IMAGES}.",
+        caption="L2, pixel values 0 to 1; wrong answers and abstentions count 0. Intervals are over images, at 95%, "
+        f"and left out where there are fewer than {MIN_IMAGES}.",
     )

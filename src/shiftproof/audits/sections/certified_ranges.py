@@ -52,12 +52,9 @@ def range_verdict(ranges: Sequence[CertifiedRange]) -> tuple[Sentence, ...]:
     for each in ranges:
         distance = LAWS[each.against].distances[PLACE]
         share = certified_accuracy(each.radii, distance)
-        said.append(f"{each.written(distance)} on {percent(share.value)} ({interval(share, len(ranges))})")
+        said.append(f"{percent(share.value)} ({interval(share, len(ranges))}) for {each.written(distance)}")
     return (
-        Sentence(
-            "Smoothed over the change itself and served with a vote, the model is right and provably stable for "
-            f"{listed(said)} of clean images."
-        ),
+        Sentence(f"Smoothed over the transformation itself, its certified accuracy on clean images is {listed(said)}."),
     )
 
 
@@ -74,13 +71,13 @@ def range_tables(ranges: Sequence[CertifiedRange]) -> tuple[Table, ...]:
         Table(
             "Provably stable ranges",
             (
-                Column("change"),
-                Column("noise on it"),
-                Column("count", "number"),
-                Column("right and stable", "percent", heat=(0.0, 1.0)),
+                Column("transformation"),
+                Column("noise (sigma)"),
+                Column("images", "number"),
+                Column("certified accuracy", "percent", heat=(0.0, 1.0)),
             ),
             body,
-            caption="Of the model smoothed over that change and served with a vote (`shiftproof certify --against`). "
+            caption="Of the model smoothed over that transformation (shiftproof certify --against). "
             "Brightness and contrast are not clipped to [0, 1], nothing is rounded to 256 levels, shifts are cyclic: "
             "real changes that do these are not covered.",
         ),

@@ -14,8 +14,8 @@ from shiftproof.runs import Row
 
 SKILL = 0.5
 LEVEL_RULE = (
-    "always answering {common}, the most frequent class, is right {baseline:.1f}% of the time: good where the interval "
-    "lies above that by half of what is left to 100%, bad where the accuracy is not above it"
+    "Good: interval from {good:.1f}% up, halfway from {baseline:.1f}% (always answering {common}, the most frequent "
+    "class) to 100%. Bad: {baseline:.1f}% or less."
 )
 
 
@@ -79,4 +79,8 @@ class Standing:
     @property
     def rule(self) -> str:
         """What the level means."""
-        return LEVEL_RULE.format(common=self.common, baseline=100 * self.baseline)
+        return LEVEL_RULE.format(
+            common=self.common,
+            baseline=100 * self.baseline,
+            good=100 * (self.baseline + SKILL * (1 - self.baseline)),
+        )

@@ -91,7 +91,7 @@ class Clean(Section):
 
     name = "clean"
     title = "Clean accuracy and calibration"
-    question = "How accurate is the model on inputs as they are, and does it know?"
+    question = "How accurate is the model on unchanged inputs, and does its confidence match?"
     takes = ("images", "texts")
     numbers = (
         Number("clean_accuracy", "the share of inputs it is right on as they are"),

@@ -65,8 +65,8 @@ def reliability_figure(clean: AnswerScores, shifted: AnswerScores, inputs: str) 
         f"Under shift it is {side} by {abs(100 * gap):.1f} points",
         {"data": data, "layout": layout},
         table,
-        caption="Reliability: answers in bins of confidence. On the dotted line confidence is accuracy; below it the "
-        "model is right less often than it says.",
+        caption="Reliability diagram: answers in bins of confidence. On the dotted line confidence equals accuracy; "
+        "below it the model is overconfident.",
     )
 
 
@@ -80,11 +80,11 @@ def shift_table(known: Mapping[str, AnswerSummary], coverages: Sequence[int], sc
             Column("shift"),
             Column("accuracy", "percent"),
             Column("mean confidence", "percent"),
-            Column("ECE, points", "number", heat=(0, 40)),
+            Column("ECE, points", "number", heat=(40, 0)),
             *(Column(f"accuracy at {share}% coverage", "percent") for share in coverages),
-            *(Column(f"AUROC of wrong answers, {NAMES[score]}", "number", heat=(0.5, 1.0)) for score in scores),
-            Column(f"{100 * LEVEL:.0f}% sets hold the class", "percent", heat=(0.5, 1.0)),
-            Column("classes in a set", "number"),
+            *(Column(f"AUROC of {NAMES[score]}, wrong answers", "number", heat=(0.5, 1.0)) for score in scores),
+            Column(f"coverage of {100 * LEVEL:.0f}% prediction sets", "percent", heat=(0.5, 1.0)),
+            Column("classes per set", "number"),
         ),
         tuple(
             (
@@ -99,7 +99,8 @@ def shift_table(known: Mapping[str, AnswerSummary], coverages: Sequence[int], sc
             )
             for name in order
         ),
-        caption="Coverage is the share of inputs that are answered, those it is surest of.",
+        caption="Accuracy at 70% coverage is on the 70% of inputs of highest confidence. Coverage of prediction sets "
+        "is how often they contain the true class.",
     )
 
 

@@ -31,7 +31,7 @@ COVERAGES = (90, 70, 50)
 """Percent of the inputs that are answered, those it is surest of."""
 SCORES = ("confidence", "energy", "neighbors")
 GOOD, WATCH = 0.05, 0.15
-LEVEL_RULE = "expected calibration error, mean over shifts: good under 5 points, bad over 15"
+LEVEL_RULE = "Gap between confidence and accuracy (ECE), mean over shifts. Good: under 5 points. Bad: over 15."
 GAIN = 0.03
 """By how much accuracy has to rise where fewer inputs are answered before it is advised."""
 
@@ -138,7 +138,8 @@ class Confidence(Section):
                 Tile(
                     "Calibration error under shift",
                     f"{100 * numbers['ece']:.1f} points",
-                    f"{100 * clean.ece:.1f} clean, up to {100 * max(one.ece for one in shifted.values()):.1f} by shift",
+                    f"{100 * clean.ece:.1f} on clean {self.noun.many}; by shift, up to "
+                    f"{100 * max(one.ece for one in shifted.values()):.1f}",
                     level,
                     LEVEL_RULE,
                 ),
@@ -209,20 +210,21 @@ def _verdict(
     accuracy = _mean([each.accuracy for each in shifted.values()])
     said = [
         Sentence(
-            f"Its expected calibration error is {100 * clean.ece:.1f} points on clean {inputs} and "
-            f"{100 * numbers['ece']:.1f} on average under {len(shifted)} {'shifts' if len(shifted) > 1 else 'shift'}; "
-            f"worst is {title(worst)}: accuracy {percent(one.accuracy)}, mean confidence {percent(one.confidence)}.",
+            f"Expected calibration error (ECE) is {100 * clean.ece:.1f} points on clean {inputs} and "
+            f"{100 * numbers['ece']:.1f} on average under {len(shifted)} {'shifts' if len(shifted) > 1 else 'shift'}. "
+            f"Worst is {title(worst)}: accuracy {percent(one.accuracy)}, mean confidence {percent(one.confidence)}.",
             level,
         ),
         Sentence(
-            f"Under shift its accuracy is {percent(accuracy)}; on the 70% of {inputs} of highest confidence it is "
-            f"{percent(numbers['accuracy_at_coverage_70'])}, on 50% {percent(numbers['accuracy_at_coverage_50'])}."
+            f"Under shift accuracy is {percent(accuracy)}; on the 70% of {inputs} of highest confidence it is "
+            f"{percent(numbers['accuracy_at_coverage_70'])}, on the highest 50% "
+            f"{percent(numbers['accuracy_at_coverage_50'])} (selective prediction)."
         ),
     ]
     if "error_auroc_confidence" in numbers:
         best = _best(numbers, "error_auroc")
         strange = _best(numbers, "foreign_auroc")
-        told = f", {inputs} of no class by {_called(strange)} ({numbers[f'foreign_auroc_{strange}']:.2f})"
+        told = f", {inputs} of no class by {_called(strange)} (AUROC {numbers[f'foreign_auroc_{strange}']:.2f})"
         said.append(
             Sentence(
                 f"Wrong answers are detected best by {_called(best)} (AUROC {numbers[f'error_auroc_{best}']:.2f})"
@@ -232,9 +234,9 @@ def _verdict(
     least = min(shifted, key=lambda name: shifted[name].coverage)
     said.append(
         Sentence(
-            f"Prediction sets that hold the true class in {percent(clean.coverage)} of clean {inputs} hold it in "
-            f"{percent(numbers['conformal_coverage'])} under shift, with {numbers['conformal_size']:.1f} classes each "
-            f"({title(least)}: {percent(shifted[least].coverage)}).",
+            f"Conformal prediction sets contain the true class for {percent(clean.coverage)} of clean {inputs} and for "
+            f"{percent(numbers['conformal_coverage'])} under shift ({percent(shifted[least].coverage)} under "
+            f"{title(least)}), with {numbers['conformal_size']:.1f} classes per set on average.",
             "plain" if numbers["conformal_coverage"] >= LEVEL - 0.1 else "watch",
         )
     )
@@ -250,9 +252,9 @@ def _actions(clean: AnswerSummary, together: AnswerSummary, numbers: Mapping[str
         found.append(
             Action(
                 "Let it abstain where its confidence is low",
-                f"Under shift its accuracy is {percent(together.accuracy)}; without the 30% of answers of lowest "
-                f"confidence, under {limit:.3f}, it is {percent(together.at_coverage(70))}. On clean inputs that "
-                f"limit turns away {percent(float((clean.scores.confidence < limit).mean()))}.",
+                f"Under shift accuracy is {percent(together.accuracy)}; without the 30% of answers of lowest "
+                f"confidence (below {limit:.3f}) it is {percent(together.at_coverage(70))}. On clean inputs the model "
+                f"would abstain on {percent(float((clean.scores.confidence < limit).mean()))}.",
                 f"confidence, answers = logits.softmax(1).max(1)\nanswers[confidence < {limit:.3f}] = ABSTAIN",
             )
         )

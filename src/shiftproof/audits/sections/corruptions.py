@@ -52,7 +52,7 @@ HARMLESS_LOSS = 0.05
 RECIPES = {"noise": "gaussian"}
 """Category -> the recipe of training against it, where it is not the general one."""
 RECIPE = "augmix+jsd"
-LEVEL_RULE = "{:.1f} points lost to corruption on average: good from 0 to 10, bad over 25"
+LEVEL_RULE = "{:.1f} points below clean accuracy, on average over corruptions. Good: 0 to 10 points. Bad: over 25."
 
 
 class Corruptions(Section):
@@ -156,7 +156,7 @@ class Corruptions(Section):
             self.name,
             self.title,
             self.question,
-            verdict=_verdict(clean, grid, ranked, overall, level),
+            verdict=_verdict(clean, grid, ranked, overall, level, self.noun.many),
             tiles=(tile,),
             blocks=(
                 heat_table(grid, ranked, examples),
@@ -188,7 +188,7 @@ def _grid(found: Sequence[tuple[CorruptedPart, Row]]) -> Grid:
 
 
 def _verdict(
-    clean: Accuracy | None, grid: Grid, ranked: Sequence[str], overall: float, level: Level
+    clean: Accuracy | None, grid: Grid, ranked: Sequence[str], overall: float, level: Level, inputs: str
 ) -> tuple[Sentence, ...]:
     worst = min(
         ((cell.value, name, severity, cell) for name, cells in grid.items() for severity, cell in cells.items()),
@@ -196,26 +196,25 @@ def _verdict(
     )
     _, name, severity, cell = worst
     lowest = interval(cell, among=sum(map(len, grid.values())))
-    over = f", {percent(overall)} on average over {len(grid)} corruptions" if len(grid) > 1 else ""
+    at = f"{percent(cell.value)} ({lowest}) under {title(name)}{at_severity(severity)}"
+    over = f"{percent(overall)} on average under {len(grid)} corruptions" if len(grid) > 1 else ""
     if clean is None:
-        at = f"{percent(cell.value)} ({lowest}) at its lowest ({title(name)}{at_severity(severity)})"
-        return (Sentence(f"Accuracy under corruption is {at}{over}. Clean accuracy was not measured.", level),)
+        said = f"Accuracy is {over}; the lowest is {at}" if over else f"The lowest accuracy is {at}"
+        return (Sentence(f"{said}. Clean accuracy was not measured.", level),)
+    before = f"{percent(clean.value)} on clean {inputs}"
     if clean.value - cell.value < HARMLESS_LOSS:
         drop = 100 * (clean.value - cell.value)
-        costs = f"costs more than {drop:.1f} points ({title(name)})" if drop > 0 else "costs any accuracy"
-        at = f"from {percent(clean.value)} clean to {percent(cell.value)} ({lowest}) at most"
-        return (Sentence(f"No corruption {costs}: {at}{over}.", level),)
+        costs = f"costs more than {drop:.1f} points" if drop > 0 else "costs any accuracy"
+        said = f"{before}{f', {over}' if over else ''}; the lowest is {at}"
+        return (Sentence(f"No corruption {costs}: accuracy is {said}.", level),)
+    if not over:
+        return (Sentence(f"Accuracy is {before}; the lowest is {at}.", level),)
     harmful = [
         other for other in ranked if clean.value - mean_accuracy(grid[other].values()) >= HARMLESS_LOSS
     ] or ranked[:1]
     first = listed([title(other) for other in harmful[:NAMED_CORRUPTIONS]])
-    return (
-        Sentence(
-            f"Breaks first under {first}: from {percent(clean.value)} clean to {percent(cell.value)} "
-            f"({lowest}) at its worst ({title(name)}{at_severity(severity)}){over}.",
-            level,
-        ),
-    )
+    costs = f"{first[0].upper()}{first[1:]} cost{'s' * (len(harmful) == 1)} most"
+    return (Sentence(f"Accuracy is {before} and {over}. {costs}; the lowest is {at}.", level),)
 
 
 def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Condition]) -> tuple[Action, ...]:
@@ -275,8 +274,8 @@ def _notes(
         met = ~np.isnan(list(rates_by_image(measured).values()))
         notes = [
             f"{met.shape[1]:,} {inputs}, each under {met.sum(0).max()} of the {len(grid)} corruptions at one severity "
-            f"each; {count} per cell. The mean over all is as sure as {met.shape[1]:,} {inputs} make it, a single cell "
-            "is not."
+            f"each; {count} per cell. The mean over all cells has the precision of {met.shape[1]:,} {inputs}, a single "
+            "cell has not."
         ]
     uneven = [title(name) for name in grid if not facts(name)["monotone"]]
     if uneven:

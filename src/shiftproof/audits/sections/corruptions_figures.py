@@ -80,7 +80,7 @@ def severity_table(
             for name, cells in ((name, grid[name]) for name in ranked)
         ),
         caption=f"Read along a row: how quickly {measure} falls as the change grows."
-        + (" A cell that is pointed at, or has the focus, shows its first image." if pictures else ""),
+        + (" Hover over a cell, or focus it, to see its first image." if pictures else ""),
         pictures=pictures,
     )
 
@@ -102,7 +102,7 @@ def cell_table(grid: Grid) -> Table:
             for name, cells in grid.items()
             for level, cell in cells.items()
         ),
-        caption="Intervals are Clopper and Pearson's, each at 95% by itself.",
+        caption="Clopper-Pearson intervals, each at 95% by itself.",
     )
 
 
@@ -134,10 +134,11 @@ def loss_figure(
         (Column("corruption"), Column(what, "number")),
         tuple((name, round(value, 1)) for name, value in zip(names, lost, strict=True)),
     )
-    finding = f"{names[0].capitalize()} costs {lost[0]:.1f} points, {names[-1]} {lost[-1]:.1f}"
+    finding = f"{names[0][0].upper()}{names[0][1:]} costs {lost[0]:.1f} points"
+    finding += f", {names[-1]} {lost[-1]:.1f}" if len(names) > 1 else ""
     if clean is None:
         finding = f"The error is {lost[0]:.1f}% under {names[0]}, {lost[-1]:.1f}% under {names[-1]}"
-    return Figure(finding, plot, table, caption="Longer bars are what to train or adapt against first.")
+    return Figure(finding, plot, table, caption="Train or adapt against the longest bars first.")
 
 
 def galleries(found: Sequence[tuple[Condition, Row]], ranked: Sequence[str]) -> Iterator[Gallery | Table]:

@@ -18,7 +18,7 @@ from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
 from shiftproof.audits.sections.measuring import naming, rows
 from shiftproof.audits.sections.packed_answers import answers_of
-from shiftproof.audits.sections.wording import title
+from shiftproof.audits.sections.wording import graded
 from shiftproof.data import as_images
 from shiftproof.data.contents import content_keys
 from shiftproof.reports.view import Column, Sentence, Table, View
@@ -76,7 +76,7 @@ class WeakGroups(Section):
 
     name = "failures"
     title = "Weak slices and data quality"
-    question = "On which groups of images is the model worse than on the rest, and is the data to blame?"
+    question = "On which groups of images is the model worse than on the rest, and are there faults in the data?"
     numbers = (
         Number("weak_slices", "groups of images on which accuracy is lower beyond chance", "lower", "count"),
         Number("weakest_slice_accuracy", "accuracy on the group of the largest sure loss", given="where there is one"),
@@ -142,7 +142,7 @@ def _answers(
     parts: dict[str, dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.float64]]]] = {}
     found: list[tuple[CleanSlice | CorruptedSlice, Row]] = [*rows(results, CleanSlice), *rows(results, CorruptedSlice)]
     for task, row in found:
-        shift = CLEAN if isinstance(task, CleanSlice) else title(task.shift.label).replace("@", " ")
+        shift = CLEAN if isinstance(task, CleanSlice) else graded(task.shift.label)
         said = answers_of(row)
         if said is not None and len(said.predicted) == task.stop - task.start:
             parts.setdefault(shift, {})[task.start, task.stop] = said
@@ -190,15 +190,15 @@ def _quality(
 def slice_table(slices: Sequence[WeakSlice]) -> Table:
     """Tabulate weak slices: accuracy, that of the rest, and what is lost, for sure and on average."""
     return Table(
-        "Weak slices, the surest large loss first",
+        "Weak slices, largest certain loss first",
         (
             Column("slice"),
             Column("images", "number"),
             Column("accuracy", "percent"),
             Column("interval"),
-            Column("the rest", "percent"),
-            Column("points lost", "number"),
-            Column("at least", "number"),
+            Column("accuracy of the rest", "percent"),
+            Column("points below the rest", "number"),
+            Column("at least, points", "number"),
         ),
         tuple(
             (
@@ -216,4 +216,4 @@ def slice_table(slices: Sequence[WeakSlice]) -> Table:
 
 
 def _told(found: WeakSlice) -> Sentence:
-    return Sentence(f"Accuracy is low on the slice {replace(found, also=())}.", "watch")
+    return Sentence(f"Weak slice: {replace(found, also=())}.", "watch")

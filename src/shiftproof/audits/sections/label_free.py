@@ -23,7 +23,7 @@ from shiftproof.audits.sections.half_sets import (
 )
 from shiftproof.audits.sections.label_free_figures import error_table, monitor_table, panels, strangeness_table
 from shiftproof.audits.sections.measuring import rows
-from shiftproof.audits.sections.wording import labelled, listed, percent, title
+from shiftproof.audits.sections.wording import graded, labelled, listed, percent, title
 from shiftproof.estimators import Calibration
 from shiftproof.estimators.confidence import FEW
 from shiftproof.estimators.invariance import LABELS_DESTROYED
@@ -35,7 +35,7 @@ from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Result, Row
 
 GOOD, WATCH = 0.05, 0.10
-LEVEL_RULE = "mean distance between estimated and true accuracy: good under 5 points, bad over 10"
+LEVEL_RULE = "Mean distance between estimated and true accuracy. Good: under 5 points. Bad: over 10."
 
 DRAWS = 1000
 """Bootstrap samples of the kinds of shift."""
@@ -113,7 +113,7 @@ class LabelFree(Section):
 
     name = "label_free"
     title = "Label-free accuracy estimation"
-    question = "How well can accuracy under shift be told from unlabelled inputs alone?"
+    question = "How well can accuracy under shift be estimated from unlabelled inputs?"
     takes = ("images", "texts")
     numbers = (
         Number("label_free_error", "how far estimates without labels are from the truth, on average", "lower"),
@@ -186,28 +186,28 @@ def _numbers(trial: EstimationTrial) -> dict[str, float]:
 def _reached(trial: EstimationTrial) -> str:
     """Say from where to where the mean error goes when kinds of shift are drawn anew, and over how many sets it is."""
     sets, reach = f"over {len(trial.sets)} sets", trial.reach()
-    return sets if reach is None else f"{100 * reach[0]:.1f} to {100 * reach[1]:.1f} by kind of shift, {sets}"
+    return sets if reach is None else f"{100 * reach[0]:.1f} to {100 * reach[1]:.1f}, {sets}"
 
 
 def _verdict(trial: EstimationTrial) -> str:
     """Say how far off estimates are: on average, for nine in ten, where they promise too much, and on other shifts."""
     worst = int(trial.missed.argmax())
     high = (
-        f"the most optimistic is {100 * trial.missed[worst]:.1f} points too high "
-        f"({labelled(trial.sets[worst].shift)}, true accuracy {percent(trial.truth[worst])})"
+        f"The most optimistic is {100 * trial.missed[worst]:.1f} points too high "
+        f"({graded(trial.sets[worst].shift)}, true accuracy {percent(trial.truth[worst])})"
         if trial.missed[worst] > 0
-        else "none is too high"
+        else "None is too high"
     )
     families = len(trial.calibration.families)
     other = (
         ""
         if trial.unseen is None
-        else f" On families of shifts it was not calibrated on it is {100 * trial.unseen:.1f} points off on average, "
-        f"as each of {families} was left out in turn."
+        else f" On families of shifts left out of the calibration, each of {families} in turn, it is off by "
+        f"{100 * trial.unseen:.1f} points on average."
     )
     return (
-        f"Without labels, the estimate of its accuracy on shifts like these is {100 * trial.errors['auto']:.1f} points "
-        f"off on average ({_reached(trial)}); nine in ten are within {100 * trial.error_90:.1f} points, and {high}."
+        f"Accuracy estimated without labels is off by {100 * trial.errors['auto']:.1f} points on average on shifts "
+        f"like these ({_reached(trial)}); nine in ten estimates are within {100 * trial.error_90:.1f} points. {high}."
         f"{other}"
     )
 
@@ -221,8 +221,8 @@ def _actions(trial: EstimationTrial, drop: float, found: Sequence[tuple[TargetSe
     own = Action(
         "Calibrate the estimate on conditions of your own",
         f"On families of shifts that were left out of the calibration the estimate is {100 * trial.unseen:.1f} points "
-        f"off on average, on shifts like those calibrated on {100 * error:.1f}: labelled sets from where the model "
-        "will serve make what it meets there one of the latter.",
+        f"off on average, on shifts like those calibrated on {100 * error:.1f}. Labelled sets from where the model "
+        "will serve bring the conditions there into the calibration.",
         "shiftproof estimate --model MODEL --source LABELLED --data UNLABELLED --sets NIGHT,RAIN --calibration FILE",
     )
     return watch, own
@@ -232,9 +232,9 @@ def _label_some(error: float) -> Action:
     """Return the advice to label a sample, of as many inputs as tell more than the estimate does."""
     enough = math.ceil(0.25 * (1.96 / error) ** 2 / 10) * 10
     return Action(
-        "Label a sample of what it meets",
-        f"Estimates without labels are {100 * error:.1f} points off on average: the labels of {enough} inputs drawn at "
-        f"random from where it serves tell its accuracy to within {100 * error:.0f} points, 19 times in 20.",
+        "Label a sample of its inputs",
+        f"Estimates without labels are {100 * error:.1f} points off on average. Labels of {enough} inputs drawn at "
+        f"random where it serves give its accuracy to within {100 * error:.0f} points, 19 times in 20.",
         f"shiftproof audit --model MODEL --data SAMPLE --sections clean  # {enough} labelled inputs",
     )
 

@@ -63,8 +63,7 @@ def panels(estimates: Mapping[str, Sequence[float]], sets: Sequence[Copy]) -> Fi
         f"Of these estimators, {title(closest)} stays closest to the truth",
         {"data": data, "layout": layout},
         table,
-        caption="Each point is a shift. On the dotted line the estimate is right; above it the model does worse than "
-        "it seems.",
+        caption="Each point is a shift. On the dotted line the estimate is right; above it the estimate is too high.",
     )
 
 
@@ -111,9 +110,9 @@ def error_table(calibration: Calibration, errors: Mapping[str, float], ranks: Ma
         "Error of every estimator",
         (
             Column("estimator"),
-            Column("points off", "number"),
+            Column("mean error, points", "number"),
             Column("rank correlation", "number"),
-            Column("points off on families left out", "number"),
+            Column("mean error on families left out, points", "number"),
         ),
         tuple(
             (
@@ -124,7 +123,7 @@ def error_table(calibration: Calibration, errors: Mapping[str, float], ranks: Ma
             )
             for method in order
         ),
-        caption="The last column is all that is known without labels of the target: by it the estimator is chosen.",
+        caption="Only the last column is known without labels of the target: the estimator is chosen by it.",
     )
 
 
@@ -151,7 +150,7 @@ def strangeness_table(found: Sequence[tuple[Shift, Row]], one_input: str) -> Tab
         if "auroc_invariance" in row
     ]
     return Table(
-        f"Telling a shifted {one_input} from a clean one",
+        f"Detecting a single shifted {one_input}",
         (
             Column("shift"),
             Column("AUROC of invariance", "number", heat=(0.5, 1.0)),

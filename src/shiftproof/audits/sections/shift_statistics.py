@@ -156,7 +156,7 @@ def _prediction(
         f"How far its statistics move predicts the error to within {100 * missed:.0f} points on average",
         {"data": [points, line], "layout": layout},
         table,
-        caption="The line was fitted to the hold-out corruptions. Distances need no labels: a large one is a warning.",
+        caption="The line was fitted to the hold-out corruptions. Distances need no labels, so a large one can warn.",
     )
 
 
@@ -184,7 +184,7 @@ def _map(task: Distances, row: Row) -> Figure:
         {"data": data, "layout": layout},
         table,
         caption=f"Near points move its statistics alike; far from clean is far from training. The plane shows "
-        f"{100 * cast(float, row['share']):.0f}% of the squared distances. Names without room show when pointed at.",
+        f"{100 * cast(float, row['share']):.0f}% of the squared distances. Names without room show on hover.",
     )
 
 

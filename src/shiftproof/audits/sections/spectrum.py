@@ -138,7 +138,7 @@ class FrequencySensitivity(Section):
 
     name = "spectrum"
     title = "Sensitivity by frequency"
-    question = "Is the model weak to slow changes across the image, or to fine ones?"
+    question = "Is the model sensitive to coarse (low-frequency) or to fine (high-frequency) changes of the image?"
     numbers = (
         Number("worst_wave_accuracy", "accuracy under the worst single wave"),
         Number("spectrum.*", "accuracy under waves of a band: low, mid or high"),
@@ -259,11 +259,13 @@ def _verdict(
     said = percent(bands[weakest])
     if weakest in intervals:
         said += f" ({between(intervals[weakest])})"
-    rest = " and ".join(f"{percent(bands[name])} at {name} ones" for name in others)
+    rest = " and ".join(f"{percent(bands[name])} at {name}" for name in others)
     if _even(bands):
         return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
     return (
         Sentence(
-            f"Most sensitive to {weakest} frequencies: {words.measure} under a wave there is {said}, {rest}.", "watch"
+            f"Most sensitive to {weakest} frequencies: under a single added wave, mean {words.measure} is {said} at "
+            f"{weakest}, {rest} frequencies.",
+            "watch",
         ),
     )

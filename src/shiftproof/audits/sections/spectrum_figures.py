@@ -72,8 +72,8 @@ def wave_map(
         f"{words.is_.format(percent(bands[weakest]))} on average{' at ' + weakest + ' ones' if even else ''}",
         plot,
         table,
-        caption="The middle is a change of brightness, the edge the finest stripes. Dark places are what the model "
-        "leans on.",
+        caption="The centre is a change of brightness, the edges are the finest stripes. Dark cells are the "
+        "frequencies at which a change costs most.",
     )
 
 
@@ -115,7 +115,7 @@ def noise_curves(found: Sequence[tuple[PowerLaw, Row]], words: ScoreWords = WORD
         f"Noise around {worst:g} cycle{'s' * (worst != 1)} per image costs most",
         plot,
         table,
-        caption="Noise of equal strength: alpha says how narrowly it keeps to its centre (Sun et al. 2022).",
+        caption="Noise of equal strength; the larger alpha, the narrower it is around its centre (Sun et al. 2022).",
     )
 
 

@@ -98,7 +98,7 @@ class Stability(Section):
 
     name = "stability"
     title = "Long-stream stability"
-    question = "Over a long stream of changing corruptions, which methods stay above the model as it is?"
+    question = "Over a long stream of changing corruptions, which methods stay above the unadapted model?"
     numbers = (
         Number("stability.collapsed", "methods that fall below the unadapted model permanently", "lower", "count"),
         Number("stability.*", "accuracy a method adds along the stream", None),
@@ -269,8 +269,8 @@ def _verdict(
         )
     if short:
         return Sentence(
-            f"{short} whether the help lasts. So far, along {images:,} images of changing corruptions, no method is "
-            f"shown to fall below the unadapted model; {stays}."
+            f"{short} whether gains last. Along these {images:,} images of changing corruptions no method is shown to "
+            f"fall below the unadapted model; {stays}."
         )
     return Sentence(
         f"Along {images:,} images of changing corruptions no method falls below the unadapted model for good; {stays}.",

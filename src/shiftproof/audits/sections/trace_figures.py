@@ -36,7 +36,8 @@ def trace_figure(traces: Mapping[str, Trace], window: int, measure: str = CLASSE
         finding,
         {"data": data, "layout": layout},
         trace_table(traces, window, measure),
-        caption=f"A line that ends under the source model's costs {measure} by adapting; a cross marks where it fell.",
+        caption=f"Where a method's line is below that of source, the unadapted model, adapting costs {measure}. A "
+        "cross marks a fall below it for good.",
     )
 
 
@@ -65,9 +66,9 @@ def trace_table(traces: Mapping[str, Trace], window: int, measure: str = CLASSES
             Column(measure, "percent"),
             Column(f"first {window:,} images", "percent"),
             Column(f"last {window:,} images", "percent"),
-            Column("points against source", "number"),
+            Column("points above source", "number"),
             Column("collapsed after, images", "number"),
-            Column("time per batch, times source", "number"),
+            Column("time per batch, relative to source", "number"),
             Column("updates", "number"),
             Column("resets", "number"),
         ),

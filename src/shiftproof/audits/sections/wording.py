@@ -41,3 +41,8 @@ def listed(names: Sequence[str]) -> str:
 def labelled(label: str) -> str:
     """Write the text form of a shift as words: `defocus_blur@3` is defocus blur 3."""
     return title(label).replace("@", " ")
+
+
+def graded(label: str) -> str:
+    """Write the text form of a shift for a sentence: `defocus_blur@3` is defocus blur at severity 3."""
+    return title(label).replace("@", " at severity ")

@@ -12,7 +12,7 @@ from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.base import Measurement, Scope, Section
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.measuring import hits_at, rows
-from shiftproof.audits.sections.wording import interval, listed, percent
+from shiftproof.audits.sections.wording import interval, listed, percent, title
 from shiftproof.audits.sections.worst_case_figures import (
     RARE,
     Found,
@@ -39,7 +39,7 @@ from shiftproof.runs import Result, Row
 
 STEP = 10
 GOOD, WATCH = 0.10, 0.25
-LEVEL_RULE = "points lost to the worst chain found: good from 0 to 10, bad over 25"
+LEVEL_RULE = "{:.1f} points below clean accuracy, under the worst chain found. Good: 0 to 10 points. Bad: over 25."
 CHEAP = 0.5
 """Below this share of the budget's usual sizes, a search has one seed."""
 
@@ -94,7 +94,7 @@ class WorstCase(Section):
 
     name = "worst_case"
     title = "Worst-case transformations"
-    question = "Which chain of small changes, that leaves images recognisable, hurts the model most?"
+    question = "Which chain of small changes that leave images recognisable costs most accuracy?"
     numbers = (
         Number("worst_case_accuracy", "accuracy under the worst chain found that keeps the content, on other images"),
         Number("worst_case_loss", "clean accuracy on these images less that", None),
@@ -175,7 +175,7 @@ class WorstCase(Section):
             self.title,
             self.question,
             verdict=(_sentence(worst, chains[worst], clean, kept, level),),
-            tiles=(Tile("Worst case", percent(kept.value), interval(kept), level, LEVEL_RULE),),
+            tiles=(Tile("Worst case", percent(kept.value), interval(kept), level, LEVEL_RULE.format(100 * lost)),),
             blocks=(*blocks, *galleries(chains[worst])),
             notes=_notes(parts, searched[0][0], len(random)),
             numbers=numbers,
@@ -204,12 +204,14 @@ def _sentence(kind: str, chain: WorstChain, clean: Accuracy, kept: Accuracy, lev
         costs = f"costs more than {lost:.1f} points" if lost > 0 else "costs any accuracy"
         tried = listed([each.said for each in KINDS.values()]).replace(" and ", " or ")
         return Sentence(
-            f"No chain of {tried} that was tried {costs}: {percent(kept.value)} ({interval(kept)}) at worst.", level
+            f"No chain of {tried} that was tried {costs}: accuracy is {percent(kept.value)} ({interval(kept)}) under "
+            "the worst.",
+            level,
         )
     return Sentence(
-        f"A chain of {KINDS[kind].length} {KINDS[kind].said} that leaves the images recognisable brings it from "
-        f"{percent(clean.value)} to {percent(kept.value)} ({interval(kept)}), on images it was not searched on: "
-        f"{chain.words}.",
+        f"The worst chain found, {KINDS[kind].length} {KINDS[kind].said} that leave images recognisable "
+        f"({title(chain.words)}), lowers accuracy from {percent(clean.value)} to {percent(kept.value)} "
+        f"({interval(kept)}) on images not used in the search.",
         level,
     )
 
@@ -217,18 +219,20 @@ def _sentence(kind: str, chain: WorstChain, clean: Accuracy, kept: Accuracy, lev
 def _action(kind: str, lost: float, searched: Sequence[tuple[SearchedSpace, Row]]) -> Action:
     batch_norm = any(bool(row.get("batch_norm")) for _, row in searched)
     several = (
-        " Batch normalisation undoes a chain that a whole batch shares: eight chains a batch." if batch_norm else ""
+        " Batch normalisation cancels a chain that a whole batch shares, so each batch gets eight."
+        if batch_norm
+        else ""
     )
     options = {"per_batch": "8"} if batch_norm else {}
     options |= {"every": "1", "images": "300"}
     if kind != "colour":
         options |= {"space": KINDS[kind].space, "length": str(KINDS[kind].length)}
-    told = "" if kind == "colour" else " That was measured for colour edits alone."
+    told = "" if kind == "colour" else " That was measured for colour edits only."
     return Action(
         "Train on its worst-case transformations",
-        f"The worst chain found costs {100 * lost:.1f} points. Evolution finds such chains while the network trains, "
-        f"and trains it on them.{several} With these settings accuracy under the worst chain was 69%, and 13% "
-        f"without (WRN-16-4, 20 epochs, CIFAR-10; one chain a batch: 14%).{told}",
+        f"The worst chain found costs {100 * lost:.1f} points. The recipe esda searches for such chains during "
+        f"training and trains on them.{several} With these settings accuracy under the worst chain was 69% instead of "
+        f"13% (WRN-16-4, 20 epochs, CIFAR-10; one chain a batch: 14%).{told}",
         "shiftproof train --data train-images/ --model model.py:build --recipe esda "
         + "".join(f"--option {name}={value} " for name, value in options.items())
         + "--out robust/",
@@ -244,8 +248,8 @@ def _notes(parts: SearchedParts, task: SearchedSpace, random: int) -> tuple[str,
         f"Climbing, one changed step at a time, tried {task.budget} chains and more of each kind from each of {seeds}, "
         f"on up to {parts.searched:,} images; the worst were compared on {parts.compared:,} others, and the worst of "
         f"these was measured on {parts.measured:,} "
-        "that had no part in choosing it: its interval is that of a chain given beforehand. The same chain is applied "
-        "to every image; a search that tries more may find worse.",
+        "that had no part in choosing it, so that the choice does not bias its interval. The same chain is applied to "
+        "every image; a search that tries more may find worse.",
         f"Colour edits and corruptions count that leave a mean structural similarity of {SIMILARITY:g}. Moves and "
         "covered squares are small enough by themselves: two of at most 16 degrees, 10% or 15%; two squares of a "
         "sixteenth of the area.",

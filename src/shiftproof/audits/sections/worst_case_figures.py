@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftproof.audits.sections.wording import interval, percent
+from shiftproof.audits.sections.wording import interval, percent, title
 from shiftproof.audits.sections.worst_case_search import SIMILARITY, SearchedParts, SearchedSpace
 from shiftproof.measures import Accuracy
 from shiftproof.reports.view import Column, Figure, Gallery, Picture, Table
@@ -18,6 +18,8 @@ from shiftproof.runs import Json, Row
 WORST = 5
 """Chains that are listed."""
 RARE = 0.001
+DASHES = ("solid", "dash", "dot", "dashdot")
+"""Lines of the kinds of change."""
 
 
 @dataclass(frozen=True)
@@ -96,28 +98,29 @@ def space_table(chains: Mapping[str, WorstChain], each: Accuracy) -> Table:
             kind,
             chain.accuracy.value,
             interval(chain.accuracy),
-            chain.words,
+            title(chain.words),
             chain.searched,
             " to ".join(dict.fromkeys(percent(value) for value in (min(chain.spread), max(chain.spread)))),
             round(chain.similarity, 2),
         )
         for kind, chain in ranked
     )
-    every = ("every image its own", each.value, interval(each), "the worst of all chains compared", None, "", None)
+    every = ("worst for each image", each.value, interval(each), "of the chains compared", None, "", None)
     return Table(
         "The worst chain of every kind of change",
         (
             Column("kind"),
             Column("accuracy", "percent", heat=(0.0, 1.0)),
             Column("interval"),
-            Column("changes in turn"),
+            Column("chain"),
             Column("where searched", "percent"),
             Column("over seeds"),
             Column("similarity", "number"),
         ),
         (*body, every),
-        caption="Accuracy is that on images that had no part in the choice. Over seeds is how far the worst chains of "
-        "single searches are apart, on images they were not searched on.",
+        caption="Accuracy is on images that had no part in choosing the chain; where searched is on the images of the "
+        "search. Over seeds is the range over the worst chains of single searches, on images not used in them. The "
+        "last row is the share of images that are right unchanged and under every chain compared.",
     )
 
 
@@ -172,7 +175,7 @@ def density(random: Sequence[Found], kept: Found, clean: float) -> Figure:
     )
     half = f"Half of {len(random)} random chains leave it at {percent(float(np.median(values)))} or more"
     finding = f"{half}; the worst found leaves {percent(kept.fitness)}"
-    return Figure(finding, plot, table, caption="How far left the distribution reaches is what chance alone can do.")
+    return Figure(finding, plot, table, caption="The left end of the distribution is what random choice alone finds.")
 
 
 def progress(tried: Mapping[str, Sequence[Sequence[Found]]]) -> Figure:
@@ -185,12 +188,17 @@ def progress(tried: Mapping[str, Sequence[Sequence[Found]]]) -> Figure:
         for number, run in enumerate(runs, start=1)
         if run
     }
+    kinds = {name: place for place, kind in enumerate(tried) for name in curves if name.partition(",")[0] == kind}
     data = [
         {
             "type": "scatter",
             "mode": "lines",
             "name": name,
-            "line": {"shape": "hv"},
+            "line": {
+                "shape": "hv",
+                "color": f"var(--series-{1 + kinds[name]})",
+                "dash": DASHES[kinds[name]],
+            },
             "x": list(range(1, len(curve) + 1)),
             "y": (100 * curve).round(2).tolist(),
         }
@@ -210,13 +218,13 @@ def progress(tried: Mapping[str, Sequence[Sequence[Found]]]) -> Figure:
         "xaxis": {"title": {"text": "chains tried"}},
         "yaxis": {"title": {"text": "lowest accuracy so far, %"}},
     }
-    finding = f"The search of {best} goes lowest: {percent(float(curves[best][-1]))} on the images it was searched on"
+    finding = f"The search of {best} goes lowest: {percent(float(curves[best][-1]))} on the images of the search"
     return Figure(
         finding,
         {"data": data, "layout": layout},
         table,
-        caption="A line that still falls at its end says that there is worse to be found. Chains that change the "
-        "content do not count.",
+        caption="Equal lines are seeds of one kind. A line that still falls at its end suggests that a longer search "
+        "finds worse. Chains that do not keep the content are left out.",
     )
 
 
@@ -227,22 +235,22 @@ def worst_table(found: Sequence[Found], measure: str = "accuracy") -> Table:
     return Table(
         "The worst chains that were tried",
         (
-            Column("changes in turn"),
+            Column("chain"),
             Column(f"{measure} where searched", "percent", heat=(0.0, 1.0)),
             Column("similarity", "number"),
             Column("keeps the content"),
         ),
         tuple(
             (
-                one.words,
+                title(one.words),
                 one.fitness,
                 None if one.similarity is None else round(one.similarity, 2),
                 "yes" if one.admissible else "no",
             )
             for one in ranked
         ),
-        caption=f"Of colour edits and corruptions content is kept from a mean structural similarity of {SIMILARITY:g} "
-        "on, of moves and covered squares always.",
+        caption=f"Colour edits and corruptions keep the content at a mean structural similarity of {SIMILARITY:g} or "
+        "more; moves and covered squares always do.",
     )
 
 
@@ -257,5 +265,5 @@ def galleries(chain: WorstChain) -> Iterator[Gallery]:
         yield Gallery(
             "Before and after the worst chain",
             tuple(pairs),
-            caption="First images that the chain turns from right to wrong.",
+            caption="The first images whose answers the chain turns from right to wrong.",
         )

@@ -98,7 +98,7 @@ class MapAdaptation(Section):
 
     name = "adaptation"
     title = "Test-time adaptation"
-    question = "Can the model be helped while it serves, without labels, and which method helps?"
+    question = "How much mIoU is regained by adapting to incoming images, without labels?"
     numbers = (
         Number("adaptation_miou", "mIoU of the best method under corruption at the highest severity"),
         Number("adaptation_gain", "that less the mIoU of the model as it is", None),
@@ -154,11 +154,11 @@ class MapAdaptation(Section):
             verdict=(Sentence(_said(told, best, gains, source, shifts), level),),
             tiles=(
                 Tile(
-                    f"mIoU with {told}",
+                    f"mIoU with adaptation ({told})",
                     percent(source + gains[told]),
                     f"{100 * gains[told]:+.1f} points ({between(reach, '', '+')})",
                     "plain",
-                    "",
+                    "Mean over the shifts tried, at the strongest severity; points are against the unadapted model",
                 ),
             ),
             blocks=(_table(found, methods, shifts),),
@@ -239,7 +239,7 @@ def _action(chosen: str, gain: float, images: int) -> Action:
     return Action(
         f"Use test-time adaptation ({chosen})",
         f"It raises mIoU by {100 * gain:.1f} points on average at the strongest severity, without labels. Of the "
-        f"methods that do not learn without end it is the cheapest within noise of the best. Measured on {images} "
+        f"methods that do not learn indefinitely it is the cheapest within noise of the best. Measured on {images} "
         f"images a shift, in batches of {BATCH}, each batch under one corruption.",
         f"adapted = shiftproof.adapt(model, {options})\nmaps = adapted(images).argmax(1)  # in batches of {BATCH}",
         gain=100 * gain,

@@ -63,7 +63,7 @@ class MapCertified(Section):
 
     name = "certified"
     title = "Certified robustness"
-    question = "For how many pixels is the class guaranteed, whatever small change is made to the image?"
+    question = "For what share of pixels is the class guaranteed under every small change of the image?"
     numbers = (
         Number("certified_pixel_accuracy", "the share of labelled pixels whose class is right and certified"),
         Number("certified_miou", "mIoU of certified maps, where a pixel that abstains is wrong"),
@@ -117,7 +117,15 @@ class MapCertified(Section):
             self.title,
             self.question,
             verdict=(Sentence(said, level),),
-            tiles=(Tile("Certified pixel accuracy", percent(accuracy), told, level, ""),),
+            tiles=(
+                Tile(
+                    "Certified pixel accuracy",
+                    percent(accuracy),
+                    told,
+                    level,
+                    f"Pixels whose class is right and certified within an L2 radius of {options.radius:.2f}",
+                ),
+            ),
             blocks=(table,),
             notes=(
                 f"SegCertify (Fischer et al. 2021): noise of sigma {options.sigma:g}, tau {options.tau:g}, "

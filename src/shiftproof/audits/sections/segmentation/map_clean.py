@@ -75,7 +75,7 @@ class MapClean(Section):
 
     name = "clean"
     title = "Clean mIoU and calibration"
-    question = "How well does the model segment images as they are, and does it know?"
+    question = "How well does the model segment unchanged images, and does its confidence match?"
     numbers = (
         Number("miou", "mean intersection over union over the classes in the label maps"),
         Number("pixel_accuracy", "the share of labelled pixels that are given their class"),
@@ -226,7 +226,7 @@ def _reliability(bins: np.ndarray[tuple[int, ...], np.dtype[np.float64]], error:
         f"Confidence and accuracy of pixels are {100 * error:.1f} points apart on average",
         {"data": data, "layout": layout},
         table,
-        caption=f"{BINS} bins of confidence over all labelled pixels; below the line it is too sure.",
+        caption=f"{BINS} bins of confidence over all labelled pixels; below the line it is overconfident.",
     )
 
 

@@ -54,9 +54,9 @@ class MapConfidence(Section):
         level: Level = "good" if mean < GOOD else "watch" if mean < WATCH else "bad"
         sure, right = _means(bins[worst])
         said = (
-            f"Confidence and accuracy of pixels are {100 * errors[CLEAN]:.1f} points apart on clean images and "
-            f"{100 * mean:.1f} under corruption on average; most under {title(worst)}, where mean confidence is "
-            f"{percent(sure)} and pixel accuracy {percent(right)}."
+            f"Expected calibration error (ECE) of pixels is {100 * errors[CLEAN]:.1f} points on clean images and "
+            f"{100 * mean:.1f} on average under corruption. Worst is {title(worst)}: pixel accuracy {percent(right)}, "
+            f"mean confidence {percent(sure)}."
         )
         return View(
             self.name,
@@ -66,8 +66,8 @@ class MapConfidence(Section):
             tiles=(Tile("Calibration error under shift", f"{100 * mean:.1f} points", "", level, LEVEL_RULE),),
             blocks=(_reliability(bins[CLEAN], results), _table(bins, errors)),
             notes=(
-                f"{BINS} bins of confidence over all labelled pixels; those of an image are not independent, and no "
-                "interval is told. A temperature fitted on clean images does not mend what shifts do to it.",
+                f"{BINS} bins of confidence over all labelled pixels; those of an image are not independent, so no "
+                "interval is given. A temperature fitted on clean images does not correct calibration under shift.",
             ),
             numbers={"ece": mean, **{f"ece.{name}": error for name, error in errors.items()}},
         )
@@ -127,5 +127,5 @@ def _reliability(clean: Bins, results: Sequence[Result]) -> Figure:
         "Accuracy of pixels by confidence and severity",
         {"data": data, "layout": layout},
         Table("Pixels by confidence", columns, tuple(body)),
-        caption="Below the diagonal it is too sure.",
+        caption="Below the diagonal it is overconfident.",
     )

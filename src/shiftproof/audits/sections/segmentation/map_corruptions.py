@@ -36,7 +36,7 @@ GOOD, WATCH = 0.10, 0.25
 WORST, SHOWN_CLASSES = 3, 20
 STILL = "augmix+jsd --option 'augment=augmix[geometric=false]'"
 """The recipe against corruptions: AugMix of operations that leave content where it is."""
-LEVEL_RULE = "{:.1f} points of mIoU lost to corruption on average: good from 0 to 10, bad over 25"
+LEVEL_RULE = "{:.1f} points below clean mIoU, on average over corruptions. Good: 0 to 10 points. Bad: over 25."
 
 
 @dataclass(frozen=True)
@@ -174,16 +174,14 @@ class MapCorruptions(Section):
         told = between(None if drawn is None else percentiles(drawn, clean.images, overall, among=self.looks))
         hardest = max(clean.labels, key=lambda label: clean.by_class[label] - classes[label])
         worst = min(cells, key=lambda cell: cells[cell].value)
-        costs = f"costs {100 * lost:.1f} points of mIoU" if lost >= 0 else f"raises mIoU by {-100 * lost:.1f} points"
         said = (
-            f"Corruption {costs} on average: from {percent(clean.value)} clean to "
-            f"{percent(overall)} ({told}), and {percent(cells[worst].value)} at its worst "
-            f"({title(worst[0])}{at_severity(worst[1])})."
+            f"mIoU is {percent(clean.value)} on clean images and {percent(overall)} ({told}) on average under "
+            f"corruption; the lowest is {percent(cells[worst].value)} under {title(worst[0])}{at_severity(worst[1])}."
         )
         if clean.by_class[hardest] > classes[hardest]:
             said += (
-                f" {names[hardest].capitalize()} loses most among classes: "
-                f"{percent(float(clean.by_class[hardest]))} clean, {percent(float(classes[hardest]))} under corruption."
+                f" The class {names[hardest]} loses most: IoU {percent(float(clean.by_class[hardest]))} clean, "
+                f"{percent(float(classes[hardest]))} under corruption."
             )
         return View(
             self.name,

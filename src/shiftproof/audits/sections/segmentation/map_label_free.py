@@ -13,7 +13,7 @@ from shiftproof.audits.sections.base import Measurement, Scope, Section, Work, p
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.segmentation.map_adaptation import chosen_shifts
 from shiftproof.audits.sections.segmentation.map_measuring import shifted_batch
-from shiftproof.audits.sections.wording import labelled, percent
+from shiftproof.audits.sections.wording import graded, labelled, percent
 from shiftproof.data.images.mask_values import IGNORE
 from shiftproof.data.images.maskset import MaskSet
 from shiftproof.estimators.map_estimates import expected_counts, pixel_temperature
@@ -80,7 +80,7 @@ class MapLabelFree(Section):
 
     name = "label_free"
     title = "Label-free estimation of mIoU"
-    question = "Without labels, would one know how far mIoU has fallen?"
+    question = "How well can mIoU under shift be estimated from unlabelled images?"
     numbers = (
         Number("label_free_error", "mean absolute error of estimated mIoU over shifts", "lower"),
         Number("label_free_bias", "mean of estimated less true mIoU over shifts: above 0 it is too hopeful", None),
@@ -112,12 +112,12 @@ class MapLabelFree(Section):
         error = float(np.mean(np.abs(list(apart.values())))) if apart else 0.0
         bias = float(np.mean(list(apart.values()))) if apart else 0.0
         level: Level = "good" if error < GOOD else "watch" if error < WATCH else "bad"
-        side = "too hopeful" if bias > 0 else "too low"
+        side = "too high" if bias > 0 else "too low"
         worst = max(apart, key=lambda name: abs(apart[name]), default="clean")
         said = (
-            f"Estimated from its calibrated confidence, mIoU under shifts is off by {100 * error:.1f} points on "
-            f"average, and {side} by {100 * abs(bias):.1f}; the furthest is {labelled(worst)}, estimated "
-            f"{percent(found[worst][0])} and in truth {percent(found[worst][1])}."
+            f"mIoU estimated without labels is off by {100 * error:.1f} points on average over shifts, and {side} by "
+            f"{100 * abs(bias):.1f} on balance. The largest error is under {graded(worst)}: estimated "
+            f"{percent(found[worst][0])}, true {percent(found[worst][1])}."
         )
         return View(
             self.name,
@@ -125,14 +125,20 @@ class MapLabelFree(Section):
             self.question,
             verdict=(Sentence(said, level),),
             tiles=(
-                Tile("Error of estimated mIoU", f"{100 * error:.1f} points", "", level, "good under 5, bad over 10"),
+                Tile(
+                    "Error of estimated mIoU",
+                    f"{100 * error:.1f} points",
+                    "",
+                    level,
+                    "Mean distance between estimated and true mIoU. Good: under 5 points. Bad: over 10.",
+                ),
             ),
             blocks=(_figure(found, error),),
             notes=(
                 "Expected counts of pixels by class from the softmax at temperature "
                 f"{float(str(row['temperature'])):.2f}, fitted on {task.images} labelled clean images; estimates and "
-                f"truth are of {task.images} others. Confidence does not know what it has never seen: under strong "
-                "shifts it is mostly too hopeful.",
+                f"truth are of {task.images} others. Under strong shifts the estimate is "
+                "mostly too high.",
             ),
             numbers={
                 "label_free_error": error,
@@ -164,9 +170,11 @@ def _figure(found: Mapping[str, Sequence[float]], error: float) -> Figure:
         "y": told,
         "text": [labelled(name) for name in names],
         "name": "shifts",
-        "hovertemplate": "%{text}: estimated %{y:.1f}%, in truth %{x:.1f}%<extra></extra>",
+        "hovertemplate": "%{text}: estimated %{y:.1f}%, true %{x:.1f}%<extra></extra>",
     }
     line = {"type": "scatter", "mode": "lines", "x": span, "y": span, "name": "no error"}
     layout = {"xaxis": {"title": {"text": "mIoU, %"}}, "yaxis": {"title": {"text": "estimated mIoU, %"}}}
     title = f"Estimates without labels are {100 * error:.1f} points off on average"
-    return Figure(title, {"data": [points, line], "layout": layout}, table, caption="Above the line: too hopeful.")
+    return Figure(
+        title, {"data": [points, line], "layout": layout}, table, caption="Above the line the estimate is too high."
+    )

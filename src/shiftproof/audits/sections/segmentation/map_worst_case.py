@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shiftproof.searchers import Space
 
 SPACE, LENGTH = "camvid", 5
-LEVEL_RULE = "points of mIoU lost to the worst chain found: good from 0 to 10, bad over 25"
+LEVEL_RULE = "{:.1f} points below clean mIoU, under the worst chain found. Good: 0 to 10 points. Bad: over 25."
 LEAST_IMAGES, LEAST_TUPLES, CHECKED = 16, 20, 64
 """Images that chains are tried on and chains that are tried, at least; other images that the worst is measured on."""
 
@@ -124,7 +124,7 @@ class MapWorstCase(Section):
 
     name = "worst_case"
     title = "Worst-case transformations"
-    question = "Which chain of small edits, that leaves images recognisable, costs the model most mIoU?"
+    question = "Which chain of small edits that leave images recognisable costs most mIoU?"
     numbers = (
         Number(
             "worst_case_miou", "mIoU under the worst chain found that keeps the content, on images it was not found on"
@@ -155,15 +155,24 @@ class MapWorstCase(Section):
         level: Level = "plain" if lost < 0 else "good" if lost < GOOD else "watch" if lost < WATCH else "bad"
         tried: list[Found] = found_in(row["trials"])
         said = (
-            f"A chain of {task.length} colour edits that leaves images recognisable brings mIoU from "
-            f"{percent(before.value)} to {percent(after.value)} ({between(after.interval())}): {row['worst']}."
+            f"Under the worst chain found, {task.length} colour edits that leave images recognisable ({row['worst']}), "
+            f"mIoU is {percent(after.value)} ({between(after.interval())}) instead of {percent(before.value)}, on "
+            "images not used in the search."
         )
         return View(
             self.name,
             self.title,
             self.question,
             verdict=(Sentence(said, level),),
-            tiles=(Tile("Worst-case mIoU", percent(after.value), between(after.interval()), level, LEVEL_RULE),),
+            tiles=(
+                Tile(
+                    "Worst-case mIoU",
+                    percent(after.value),
+                    between(after.interval()),
+                    level,
+                    LEVEL_RULE.format(100 * lost),
+                ),
+            ),
             blocks=(
                 worst_table(tried, "mIoU"),
                 Gallery("What the model sees under the worst chain", shown_overlays(row), large=True),
