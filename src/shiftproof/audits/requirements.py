@@ -76,7 +76,7 @@ def parse(text: str) -> Requirement:
     found = _FORM.fullmatch(text)
     if found is None or not math.isfinite(float(found[3])):
         raise UsageError(
-            f"This is not a requirement: {text!r}.",
+            f"Cannot parse the requirement {text!r}.",
             expected="a name, one of < <= > >=, and a number, such as 'corruptions > 60%' or 'worst_case > 0.4'",
         )
     name, comparison, number, percent = found.groups()
@@ -93,9 +93,9 @@ def parse_all(texts: Sequence[str], sections: Sequence[str], task: str = CLASSES
         found = _known(one, sections, [task])
         if found is not None and found[0].name not in sections:
             raise UsageError(
-                f"The requirement {str(one)!r} cannot be met.",
-                reason=f"{one.name} comes from the section {found[0].name}, which is not among those to run",
-                fix=f"add {found[0].name} to --sections, or leave the requirement out",
+                f"The requirement {str(one)!r} cannot be checked.",
+                reason=f"{one.name} comes from the section {found[0].name}, which is not among the sections to run",
+                fix=f"add {found[0].name} to --sections, or drop the requirement",
             )
     return requirements
 

@@ -38,7 +38,7 @@ class RunReport:
 
     @property
     def report(self) -> Path:
-        """The report to open in a browser."""
+        """Path of the HTML report."""
         return self.folder / "report.html"
 
     @property
@@ -57,7 +57,7 @@ def report_run(folder: Path) -> RunReport | None:
             except (KeyError, TypeError, ValueError, IndexError) as error:
                 raise RunError(
                     f"Cannot read the {kind} in {str(folder)!r}.",
-                    expected=f"{files[0].name}, as this version writes it",
+                    expected=f"{files[0].name}, written by this version",
                     got=f"{type(error).__name__}: {error}",
                 ) from error
             found = RunReport(folder, kind, masthead, (view,))

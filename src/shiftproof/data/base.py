@@ -55,17 +55,15 @@ class BadFile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Batch(Generic[Inputs]):
-    """Inputs with their labels and keys, all on one device, and the shift they went through.
+    """A batch of inputs with labels and keys, all on one device, and the shift applied to them.
 
-    `inputs` are float32 images [N, C, H, W] in [0, 1], or a list of N texts; `labels` int64 [N], or maps [N, H, W] in
-    which a value stands for no label, or None where nobody knows them; `keys` int64 [N] name the inputs, and decide
-    their randomness.
+    Images are float32, labels and keys int64. In label maps, one value may stand for no label.
 
     Args:
         inputs: Images [N, C, H, W] in [0, 1], or a list of N texts.
-        labels: Classes [N] or label maps [N, H, W]; None where they are not known.
-        keys: Whole numbers [N] that name the inputs and decide their randomness.
-        shift: The label of the shift that the inputs went through.
+        labels: Classes [N] or label maps [N, H, W]; None if unknown.
+        keys: Integers [N] that identify the inputs and determine their random draws.
+        shift: Label of the shift applied to the inputs.
 
     >>> import torch
     >>> Batch(torch.rand(2, 3, 8, 8), None, torch.arange(2)).shift
@@ -120,21 +118,21 @@ class Repeats:
 
 
 class Dataset(ABC, Generic[Inputs]):
-    """Inputs of one kind, with a name and, where they are known, labels and class names.
+    """A data set: inputs of one kind with a name and, if known, labels and class names.
 
-    `labels` int64 [N] count the classes of the model, from 0; `numbering` says where these numbers come from, which
-    decides how `matching.match` fits them to a model. Labels may be maps, [N, H, W]. `on_bad_file` is what happens to
-    files that cannot be decoded: `fail` raises an error that names the first, `skip` leaves them out and lists them.
+    Labels are int64 class indices from 0; `numbering` says where they come from, which decides how `matching.match`
+    maps them to a model's outputs. If files cannot be decoded, `on_bad_file="fail"` raises an error that names the
+    first, and `"skip"` leaves them out and lists them in `bad_files`.
 
     Args:
-        source: Where the inputs are read from.
-        name: What reports call it.
-        labels: Classes [N] or label maps [N, H, W]; None where they are not known.
-        classes: Names of the classes, in the order of their numbers.
-        numbering: Where the numbers of labels come from.
-        notes: What reports should say of the set.
-        on_bad_file: `fail` or `skip`: what happens to files that cannot be decoded.
-        bad_files: Files that are known not to be readable.
+        source: Source that the inputs are read from.
+        name: Name in reports.
+        labels: Classes [N] or label maps [N, H, W]; None if unknown.
+        classes: Class names, in the order of the class indices.
+        numbering: Origin of the class indices.
+        notes: Caveats on the set, for reports.
+        on_bad_file: `fail` or `skip`, for files that cannot be decoded.
+        bad_files: Files already known to be unreadable.
     """
 
     kind: ClassVar[str]
@@ -155,9 +153,7 @@ class Dataset(ABC, Generic[Inputs]):
         bad_files: Iterable[BadFile] = (),
     ) -> None:
         if on_bad_file not in ("fail", "skip"):
-            raise ConfigurationError(
-                f"There is no treatment of bad files named {on_bad_file!r}.", expected="on_bad_file: 'fail' or 'skip'"
-            )
+            raise ConfigurationError(f"Invalid on_bad_file={on_bad_file!r}.", expected="on_bad_file: 'fail' or 'skip'")
         self.source = source
         self.name = name
         self.labels = labels
@@ -301,7 +297,9 @@ class Dataset(ABC, Generic[Inputs]):
     def draw(self, n: int | None = None, *, seed: int = 0) -> Tensor:
         """Return the places of the inputs that `take` takes, in its order."""
         if n is not None and n < 1:
-            raise ConfigurationError(f"There must be {self.noun.many} to take.", expected="1 or more", got=str(n))
+            raise ConfigurationError(
+                f"The number of {self.noun.many} must be positive.", expected="1 or more", got=str(n)
+            )
         mixed = self.order(seed, "order")
         if n is None or n >= len(self):
             return mixed

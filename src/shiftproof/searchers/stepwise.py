@@ -32,13 +32,13 @@ def climbing(space: Space, evaluate: Evaluate, *, length: int, budget: int, seed
 
     Args:
         space: The transformations and their levels.
-        evaluate: From chains to scores.
+        evaluate: Function from chains to scores.
         length: Transformations in a chain.
         budget: The most evaluations; in a small space there may be fewer.
         seed: The seed of the search.
     """
     if budget < 1:
-        raise ConfigurationError("A search needs a budget.", expected="1 evaluation or more", got=str(budget))
+        raise ConfigurationError("The budget must be positive.", expected="1 evaluation or more", got=str(budget))
     trace = SearchTrace(space, length, "climbing", seed)
     known: dict[Genes, float] = {}
     tuples = first_chains(space, length, max(1, budget // FIRST_SHARE), seed)

@@ -153,7 +153,7 @@ class ImageSet(Dataset[Tensor]):
 
 
 def as_images(data: Dataset) -> ImageSet:
-    """Return a set of images as what it is, and refuse another: for what works on pixels.
+    """Return `data` if it is a set of images; anything else is an error.
 
     Args:
         data: Any data set.
@@ -161,7 +161,7 @@ def as_images(data: Dataset) -> ImageSet:
     if isinstance(data, ImageSet):
         return data
     raise DataError(
-        f"These are {data.noun.many}, and this works on images.",
+        f"Images are needed, not {data.noun.many}.",
         expected="a set of images",
         got=f"a set of {data.noun.many}",
         fix="audit, estimate and corrupt take texts",

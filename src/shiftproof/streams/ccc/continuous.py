@@ -43,7 +43,7 @@ class Ccc(Staged):
     of 256 images has the classes in their shares: the accuracy of a window then does not move with its mix of classes.
 
     Args:
-        data: Where the images come from.
+        data: The set of images.
         length: Number of images along the stream.
         calibration: Paths of severities along which the accuracy of a model stays at its target.
         shifts: Names of corruptions or families; by default the fifteen of ImageNet-C.
