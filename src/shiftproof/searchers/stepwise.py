@@ -28,7 +28,7 @@ ATTEMPTS = 500
 
 
 def climbing(space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0) -> SearchTrace:
-    """Evaluate chains that repeat an operation at its ends, then change one step at a time of the worst so far.
+    """Hill climbing: try chains of one operation at its end levels, then change one step of the worst at a time.
 
     Args:
         space: The transformations and their levels.

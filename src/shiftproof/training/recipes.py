@@ -199,14 +199,14 @@ def _recipes() -> dict[str, Recipe]:
         Recipe("rda", "a random chain of operations per batch", volpi, tuples=Tuples()),
         Recipe(
             "rsda",
-            "tuples the network is weak to, by random search",
+            "chains of transformations the network is weak to, by random search",
             volpi,
             tuples=Tuples(searcher="random", budget=100),
             departures=_SEARCHED,
         ),
         Recipe(
             "esda",
-            "tuples the network is weak to, by evolution",
+            "chains of transformations the network is weak to, by evolution",
             volpi,
             tuples=Tuples(searcher="evolution", budget=110),
             departures=f"{_SEARCHED}; evolution selects by rank, not by 1 / f",
@@ -228,7 +228,7 @@ def _recipes() -> dict[str, Recipe]:
             does = f"divergence of an image and two {name} views"
             made[f"{name}+jsd"] = replace(made[name], name=f"{name}+jsd", does=does, objective=ThreeWay())
         if "anchor" in losses:
-            does = f"hold on to what the network said before it was trained, under {name} views too"
+            does = f"fine-tuning that stays close to the original network's outputs, also under {name} views"
             made[f"{name}+anchor"] = replace(made[name], name=f"{name}+anchor", does=does, objective=Anchored())
         if "hcr" in losses:
             made[f"{name}+hcr"] = Recipe(

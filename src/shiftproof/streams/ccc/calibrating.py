@@ -85,8 +85,8 @@ def calibrate(
             1,000 images).
         crop: Smallest area of the random crops, as a fraction of the image. Default: chosen by image size.
         steady: Avoid pairs that cannot stay within this distance of the target; 1 avoids none, as published.
-        variant: steady over any 2,000 images, exact in a path's mean, as published, or release: the corruptions and the
-            search of the released generator, which avoids no pair.
+        variant: How paths keep to the target. steady: over any 2,000 images; exact: in the mean of a path, as
+            published; release: with the corruptions and path search of the released generator, which avoids no pair.
         images: Length of the stream.
         seed: Seed of the stream.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
