@@ -70,8 +70,8 @@ def _converted(subject: Subject) -> Iterator[Caveat]:
     """Yield that logits were made of probabilities where nobody had said so."""
     if gives_probabilities(subject.model) and not gives_probabilities(subject.loaded_model):
         text = (
-            "The model returns probabilities, not logits: their logarithms were taken for logits, which give the same "
-            "confidences. load_model(..., probabilities=True) says so beforehand."
+            "The model returns probabilities, not logits. Their logarithms are used as logits, which give the same "
+            "confidences. Declare this with load_model(..., probabilities=True)."
         )
         yield Caveat("probabilities", text, "plain")
 
@@ -82,8 +82,8 @@ def _prepared(subject: Subject) -> Iterator[Caveat]:
     if better is not None:
         way, plain, found, images = better
         text = (
-            f"The model is right on {found} of {images} images with {way.said}, and on {plain} of them as they are: it "
-            "was probably made for those. Its normalisation is said by mean= and std=, and belongs into the model once."
+            f"The model is right on {found} of {images} images with {way.said}, and on {plain} without: it was "
+            "probably trained that way. Give its normalisation once, by mean= and std=, or inside the model."
         )
         yield Caveat("preparation", text)
 
@@ -97,8 +97,8 @@ def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
     repeated, of = max(counts, key=lambda count: count[0] / count[1])
     if repeated:
         text = (
-            f"{repeated:,} of {of:,} {chosen.noun.many} occur in more than one class, and cannot be right in all of "
-            "them: remove the copies, or have one label for each."
+            f"{repeated:,} of {of:,} {chosen.noun.many} occur in more than one class, so not all of their labels can "
+            "be right: remove the copies, or give each one label."
         )
         yield Caveat("duplicates", text, "watch" if repeated >= MANY * of else "plain")
 
@@ -108,24 +108,26 @@ def odd_behaviour(found: Behaviour, noun: Noun) -> list[Caveat]:
     said = []
     if found.training:
         text = (
-            f"The model puts layers into training mode when it is called ({found.training} of them): dropout draws at "
-            "random, and batch normalisation looks at the whole batch."
+            f"The model puts layers into training mode when it is called ({found.training} of them): dropout is "
+            "random, and batch normalisation uses the statistics of the batch."
         )
         said.append(Caveat("training", text))
     if found.changed:
         said.append(
-            Caveat("weights", "The model changes its weights or statistics when it is called: numbers depend on order.")
+            Caveat(
+                "weights", "The model changes its weights or statistics when it is called: numbers depend on the order."
+            )
         )
     if found.random:
         text = (
             f"The model is random: scores of the same {noun.many} differ by up to {found.repeated:.3g} from call to "
-            "call, and numbers from run to run."
+            "call, so numbers differ from run to run."
         )
         said.append(Caveat("random", text))
     if found.of_batch and found.company > 3 * found.repeated:  # more than what weights that change explain
         text = (
             f"An input's scores depend on the other {noun.many} of its batch, by up to {found.company:.3g}: numbers "
-            "depend on the batch size and on order."
+            "depend on the batch size and the order."
         )
         said.append(Caveat("batch", text))
     return said
@@ -152,8 +154,8 @@ def _swapped(rings: Sequence[Sequence[str]]) -> list[Caveat]:
     )
     more = f"; and {len(rings) - 3} more" if len(rings) > 3 else ""
     text = (
-        f"Classes get each other's answers ({told}{more}): their labels are probably swapped, or in another order than "
-        "the model's outputs."
+        f"Classes are predicted as each other ({told}{more}): their labels are probably swapped, or in another order "
+        "than the model's outputs."
     )
     return [Caveat("swapped", text)]
 
@@ -161,14 +163,14 @@ def _swapped(rings: Sequence[Sequence[str]]) -> list[Caveat]:
 def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
     found, count = standing.accuracy, standing.accuracy.images
     value = f"{percent(found.value)} ({interval(found)})"
-    always = f"always answering {standing.common} is right {percent(standing.baseline)} of the time"
+    always = f"always predicting {standing.common} is right {percent(standing.baseline)} of the time"
     if standing.only is not None:
-        return [Caveat("one_answer", f"It answers {standing.only} to all {count:,} {inputs}. {_MISMATCH}")]
+        return [Caveat("one_answer", f"It predicts {standing.only} for all {count:,} {inputs}. {_MISMATCH}")]
     if standing.blind:
         said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than chance: {always}. {_MISMATCH}"
         return [Caveat("chance", said)]
     if standing.below:  # it tells classes apart, and yet: one of them is most of the data
-        said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than one answer to everything: {always}."
+        said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than a constant prediction: {always}."
         return [Caveat("baseline", said)]
     if standing.unproven:
         said = f"{count:,} {inputs} do not show that it is better than chance: {value} are right, and {always}."
@@ -188,9 +190,9 @@ def with_caveats(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NO
         "Do these numbers mean what they say?",
         verdict=tuple(Sentence(caveat.text, caveat.level) for caveat in found),
         notes=(
-            "Before the audit the model was asked about the same inputs twice, once more among others, and, where it "
-            "is not good at them, prepared in other ways; its clean accuracy is compared with the share of the most "
-            "frequent class. Where a caveat stands that spoils the numbers, nothing is called good.",
+            "Before the audit, the model was run on the same inputs twice, once more in another batch, and, if its "
+            "accuracy was low, with other preprocessing; its clean accuracy is compared with the share of the most "
+            "frequent class. If a caveat affects the numbers, nothing is rated good.",
         ),
         actions=(_action(noun.many),) if useless else (),
     )
@@ -211,8 +213,8 @@ def _plain(parts: tuple[Rated, ...]) -> tuple[Rated, ...]:
 def _action(inputs: str) -> Action:
     return Action(
         "Check that labels and outputs match",
-        "A model that is no better than chance has nothing to lose: what follows says little of it. Its class names, "
-        "one per line in the order of its outputs, decide which label is which output.",
+        "The results of a model that is no better than chance say little. Its class names, one per line in the order "
+        "of its outputs, decide which label is which output.",
         f"shiftproof audit --model model.py:build --data {inputs}/ --classes classes.txt",
     )
 

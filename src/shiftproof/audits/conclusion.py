@@ -307,8 +307,8 @@ def _whole(view: View, planned: Collection[Measurement], measured: Collection[An
     numbers = {name: value for name, value in view.numbers.items() if not any(needs(name, task) for task in lacking)}
     if len(numbers) == len(view.numbers):
         return view
-    said = f"{view.title}: {len(lacking):,} of {len(planned):,} cells were not measured, so no overall figure is given."
-    notes = ("Means in the tables and charts are of what was measured, and not of all that was planned.", *view.notes)
+    said = f"{view.title}: {len(lacking):,} of {len(planned):,} tasks have no result, so no overall figure is given."
+    notes = ("Means in the tables and charts are over the results so far, not over the whole plan.", *view.notes)
     return replace(view, verdict=(Sentence(said, "bad"),), tiles=(), actions=(), notes=notes, numbers=numbers)
 
 

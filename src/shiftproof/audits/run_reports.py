@@ -176,8 +176,8 @@ def _spectrum(files: Sequence[Path]) -> Made:
     view = View(
         "spectrum",
         "Frequencies",
-        "Which frequencies does the model lean on?",
-        verdict=(Sentence(f"{found['measure']} {float(found['clean']):.3f} on the images as they are; {said}."),),
+        "Which frequencies is the model sensitive to?",
+        verdict=(Sentence(f"{found['measure']} {float(found['clean']):.3f} on clean images; {said}."),),
         blocks=(block,),
     )
     head = Masthead(
@@ -194,7 +194,7 @@ def _search(files: Sequence[Path]) -> Made:
     rows = [(str(each["tuple"]), each["fitness"], each.get("similarity")) for each in found["worst_tuples"]]
     columns = (Column("chain"), Column(str(found["fitness"]), "number"), Column("similarity", "number"))
     clean, worst = float(found["clean"]), float(found["worst"])
-    said = f"{found['fitness']} {clean:.3f} on the images as they are, {worst:.3f} under the worst chain"
+    said = f"{found['fitness']} {clean:.3f} on clean images, {worst:.3f} under the worst chain"
     view = View(
         "search",
         "Worst case",

@@ -9,8 +9,8 @@ from shiftproof.audits.sections.base import Scope
 
 _BY_SECTION: Mapping[str, str] = {
     "worst_case": "The worst case is the worst chain that a search of limited effort found; a worse one may exist.",
-    "certified": "Certificates hold for the smoothed model, which is served with noise and a vote, within the stated "
-    "distance; nothing is guaranteed for the model as it is.",
+    "certified": "Certificates hold for the smoothed model, a majority vote under noise, within the stated radius; "
+    "nothing is guaranteed for the model itself.",
     "adaptation": "Gains by test-time adaptation hold for one corruption at a time at the stated batch size; traffic "
     "that is ordered or mixed in other ways can gain less.",
     "stability": "Stability was measured along one stream of a limited length; a longer one can still collapse.",
@@ -29,15 +29,15 @@ def limits(scope: Scope) -> tuple[str, ...]:
     titles = SECTIONS_BY_TASK[scope.task]
     left = [titles.load(name).title for name in possible if name not in asked]
     said = [
-        f"Every figure is about {inputs} like these {scope.images:,}. Intervals tell what chance does with so many; "
-        "they do not tell about other sources, cameras, places, times or people.",
-        "Only the listed shifts were tried. Changes of meaning are not among them: new classes, other class mixes, "
-        "labels with other rules.",
-        "The corruptions are synthetic. Good figures here make robustness to real changes more likely; only real data "
-        "shows it.",
+        f"All figures are for {inputs} like these {scope.images:,}. Intervals cover sampling error only, not other "
+        "sources, cameras, places, times or people.",
+        "Only the listed shifts were tested. They do not include new classes, other class mixes, or changed labelling "
+        "rules.",
+        "The corruptions are synthetic. Good figures here make robustness to real shifts more likely; only real data "
+        "can show it.",
         *(sentence for name, sentence in _BY_SECTION.items() if name in asked),
-        "No attack that follows gradients was tried, and neither fairness, privacy nor speed was judged.",
+        "Gradient-based adversarial attacks, fairness, privacy and speed were not tested.",
     ]
     if left:
-        said.append(f"Not asked, because the sections were left out: {'; '.join(left)}.")
+        said.append(f"Not measured, because the sections were left out: {'; '.join(left)}.")
     return tuple(said)

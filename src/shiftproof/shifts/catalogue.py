@@ -164,7 +164,7 @@ def check_name(name: object) -> None:
             "Corruptions must be given by name here.",
             expected="a name such as 'fog', or a family of them; severities are chosen apart",
             got=f"the shift {name.label}" if isinstance(name, Shift) else f"a {type(name).__name__}",
-            fix="certify, corrupt, estimate and compare_methods take a shift as it is",
+            fix="certify, corrupt, estimate and compare_methods accept shift objects",
         )
 
 
