@@ -103,7 +103,7 @@ METHODS: Registry[EstimationMethod] = Registry(
     "an estimators.EstimationMethod",
     lambda: ("auto", *STATISTICS, *mixing.STATISTICS),
 )
-"""Name -> method; others add theirs, which answer where they are asked for by name."""
+"""Name -> estimation method; plugins can add more, which are used if requested by name."""
 
 
 def needs(method: str) -> tuple[str, ...]:

@@ -73,4 +73,4 @@ class BlackBox:
 
 
 Model = nn.Module | BlackBox
-"""What is tested: images [N, C, H, W] in [0, 1] to logits [N, K]."""
+"""A model: from images [N, C, H, W] in [0, 1] to logits [N, K]."""
