@@ -132,7 +132,10 @@ ERRORS = {
     "shift": (["certify", "--sigma", "0.1", "--shift", "fogg@3"], "did you mean"),
     "dtype": (["certify", "--sigma", "0.1", "--dtype", "int8"], "bfloat16"),
     "suite": (["certify", "--sigma", "0.1", "--suite", "cifar-g"], "cifar-f"),
-    "suite and shift": (["certify", "--sigma", "0.1", "--suite", "cifar-c", "--shift", "fog@3"], "A suite has its own"),
+    "suite and shift": (
+        ["certify", "--sigma", "0.1", "--suite", "cifar-c", "--shift", "fog@3"],
+        "suite= cannot be combined",
+    ),
     "measure": (["spectrum", "--measure", "loss"], "acr"),
     "step": (["spectrum", "--step", "0"], "step"),
 }

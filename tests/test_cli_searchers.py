@@ -28,7 +28,7 @@ def test_search_says_what_it_found_and_goes_on_where_it_was(tmp_path):
     content = json.loads((tmp_path / "out" / "search.json").read_text())
     assert f"accuracy {content['clean']:.3f} on 20 images" in first.stdout
     assert f"{content['worst']:.3f} under" in first.stdout
-    assert "keeping the content" in first.stdout
+    assert "preserving content" in first.stdout
     assert "20 of 3.61e+04 chains" in first.stdout
     assert (tmp_path / "out" / "worst.png").stat().st_size > 1000
     again = shiftproof("search", *SMALL, "--searcher", "random", "--similarity", 0.9, "--out", "out", cwd=tmp_path)
@@ -48,7 +48,7 @@ def test_failures_of_a_black_box_are_told_and_make_the_exit_status(tmp_path):
         "--searcher", "random", cwd=tmp_path,
     )  # fmt: skip
     assert result.returncode == 1, result.stderr
-    assert "the same command tries them again" in result.stdout
+    assert "run the same command to try them again" in result.stdout
     content = json.loads((tmp_path / "out" / "search.json").read_text())
     assert 0 < content["failures"] < 40
     assert "too green for me" in (tmp_path / "out" / "search.json").read_text()
@@ -72,13 +72,13 @@ ERRORS = {
     "unknown space": (["--space", "cifar10"], "did you mean"),
     "no file": (["--space", "none.json"], "none.json"),
     "length 0": (["--length", "0"], "at least one transformation"),
-    "budget": (["--budget", "0"], "needs a budget"),
+    "budget": (["--budget", "0"], "budget must be positive"),
     "searcher": (["--searcher", "evolutoin"], "did you mean  evolution"),
     "option of another": (["--searcher", "random", "--option", "population=4"], "no option 'population'"),
     "fitness": (["--fitness", "acc"], "no fitness named"),
     "no masks": (["--fitness", "mean_iou"], "label map for each image"),
     "targets": (["--targets", "none.npy"], "none.npy"),
-    "bound": (["--similarity", "3"], "cannot be kept"),
+    "bound": (["--similarity", "3"], "Invalid bound"),
     "agreement": (["--agreement", "0.5"], "reference model"),
 }
 

@@ -163,7 +163,7 @@ def test_the_state_of_an_adapter_along_a_stream(place):
 
 def test_the_state_of_a_monitor(place):
     arrays("state.npz", counts=np.array([Trap(), 1, 2]))
-    with pytest.raises(ShiftproofError, match="no state of a monitor"):
+    with pytest.raises(ShiftproofError, match="Cannot read the monitor state"):
         monitor().load("state.npz")
 
 

@@ -555,7 +555,7 @@ def test_objects_are_taken_or_refused_in_words(tmp_path):
     mixed: Any = make_stream("mixed", data, shifts=[fog, "contrast"])
     assert len(mixed.shifts) == 6
     for kind in ("gradual", "ccc"):
-        with pytest.raises(ConfigurationError, match="corruptions by name here"):
+        with pytest.raises(ConfigurationError, match="must be given by name here"):
             make_stream(kind, data, shifts=[fog], length=40)
     found = compare_methods(model, data, shifts=[fog], methods=["bn"], out=tmp_path / "methods")
     assert found.shifts == ("fog@3",)

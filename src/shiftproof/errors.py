@@ -28,7 +28,7 @@ class ShiftproofError(Exception):
     """
 
     status = 1
-    """What a command that ends with it exits with."""
+    """Exit status of a command that ends with this error."""
 
     def __init__(self, headline: str, **facts: str) -> None:
         super().__init__(headline)
@@ -61,11 +61,11 @@ class DataError(ShiftproofError):
 
 
 class ConfigurationError(ShiftproofError):
-    """An option or a name is not one that exists, or options contradict each other."""
+    """An option or a name does not exist, or options contradict each other."""
 
 
 class UsageError(ConfigurationError):
-    """A command was not understood: the exit status is that of a wrong option."""
+    """A command line cannot be parsed; exits with the status of an invalid option."""
 
     status = 2
 
@@ -75,7 +75,7 @@ class RunError(ShiftproofError):
 
 
 class Interrupted(BaseException):
-    """A request to end the command; of its own kind because the argument parser swallows KeyboardInterrupt."""
+    """A request to stop the command; a separate class because the argument parser swallows KeyboardInterrupt."""
 
 
 INTERRUPTIONS = (KeyboardInterrupt, Interrupted)
@@ -83,7 +83,7 @@ INTERRUPTIONS = (KeyboardInterrupt, Interrupted)
 
 
 def printable(text: str) -> str:
-    r"""Return a text that is safe to show: characters that steer a terminal or hide are written out.
+    r"""Return text that is safe to print: control and invisible characters are escaped.
 
     Args:
         text: The text.

@@ -62,14 +62,13 @@ def key_of(text: str) -> int:
 class Keyed:
     """A generator for a batch of images, one independent stream per image.
 
-    Successive draws are independent of each other; `fork(name)` starts an independent generator, so that adding a
-    draw to one part of a program does not change another. `keys` holds whole numbers, [N]; `device` is where the
-    numbers are wanted (by default where the keys are).
+    Successive draws are independent; `fork(name)` starts an independent generator, so that adding a draw in one part of
+    a program does not change another.
 
     Args:
         seed: The seed.
-        keys: One whole number per image, [N].
-        device: Where the numbers are wanted; by default where the keys are.
+        keys: One integer per image, [N].
+        device: Device of the numbers. Default: that of the keys.
         path: The names of the forks that led here.
 
     >>> alone, together = Keyed(0, [7]).uniform(3), Keyed(0, [5, 7]).uniform(3)

@@ -66,19 +66,17 @@ def resolve(targets: Mapping[str, str], name: str, kind: str) -> Any:
 
 
 class Registry(Mapping[str, T]):
-    """Things of one kind by name: our own, those of other packages' entry points in a group, and those registered here.
+    """Objects of one kind by name: built in, from entry points of other packages, and registered in this process.
 
-    `own` holds targets, or the things themselves; `taken` are further names that nobody else can have. `is_one` says
-    whether something is of this kind, and `expected` says it in words. Of two things with one name the first is kept,
-    ours before others', with a warning.
+    Of two objects with one name the first is kept, with a warning; built-in names take precedence.
 
     Args:
-        kind: What its things are called in messages.
-        group: The group of entry points that other packages use.
-        own: Our own things, or their targets, by name.
-        is_one: Whether something is of this kind.
-        expected: The same in words.
-        taken: Further names that nobody else can have.
+        kind: Name of the kind in messages.
+        group: Entry-point group of other packages.
+        own: Built-in objects, or their import targets, by name.
+        is_one: Predicate: whether an object is of this kind.
+        expected: The same in words, for error messages.
+        taken: Further reserved names.
 
     >>> colours = Registry("colour", "example.colours", {"red": "enum:Enum"}, lambda found: isinstance(found, type))
     >>> colours.register("blue", int)
@@ -114,12 +112,12 @@ class Registry(Mapping[str, T]):
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The names that are not ours."""
+        """Names that are not built in."""
         return tuple({**self.others, **self.here})
 
     @cached_property
     def others(self) -> dict[str, tuple[str, str]]:
-        """The names other packages add -> target and package."""
+        """Names added by other packages -> target and package."""
         from importlib.metadata import entry_points
 
         found: dict[str, tuple[str, str]] = {}
@@ -136,7 +134,7 @@ class Registry(Mapping[str, T]):
         return found
 
     def load(self, name: str) -> T:
-        """Import and return what a name stands for; what another package does wrong is told with its name."""
+        """Import and return the object of a name; an error in another package names that package."""
         if name in self.own:
             held = self.own[name]
             return cast(T, imported(held) if isinstance(held, str) else held)
@@ -154,7 +152,7 @@ class Registry(Mapping[str, T]):
         return cast(T, found)
 
     def load_all(self) -> Iterator[tuple[str, T]]:
-        """Yield every name with what it stands for; what cannot be loaded is left out, with a warning."""
+        """Yield every name with its object; objects that cannot be loaded are left out, with a warning."""
         for name in self:
             try:
                 yield name, self.load(name)
@@ -162,7 +160,7 @@ class Registry(Mapping[str, T]):
                 warnings.warn(str(error), stacklevel=2)
 
     def register(self, name: str, thing: T, *, replace: bool = False) -> None:
-        """Add a name in this process; one that exists can only be replaced if it was added so too."""
+        """Add a name in this process; only names added this way can be replaced."""
         if self.here.get(name) is thing:
             return
         package = f"the package {self.others[name][1]!r} has one of that name" if name in self.others else ""
@@ -221,9 +219,9 @@ def registry(kind: str) -> Registry[Any]:
 
 
 def register(kind: Kind, name: str, thing: object, *, replace: bool = False) -> None:
-    """Add a shift, a method or another thing of your own by name, in this process: a plugin without a package.
+    """Register a shift, a method or another object by name in this process: a plugin without a package.
 
-    `kind` is what it is, the same word as in `shiftproof list` and in the entry points of a package::
+    `kind` is the same word as in `shiftproof list` and in the entry points of a package::
 
         shifts      a class derived from `shifts.ImageShift`
         adapters    an `adapters.Method`
@@ -234,15 +232,14 @@ def register(kind: Kind, name: str, thing: object, *, replace: bool = False) -> 
         models      a function from the text behind `NAME:` to anything that `load_model` takes
         data        a function from the text behind `NAME:` to anything that `load_data` takes
 
-    `name` has small letters, digits and underscores; one that exists is refused, unless it is the same object. `thing`
-    is what it shall stand for; `replace` puts it in the place of one that was registered before, as when a notebook's
-    cell runs again.
+    Registering an existing name is an error unless it is the same object; use `replace` when a notebook cell runs
+    again.
 
     Args:
-        kind: What it is.
-        name: Small letters, digits and underscores.
-        thing: What the name shall stand for.
-        replace: Whether it takes the place of one registered before.
+        kind: Kind of object, as listed above.
+        name: Name in lower-case letters, digits and underscores.
+        thing: The object to register.
+        replace: Whether to replace an object registered earlier under this name.
 
     >>> register("recipes", "mine", 3)
     Traceback (most recent call last):

@@ -89,7 +89,7 @@ def test_labels_nobody_asked_for_are_refused() -> None:
     (position, *_) = audit.ask(answers([0.5, 0.5], 100)[0])
     audit.tell({position: 1})
     for unasked in (position, 100_000):
-        with pytest.raises(DataError, match="not asked for"):
+        with pytest.raises(DataError, match="not requested"):
             audit.tell({unasked: 1})
 
 

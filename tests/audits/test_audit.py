@@ -151,7 +151,7 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
     "unknown budget": ("demo", "demo", {"budget": "huge"}, ConfigurationError, "quick"),
     "severity 7": ("demo", "demo", {"severities": [7]}, ConfigurationError, "from 0"),
     "severity 0": ("demo", "demo", {"severities": [0]}, ConfigurationError, "clean input"),
-    "no images": ("demo", "demo", {"images": 0}, ConfigurationError, "needs images"),
+    "no images": ("demo", "demo", {"images": 0}, ConfigurationError, "must be positive"),
     "batch size 0": ("demo", "demo", {"batch_size": 0}, ConfigurationError, "batch size"),
     "no such device": ("demo", "demo", {"device": "cuda:99"}, ConfigurationError, "cuda:99"),
 }

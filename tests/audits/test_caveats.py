@@ -63,7 +63,7 @@ OPTIONS: dict[str, Any] = {"images": 40, "shifts": ["brightness"], "severities":
         ("batch", "depend on the other images of its batch"),
         ("weights", "changes its weights"),
         ("training", "into training mode"),
-        ("constant", "It answers truck to all 40 images"),
+        ("constant", "It predicts truck for all 40 images"),
         ("shuffled", "no better than chance"),
     ],
 )

@@ -400,7 +400,7 @@ class TestCommandLine:
 
     def test_help_says_it_in_one_line(self) -> None:
         said = invoke("audit", "--help").stdout
-        assert "A downloaded suite (ImageNet-C, CIFAR-10-C) is audited as it is" in said
+        assert "A downloaded suite (ImageNet-C, CIFAR-10-C) is audited from its own files" in said
         assert "--clean" in said
 
     def test_other_commands_take_a_part(self, place: Path, tmp_path: Path) -> None:

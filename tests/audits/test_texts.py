@@ -103,7 +103,7 @@ def test_no_caveat_on_texts_speaks_of_images(tmp_path):
     data = ([text for text, _ in rows], [label for _, label in rows])
     found = audit(model, data, out=tmp_path, sections=["clean"])
     said = all_words(found)
-    assert any("It answers bad to all 40 texts" in one for one in said)
+    assert any("It predicts bad for all 40 texts" in one for one in said)
     assert [one for one in said if "image" in one.lower()] == []
 
 

@@ -52,7 +52,7 @@ def test_the_demo_has_its_own_labels(options: Any) -> None:
 
 
 def test_labels_of_arrays_are_arrays() -> None:
-    with pytest.raises(ConfigurationError, match="are an array"):
+    with pytest.raises(ConfigurationError, match="must be an array"):
         load_data(IMAGES, labels="labels.npy")
 
 

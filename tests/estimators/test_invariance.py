@@ -103,7 +103,7 @@ def test_a_neighborhood_that_destroys_labels_is_told():
 def test_bad_inputs_are_told():
     with pytest.raises(DataError, match="no inputs"):
         neighborhood_invariance(constant, images(0))
-    with pytest.raises(DataError, match="not inputs of a model"):
+    with pytest.raises(DataError, match="Unsupported inputs"):
         neighborhood_invariance(constant, np.zeros((3, 3, 8, 8)))
     with pytest.raises(DataError, match="needs a key"):
         neighborhood_invariance(constant, images(3), keys=torch.arange(2))

@@ -168,7 +168,7 @@ def test_a_restored_monitor_goes_on_as_if_nothing_had_happened(tmp_path):
             second.load(tmp_path / "state.npz")
             assert second.status() == first.status()
     assert second.status() == whole.status()
-    with pytest.raises(DataError, match="no state of a monitor"):
+    with pytest.raises(DataError, match="Cannot read the monitor state"):
         whole.load(tmp_path / "none.npz")
 
 

@@ -61,7 +61,7 @@ def test_the_command_takes_two_files(files):
     done = CliRunner().invoke(app, ["estimate", "--outputs", f"{source},{target}"], catch_exceptions=False)
     assert done.exit_code == 0
     assert "Class mix changed" in done.output
-    assert "Expected of each class" in done.output
+    assert "Estimates per class" in done.output
 
 
 def test_probabilities_and_logits_say_the_same():
@@ -77,12 +77,12 @@ def test_bad_outputs_are_told(files, tmp_path):
         estimate_outputs(source, np.zeros((5, 7)))
     with pytest.raises(DataError, match="do not fit"):
         stored((np.zeros((3, 2)), np.array([0, 1, 5])))
-    with pytest.raises(DataError, match="There are no outputs in"):
+    with pytest.raises(DataError, match="Cannot read the model outputs"):
         stored(tmp_path / "nowhere.npz")
     np.savez(tmp_path / "other.npz", weights=np.zeros(3))
-    with pytest.raises(DataError, match="no outputs in this file"):
+    with pytest.raises(DataError, match="no model outputs"):
         stored(tmp_path / "other.npz")
-    with pytest.raises(DataError, match="not outputs"):
+    with pytest.raises(DataError, match="Invalid model outputs"):
         stored(np.array([[np.nan, 1.0]]))
     with pytest.raises(ConfigurationError, match="two sets"):
         shiftproof.estimate(outputs=[source])

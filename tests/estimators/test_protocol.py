@@ -91,7 +91,7 @@ def test_what_the_table_lacks_is_none():
     assert scores.macro_tau.mean == pytest.approx(1.0)
     json.dumps(scores.to_row(), allow_nan=False)
     assert evaluate([]) == ()
-    with pytest.raises(DataError, match="not numbers"):
+    with pytest.raises(DataError, match="NaN or infinite"):
         evaluate([PoolRecord("m", "cnn", "a", "b", "ni", float("nan"), 0.5)])
 
 

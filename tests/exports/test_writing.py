@@ -401,7 +401,7 @@ class TestSecondRuns:
 class TestMistakes:
     @pytest.mark.parametrize("out", [".", "copy", ".."])
     def test_the_copy_and_its_source_stay_apart(self, folder: Path, out: str) -> None:
-        with pytest.raises(ConfigurationError, match="must be apart"):
+        with pytest.raises(ConfigurationError, match="overlap"):
             write_corrupted(folder, folder / out, shifts=["fog@3"])
 
     @pytest.mark.parametrize(
@@ -416,8 +416,8 @@ class TestMistakes:
             ({"shifts": ["fog@3"], "preset": "mnist"}, "no preset"),
             ({"shifts": ["fog@3"], "textures": "ice"}, "frost of a suite"),
             ({"suite": "imagenetc"}, "did you mean"),
-            ({"suite": "imagenet-c", "preset": "cifar"}, "has a preset"),
-            ({"suite": "cifar-c", "format": "png"}, "written as arrays"),
+            ({"suite": "imagenet-c", "preset": "cifar"}, "fixes the preset"),
+            ({"suite": "cifar-c", "format": "png"}, "cannot be used for arrays"),
         ],
     )
     def test_options_that_do_not_fit(self, folder: Path, tmp_path: Path, options: dict[str, Any], says: str) -> None:
@@ -426,7 +426,7 @@ class TestMistakes:
         assert not (tmp_path / "out").exists()
 
     def test_sources_that_do_not_fit(self, arrays: Path, tmp_path: Path) -> None:
-        with pytest.raises(ConfigurationError, match="made of files"):
+        with pytest.raises(ConfigurationError, match="needs a folder of image files"):
             write_corrupted(arrays, tmp_path / "out", suite="imagenet-c")
         with pytest.raises(DataError, match="no data at"):
             write_corrupted(tmp_path / "nowhere", tmp_path / "out", shifts=["fog@3"])

@@ -51,8 +51,8 @@ def cases() -> list[Any]:
         ),
         pytest.param(small(), (images, torch.arange(60) % 5), ModelError, "too few classes", id="more classes"),
         pytest.param(BlackBox(lambda x: x.mean((2, 3))), data, ModelError, "black box", id="black box"),
-        pytest.param(small().requires_grad_(False), data, ModelError, "no weights that can change", id="frozen"),
-        pytest.param(Normalize([0.5] * 3, [0.5] * 3), data, ModelError, "no weights that can change", id="no weights"),
+        pytest.param(small().requires_grad_(False), data, ModelError, "no trainable weights", id="frozen"),
+        pytest.param(Normalize([0.5] * 3, [0.5] * 3), data, ModelError, "no trainable weights", id="no weights"),
         pytest.param(Cut(), data, ModelError, "no gradients", id="no gradients"),
     ]
 

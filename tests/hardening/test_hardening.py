@@ -107,7 +107,7 @@ def test_the_same_call_resumes_and_another_is_refused(hardened):
     start = found.folder.parent / "start"
     again = harden(start, data, max_clean_loss=100, out=found.folder, **ASKED)
     assert again.to_row() == found.to_row()
-    with pytest.raises(RunError, match="other epochs"):
+    with pytest.raises(RunError, match="another number of epochs"):
         harden(start, data, out=found.folder, **{**ASKED, "epochs": 3})
     careful = harden(start, data, max_clean_loss=0.0, out=found.folder, **ASKED)  # which weights are kept is asked anew
     assert careful.candidates == found.candidates
@@ -261,12 +261,12 @@ def test_mistakes_are_told_before_anything_runs(tmp_path):
         harden(BlackBox(lambda images: images.mean((2, 3))), data, out=tmp_path / "a", **QUICK)
     with pytest.raises(DataError, match="no labels"):
         harden("demo", torch.rand(60, 3, 32, 32), out=tmp_path / "b", **QUICK)
-    with pytest.raises(DataError, match="too few test images"):
+    with pytest.raises(DataError, match="Too few test images"):
         harden(Bright(), data, out=tmp_path / "c", epochs=1, test=0.02)
     with pytest.raises(DataError, match="among the training images"):
         harden(Bright(), data, out=tmp_path / "d", epochs=1, test=data)
     with pytest.raises(ConfigurationError, match="minutes"):
         harden(Bright(), data, minutes=0, out=tmp_path / "e")
-    with pytest.raises(ModelError, match="no weights that can change"):
+    with pytest.raises(ModelError, match="no trainable weights"):
         harden(nn.Flatten(), data, out=tmp_path / "f", **QUICK)
     assert not list(Path(tmp_path).iterdir())

@@ -323,7 +323,7 @@ def test_climbing_leaves_the_ends_of_the_levels_where_others_are_worse(seed):
 
 
 def test_climbing_needs_a_budget():
-    with pytest.raises(ConfigurationError, match="needs a budget"):
+    with pytest.raises(ConfigurationError, match="budget must be positive"):
         run("climbing", Counting(), budget=0)
 
 

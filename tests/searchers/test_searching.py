@@ -151,7 +151,7 @@ def test_a_worst_case_is_never_better_than_clean(searcher, tmp_path, capsys):
     assert content["worst_tuple"] == "identity"
     assert content["evaluations"] <= 12
     show_search(found, {"out": tmp_path})
-    assert "nothing worse than clean was found" in capsys.readouterr().out
+    assert "no chain found that is worse than clean" in capsys.readouterr().out
 
 
 def test_files(tmp_path):
@@ -204,7 +204,7 @@ def test_a_reference_that_loses_sight_of_the_content_is_a_constraint():
     assert all(trial.score.similarity is None for _, trial in found.trace.full())
 
 
-BOUNDS = [({"similarity": 2.0}, "cannot be kept"), ({"agreement": 0.9}, "reference model")]
+BOUNDS = [({"similarity": 2.0}, "Invalid bound"), ({"agreement": 0.9}, "reference model")]
 
 
 @pytest.mark.parametrize(("bounds", "says"), BOUNDS)
@@ -286,7 +286,7 @@ def test_a_black_box_that_fails_always_ends_the_search_with_its_reason():
 BAD = {
     "empty space": ({"space": []}, ConfigurationError, "no operations"),
     "length 0": ({"length": 0}, ConfigurationError, "at least one transformation"),
-    "no budget": ({"budget": 0}, ConfigurationError, "needs a budget"),
+    "no budget": ({"budget": 0}, ConfigurationError, "budget must be positive"),
     "fitness above 1": ({"fitness": lambda images, labels: 1.5}, ConfigurationError, r"is outside \[0, 1\]"),
     "fitness below 0": ({"fitness": lambda images, labels: [-1.0] * len(images)}, ConfigurationError, "outside"),
     "fitness NaN": ({"fitness": lambda images, labels: float("nan")}, ConfigurationError, "outside"),

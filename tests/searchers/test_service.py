@@ -156,7 +156,7 @@ def test_a_slow_service_is_not_made_slower(clock):
 
 
 def test_an_answer_per_image_is_asked_for():
-    with pytest.raises(ModelError, match="does not answer every image"):
+    with pytest.raises(ModelError, match="wrong number of answers"):
         Service(lambda images: [0], retries=0)(IMAGES)
 
 

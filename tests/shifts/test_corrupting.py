@@ -260,7 +260,7 @@ def test_a_name_and_a_severity_apart():
         ({"corruption_name": "fogg"}, "did you mean"),
         ({"corruption_name": "ripple"}, "no corruption"),
         ({"corruption_name": "fog", "severity": 9}, "from 0"),
-        ({"shift": shifts.parse("fog@3"), "severity": 2}, "already has a severity"),
+        ({"shift": shifts.parse("fog@3"), "severity": 2}, "cannot be combined with a shift"),
         ({"shift": "fog@3", "severity": 2}, "no corruption"),
     ],
 )

@@ -116,7 +116,7 @@ def test_unlabelled_folders_give_answers_and_agreement(place, tmp_path, capsys):
     same = sum(one == other for one, other in zip(*(each.predicted for each in found.traces.values()), strict=True))
     assert bn["agreement"] == pytest.approx(same / len(found.traces["bn"].predicted))
     show_stream_comparison(found, {})
-    assert "as the source, %" in capsys.readouterr().out
+    assert "agreement with source, %" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

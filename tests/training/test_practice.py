@@ -113,7 +113,7 @@ def test_an_extended_run_at_a_constant_rate_is_the_longer_run(data, tmp_path):
 def test_what_cannot_be_extended_says_why(data, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(small(), data, out=tmp_path / "run", on_progress=stop_at(7), **QUICK)
-    with pytest.raises(RunError, match="other epochs") as caught:
+    with pytest.raises(RunError, match="another number of epochs") as caught:
         train(small(), data, out=tmp_path / "run", **{**QUICK, "epochs": 3})
     assert caught.value.facts["expected"] == "epochs 2, as in the folder; more, once these are done"
 
@@ -199,7 +199,7 @@ def test_a_share_for_validation(data):
     assert abs(ones(held) - ones(data)) < 0.02
     assert share_of(DataSpec("0.1", size=8)) == 0.1
     assert share_of("photos") is None
-    with pytest.raises(ConfigurationError, match="not a share"):
+    with pytest.raises(ConfigurationError, match="Invalid share"):
         share_of("1.5")
     trained = train(small(), data, validation=0.25, **QUICK)
     assert trained.accuracy is not None

@@ -178,7 +178,7 @@ def test_a_folder_to_go_on_from_counts(data, tmp_path):
 
 def test_a_folder_says_what_it_has_and_what_was_asked(data, tmp_path):
     train(small(), data, out=tmp_path / "run", **SETTINGS)
-    with pytest.raises(RunError, match="about other epochs") as caught:
+    with pytest.raises(RunError, match="another number of epochs") as caught:
         train(small(), data, out=tmp_path / "run", **{**SETTINGS, "epochs": 1})  # more epochs would extend the run
     assert caught.value.facts["expected"] == "epochs 2, as in the folder, or more"
     assert caught.value.facts["got"] == "epochs 1"

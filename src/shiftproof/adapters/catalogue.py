@@ -56,16 +56,16 @@ METHODS: Registry[Method] = Registry(
 
 
 def method(name: str | Method) -> Method:
-    """Return a method by name, and one that was made as it is.
+    """Return a method by name; a `Method` is returned unchanged.
 
     Args:
-        name: The name of a method, or a `Method`.
+        name: Name of a method, or a `Method`.
     """
     if isinstance(name, Method):
         return name
     if not isinstance(name, str):
         raise ConfigurationError(
-            "This is not a method of adaptation.",
+            "Invalid adaptation method.",
             expected="a name such as 'rdumb', or a Method of your own",
             got=f"a {type(name).__name__}",
         )
@@ -73,10 +73,10 @@ def method(name: str | Method) -> Method:
 
 
 def with_source(methods: Sequence[str | Method]) -> tuple[Method, ...]:
-    """Return methods to compare, the source model first; refuse what is not the name of one, and one name for two.
+    """Return the methods to compare, the source model first; unknown and duplicate names are errors.
 
     Args:
-        methods: Names of methods, or methods.
+        methods: Names of methods, or `Method` objects.
     """
     found: dict[str, Method] = {}
     for each in ("source", *methods):
@@ -98,17 +98,16 @@ def adapt(
 ) -> Adapter:
     """Wrap a model so that it adapts to the images it predicts.
 
-    `name` is that of a method, or a `Method` of your own. The model is copied; the one given stays as it is, as
-    `adapted.source`. A black box takes the methods that need outputs alone. `preset` (imagenet, imagenet_vit, cifar,
-    cifar100, cifar_vit) changes the defaults by kind of model, `variant="release"` follows the released code where it
-    differs from the paper, and `options` set the method's own, which have the same names in all methods: `lr`,
-    `momentum`, `optimizer`, `reset`, `entropy_margin`, `similarity`, ...
+    The model is copied; the original is unchanged and available as `adapted.source`. A black box can use the methods
+    that need only outputs. Options have the same names in all methods: `lr`, `momentum`, `optimizer`, `reset`,
+    `entropy_margin`, `similarity`, ...
 
     Args:
-        model: A module, or a black box for methods that need outputs alone.
-        name: The name of a method (`shiftproof list adapters`), or a `Method`.
-        preset: `imagenet`, `imagenet_vit`, `cifar`, `cifar100` or `cifar_vit`: defaults by kind of model.
-        variant: `paper`, or `release` for what the released code does.
+        model: A PyTorch module, or a black box for methods that need only outputs.
+        name: Name of a method (`shiftproof list adapters`), or a `Method` of your own.
+        preset: Defaults for a kind of model: `imagenet`, `imagenet_vit`, `cifar`, `cifar100` or `cifar_vit`. Default:
+            the method's own.
+        variant: `paper`, or `release` to follow the released code where it differs from the paper.
         options: Options of the method, such as `lr` or `reset`.
 
     >>> import torch
@@ -129,17 +128,17 @@ def make_adapter(
     lr_scale: float = 1.0,
     given: Mapping[str, object] | None = None,
 ) -> Adapter:
-    """Return a fresh adapter for a comparison: of what is `given` a method takes the options that it has.
+    """Return a fresh adapter for a comparison; options that the method does not have are ignored.
 
-    Learning rates are times `lr_scale`, those of candidates that `safe` chooses from, too. A black box takes the
-    methods that need outputs alone.
+    `lr_scale` multiplies all learning rates, including those of the candidates of `safe`. A black box can use the
+    methods that need only outputs.
 
     Args:
         model: A module, or a black box.
-        chosen: The name of a method, or a `Method`.
-        preset: Defaults by kind of model; None for the method's own.
-        lr_scale: Factor of every learning rate.
-        given: Options, of which the method takes those it has.
+        chosen: Name of a method, or a `Method`.
+        preset: Defaults for a kind of model; None for the method's own.
+        lr_scale: Factor applied to all learning rates.
+        given: Options by name.
     """
     found = method(chosen)
     if isinstance(model, BlackBox) and found.needs:
@@ -169,14 +168,14 @@ def _module_of(model: nn.Module | BlackBox, chosen: Method) -> nn.Module:
 
 
 class Facts(NamedTuple):
-    """What is known of a method, in words for a table.
+    """Facts about a method, as text for a table.
 
     Args:
         name: The name of the method.
-        needs: What a model must have.
-        paper: Where it was published.
+        needs: Requirements on the model.
+        paper: Reference.
         defaults: Its options, with their defaults.
-        departures: Where ours differs from the paper or its code.
+        departures: Differences from the paper or its code.
     """
 
     name: str

@@ -44,7 +44,7 @@ def check_model(model: Any, chosen: Method, others: Sequence[Method]) -> nn.Modu
             f"Method {chosen.name!r} finds no normalisation layers that can adapt.",
             expected="BatchNorm, GroupNorm, LayerNorm, RMSNorm or InstanceNorm modules",
             got=f"{type(model).__name__} without any",
-            fix=f"methods that do without: {without}",
+            fix=f"methods that need none: {without}",
         )
     if chosen.needs_batch_norm and not has_batch_norm(model):
         learning = ", ".join(each.name for each in others if each.needs_norm_layers and not each.needs_batch_norm)
@@ -71,7 +71,7 @@ def check_images(images: Tensor, adapter: Adapter) -> None:
         raise DataError("This is not a batch of images.", expected="a float tensor, N x C x H x W, N > 0", got=got)
     if adapter.shape not in (None, tuple(images.shape[1:])):
         raise DataError(
-            "The shape of the images changed in mid-stream.",
+            "The shape of the images changed along the stream.",
             expected=f"images of shape {adapter.shape}, as before",
             got=f"shape {tuple(images.shape[1:])}",
             fix="use one adapter per stream",

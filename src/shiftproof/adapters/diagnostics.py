@@ -28,15 +28,14 @@ class Counts(NamedTuple):
 
 
 def diagnose(method: Method, policy: Reset, counts: Counts) -> tuple[str, ...]:
-    """Return what has to be said of a method that was meant to learn: that it hardly did, or kept nothing.
+    """Return warnings about a learning method that hardly updates, or that resets too often to keep anything.
 
-    A method with a memory of its own updates when that is full, and a policy of fixed resets goes back when it is told
-    to: neither is a concern.
+    Methods that update only when their memory is full, and fixed reset policies, give no warning.
 
     Args:
         method: The method that was used.
         policy: Its reset policy.
-        counts: What was counted.
+        counts: Batches, updates and resets.
 
     >>> from shiftproof.adapters import method, never
     >>> diagnose(method("tent"), never, Counts(batches=200, updates=200, resets=0))

@@ -15,15 +15,15 @@ from shiftproof.errors import ModelError
 
 
 def freeze(adapter: Adapter, images: Tensor) -> nn.Module:
-    """Return a copy of the adapted model that adapts no more: a fixed function of one image.
+    """Return a copy of the adapted model that no longer adapts: a fixed function of one image.
 
-    It normalises for good with the statistics that the method would use for `images`, a batch of the shift; running
-    statistics are those gathered so far, with the batch. For certificates, export, and whatever else must not change
-    under one's hands. The adapter stays as it is and goes on adapting.
+    It normalises with the statistics that the method would use for `images`; running statistics are those collected so
+    far, including this batch. Use it for certificates and export. The adapter itself is unchanged and continues to
+    adapt.
 
     Args:
         adapter: The adapter to copy.
-        images: A batch of the shift, whose statistics are kept.
+        images: A batch of shifted images, whose statistics are kept.
 
     >>> import torch
     >>> from shiftproof import adapt, load_model
@@ -36,7 +36,7 @@ def freeze(adapter: Adapter, images: Tensor) -> nn.Module:
     prior = adapter.memory.get("prior")
     if adapter.parts.predict is not None and prior is None:
         raise ModelError(
-            f"What {adapter.method.name!r} answers with is not the output of the adapted network alone.",
+            f"Method {adapter.method.name!r} cannot be frozen: it does not predict with the adapted network alone.",
             expected="a method that answers with the adapted network (bn, tent, eta, eata, rdumb, sar), or bn with "
             "prior='auto' after its first batch",
             got=adapter.method.name,

@@ -125,7 +125,7 @@ class PairedAudit:
         for position, label in labels.items():
             if position not in known:
                 raise DataError(
-                    "This label was not asked for.",
+                    "This label was not requested.",
                     expected="labels of the positions in `wanted`: only those are a fair sample",
                     got=f"position {position}",
                 )

@@ -14,7 +14,7 @@ PUBLISHED = {10: "cifar", 100: "cifar100", 1000: "imagenet"}
 
 
 def choose_preset(model: Any, classes: int) -> str:
-    """Return the preset for a model with so many classes.
+    """Return the preset for a model by its number of classes and its normalisation layers.
 
     Rates are those published for the data set whose number of classes is nearest, in powers of ten; networks with layer
     normalisation and no batch normalisation take those of vision transformers, published for ImageNet and measured for

@@ -20,7 +20,7 @@ PRIORS = (0, *(2**power for power in range(11)))
 
 @dataclass(frozen=True)
 class PriorChoice:
-    """The accuracy that each prior reached, over all hold-out corruptions, for batches of one size.
+    """Accuracy of each prior over all hold-out corruptions, for one batch size.
 
     Args:
         batch: Images in a batch.
@@ -32,7 +32,7 @@ class PriorChoice:
 
     @property
     def best(self) -> float:
-        """The prior of the highest accuracy, the smallest of several."""
+        """The prior with the highest accuracy; the smallest of ties."""
         return max(sorted(self.accuracies), key=lambda prior: self.accuracies[prior])
 
     def to_row(self) -> dict[str, Any]:
@@ -51,21 +51,21 @@ def choose_prior(
     priors: Sequence[float] = PRIORS,
     seed: int = 0,
 ) -> PriorChoice:
-    """Measure each prior on labelled images under the hold-out corruptions, in batches of the size met in service.
+    """Measure the accuracy of each prior on labelled images under hold-out corruptions, at a given batch size.
 
-    `shifts_used` names other corruptions. Those that will be tested later must not be among them.
+    Do not include corruptions that you test on later.
 
     Args:
         model: A module with batch normalisation.
         data: Labelled images.
-        batch: Images in a batch, as met in service.
-        shifts_used: Names of corruptions to choose by; by default the four hold-out corruptions.
+        batch: Images per batch, as in deployment.
+        shifts_used: Names of corruptions to select on. Default: the four hold-out corruptions.
         severity: Their severity.
         priors: The priors to try.
         seed: The seed of what shifts draw.
     """
     if data.labels is None:
-        raise DataError("A prior is chosen by accuracy, which needs labels.", expected="a labelled set", got=data.name)
+        raise DataError("Choosing a prior needs labels.", expected="a labelled set", got=data.name)
     device = next((tensor.device for tensor in model.parameters()), "cpu")
     adapters = {prior: adapt(model, "bn", prior=prior) for prior in priors}
     hits, images = dict.fromkeys(priors, 0), 0

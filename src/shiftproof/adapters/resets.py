@@ -77,9 +77,9 @@ class EachShift(Reset):
 POLICIES = "never, each_shift, guard, a number of steps, or a Reset object"
 """What can be told of resets, in words."""
 never = Never()
-"""The policy that never goes back."""
+"""Reset policy: never reset."""
 each_shift = EachShift()
-"""The policy that goes back at every change of shift, where it is told of one."""
+"""Reset policy: reset at every change of shift that is announced."""
 
 
 def every(steps: int) -> Every:

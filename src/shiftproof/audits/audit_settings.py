@@ -148,7 +148,9 @@ def make_settings(
         if name not in SECTIONS and name not in SECTIONS_BY_TASK[task]:
             raise unknown("section", name, SECTIONS_BY_TASK[task])
     if images is not None and images < 1:
-        raise ConfigurationError("An audit needs images.", expected="--images of 1 or more", got=str(images))
+        raise ConfigurationError(
+            "The number of images must be positive.", expected="--images of 1 or more", got=str(images)
+        )
     for name, value in (("minutes", minutes), ("precision", precision)):
         if value is not None and not value > 0:
             raise ConfigurationError(f"{name} must be positive.", expected="a number above 0", got=f"{value:g}")
@@ -163,7 +165,9 @@ def make_settings(
     labels = [shift.label for shift in fixed]
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
-        raise ConfigurationError("Two shifts have the same label.", expected="labels that tell shifts apart", got=twice)
+        raise ConfigurationError(
+            "Two shifts have the same label.", expected="a different label for each shift", got=twice
+        )
     levels = tuple(sorted({float(severity) for severity in severities or SEVERITIES}))
     for severity in levels:
         check_severity("of the audit", severity)
@@ -234,7 +238,9 @@ def _fitting(shift: Shift, inputs: str) -> Shift:
     """Return a shift of inputs of this kind; refuse others."""
     if isinstance(shift, TextShift) != (inputs == "texts"):
         other = "images" if inputs == "texts" else "texts"
-        raise ConfigurationError(f"{shift.label} is a shift of {other}.", expected=f"a shift of {inputs}")
+        raise ConfigurationError(
+            f"The shift {shift.label} applies to {other}, not to {inputs}.", expected=f"a shift of {inputs}"
+        )
     return shift
 
 

@@ -91,38 +91,40 @@ def audit(
 
     Writes report.html, results.json, results.csv and images.csv.
 
-    A downloaded suite (ImageNet-C, CIFAR-10-C) is audited as it is, each corruption and severity from its own files.
+    A downloaded suite (ImageNet-C, CIFAR-10-C) is audited from its own files, one per corruption and severity.
 
     Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned, and whole suites such as ImageNet-C/.
-        clean: The clean set of a suite, in any form of data; without it only corruptions are measured.
+        model: Anything `load_model` accepts.
+        data: Anything `load_data` accepts, or a whole suite such as ImageNet-C/.
+        clean: The clean images of a suite, in any form `load_data` accepts. Default: none; only corruptions are
+            measured.
         budget: quick (1,000 images), standard (5,000) or full (all).
         sections: Sections to run. Default: all.
-        shifts: Shift families or names, measured at every severity; or shifts with a strength of their own, measured as
-            given: fog@3, rotate=15, 'fog@3 + jpeg_compression@2'. Default: common; for texts everyday; for a suite all
-            of its corruptions.
-        severities: Severities in (0, 5]. Default: 1 to 5, or all of a suite's.
-        methods: Methods of test-time adaptation. Default: by budget.
-        require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
-        junit: Also write the results of the requirements as JUnit XML.
-        export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift at each severity.
-        amp: Let the model compute in bfloat16 where PyTorch considers it safe; the report says what that changes.
-        images: Use this many inputs, drawn in proportion to the classes. Default: the budget's.
-        minutes: Approximate time in minutes: sizes are reduced to fit, from the measured speed of the model.
-        precision: Stop when the intervals of clean accuracy and of accuracy under corruption are within this many
-            points on either side; the budget's number of inputs is the maximum.
+        shifts: Families or names of shifts, each measured at every severity, or shifts with a fixed strength: fog@3,
+            rotate=15, 'fog@3 + jpeg_compression@2'. Default: the family common; everyday for texts; all corruptions of
+            a suite.
+        severities: Severities, above 0 and up to 5. Default: 1 to 5, or all severities of a suite.
+        methods: Test-time adaptation methods; `shiftproof list adapters` names them. Default: set by the budget.
+        require: Requirements on the results, such as 'corruptions > 60%' or 'worst_case > 40%'.
+        junit: File to write the results of the requirements to, as JUnit XML.
+        export_failures: Folder to copy the most confident mistakes to, up to 20 per shift and severity.
+        amp: Run the model in bfloat16 where PyTorch considers it safe (autocast); the report says what that changes.
+        images: Number of inputs to use, drawn in proportion to the classes. Default: set by the budget.
+        minutes: Approximate time limit in minutes; sample sizes are reduced to fit the measured speed of the model.
+            Default: no limit.
+        precision: Stop when the intervals of clean accuracy and of accuracy under corruption are at most this many
+            points wide on either side; the budget sets the maximum number of inputs. Default: use all of them.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16, or auto: processes where a short trial finds them
-            faster; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
-        command: What the report says it was made by.
-        on_plan: Called with a forecast before any long work.
+        executor: inline, processes, processes:4, ray, ray:16, or auto, which uses processes if a short trial shows that
+            they are faster. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
+        command: The command line that the report shows.
+        on_plan: Called with a forecast of the running time before any long work.
 
     >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], sections=["clean", "corruptions"])
     >>> result.numbers["clean_accuracy"] > result.numbers["accuracy.contrast"]
@@ -209,10 +211,10 @@ def audit(
 
 
 def report(run: str | Path) -> Audit | RunReport:
-    """Write the report of a run directory again, from what was measured so far.
+    """Rebuild the report of a run directory from the results so far.
 
-    For training, certificates, spectra and searches the report is made from the files in the folder, with a table as
-    CSV.
+    For training runs, certificates, spectra and searches, the report is built from the files in the folder, along with
+    a CSV table.
 
     Exits with 1 if tasks of an audit failed or are missing.
 
@@ -227,15 +229,15 @@ def report(run: str | Path) -> Audit | RunReport:
 
 
 def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | None = None) -> Audit:
-    """Check the requirements that a finished audit has to meet.
+    """Check requirements against a finished audit.
 
     Exits with 3 if a requirement fails, and with 1 if tasks failed or are missing. If the folder is read-only, its
-    files are left as they are.
+    files are not rewritten.
 
     Args:
         run: A folder that `audit` wrote.
-        require: What must hold, such as 'corruptions > 60%' or 'worst_case > 40%'.
-        junit: Also write the results of the requirements as JUnit XML.
+        require: Requirements on the results, such as 'corruptions > 60%' or 'worst_case > 40%'.
+        junit: File to write the results of the requirements to, as JUnit XML.
 
     >>> result = audit("demo", "demo", out=folder, images=20, shifts=["contrast"], sections=["clean", "corruptions"])
     >>> [check.passed for check in gate(folder, require=["clean > 50%", "corruptions > 99%"]).checks]
@@ -246,7 +248,7 @@ def gate(run: str | Path, *, require: Sequence[str] = (), junit: str | Path | No
     with Store(Path(run)) as store, understood(run):
         result = conclude(store, requirements, write=writable)
     if not writable and not result.report.exists():
-        warnings.warn(f"The folder {str(run)!r} cannot be written, and has no report.", stacklevel=2)
+        warnings.warn(f"The folder {str(run)!r} is read-only, and has no report.", stacklevel=2)
     if junit is not None:
         write_atomically(Path(junit), junit_xml(result))
     return result

@@ -70,8 +70,8 @@ def _converted(subject: Subject) -> Iterator[Caveat]:
     """Yield that logits were made of probabilities where nobody had said so."""
     if gives_probabilities(subject.model) and not gives_probabilities(subject.loaded_model):
         text = (
-            "The model returns probabilities, not logits: their logarithms were taken for logits, which give the same "
-            "confidences. load_model(..., probabilities=True) says so beforehand."
+            "The model returns probabilities, not logits. Their logarithms are used as logits, which give the same "
+            "confidences. Declare this with load_model(..., probabilities=True)."
         )
         yield Caveat("probabilities", text, "plain")
 
@@ -108,8 +108,8 @@ def odd_behaviour(found: Behaviour, noun: Noun) -> list[Caveat]:
     said = []
     if found.training:
         text = (
-            f"The model puts layers into training mode when it is called ({found.training} of them): dropout draws at "
-            "random, and batch normalisation looks at the whole batch."
+            f"The model puts layers into training mode when it is called ({found.training} of them): dropout is "
+            "random, and batch normalisation uses the statistics of the batch."
         )
         said.append(Caveat("training", text))
     if found.changed:
@@ -155,8 +155,8 @@ def _swapped(rings: Sequence[Sequence[str]]) -> list[Caveat]:
     )
     more = f"; and {len(rings) - 3} more" if len(rings) > 3 else ""
     text = (
-        f"Classes get each other's answers ({told}{more}): their labels are probably swapped, or in another order than "
-        "the model's outputs."
+        f"Classes are predicted as each other ({told}{more}): their labels are probably swapped, or in another order "
+        "than the model's outputs."
     )
     return [Caveat("swapped", text)]
 
@@ -164,14 +164,14 @@ def _swapped(rings: Sequence[Sequence[str]]) -> list[Caveat]:
 def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
     found, count = standing.accuracy, standing.accuracy.images
     value = f"{percent(found.value)} ({interval(found)})"
-    always = f"always answering {standing.common} is right {percent(standing.baseline)} of the time"
+    always = f"always predicting {standing.common} is right {percent(standing.baseline)} of the time"
     if standing.only is not None:
-        return [Caveat("one_answer", f"It answers {standing.only} to all {count:,} {inputs}. {_MISMATCH}")]
+        return [Caveat("one_answer", f"It predicts {standing.only} for all {count:,} {inputs}. {_MISMATCH}")]
     if standing.blind:
         said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than chance: {always}. {_MISMATCH}"
         return [Caveat("chance", said)]
     if standing.below:  # it tells classes apart, and yet: one of them is most of the data
-        said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than one answer to everything: {always}."
+        said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than a constant prediction: {always}."
         return [Caveat("baseline", said)]
     if standing.unproven:
         said = f"{count:,} {inputs} do not show that it is better than chance: {value} are right, and {always}."

@@ -51,18 +51,18 @@ BULKY = (
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit: where its files are, what it found, and the numbers a pipeline can gate on.
+    """The result of an audit: its files, its sections, and the numbers a pipeline can gate on.
 
     Args:
         folder: The run directory.
-        masthead: What was audited, with which settings: the head of the report.
+        masthead: Model, data and settings, as in the head of the report.
         views: The sections, as the report shows them.
         numbers: Every number by name, such as `clean_accuracy` or `accuracy.fog`; accuracies are fractions.
-        failed: Tasks that ended in an error.
-        missing: How many tasks have no result yet.
+        failed: Error messages of the tasks that failed.
+        missing: Number of planned tasks without a result.
         task: `classification` or `segmentation`.
-        checks: What was required, and whether it holds.
-        answers: Answers image by image, where they were kept.
+        checks: The requirements, and whether each holds.
+        answers: Predictions per image; None if the run did not store them.
     """
 
     folder: Path
@@ -70,31 +70,31 @@ class Audit:
     views: tuple[View, ...]
     numbers: Mapping[str, float]
     failed: tuple[str, ...]
-    """Cells that failed, and why."""
+    """Error messages of the tasks that failed."""
     missing: int = 0
-    """Planned cells that have no result, in an audit that was stopped or whose store is damaged."""
+    """Planned tasks without a result: the audit was stopped, or its store is damaged."""
     task: str = CLASSES.name
-    """What the labels ask of the model."""
+    """`classification` or `segmentation`."""
     checks: tuple[Check, ...] = ()
-    """What was required of the numbers, and whether it holds."""
+    """The requirements, and whether each holds."""
     answers: ImageAnswers | None = field(default=None, repr=False, compare=False)
-    """What was said of every image; None of a run that did not keep it."""
+    """Predictions per image; None if the run did not store them."""
 
     @property
     def passed(self) -> bool:
-        """Whether every requirement holds, of an audit that is not unfinished."""
+        """Whether the audit is complete and every requirement holds."""
         return not self.missing and all(one.passed for one in self.checks)
 
     @property
     def unfinished(self) -> str:
-        """What says that cells are missing; empty where none is."""
+        """A message on missing tasks; empty if none are missing."""
         if not self.missing:
             return ""
-        return f"Unfinished: {self.missing:,} planned cells were not measured. The same command measures them."
+        return f"Unfinished: {self.missing:,} planned tasks have no result. Run the same command again to measure them."
 
     @property
     def report(self) -> Path:
-        """The report to open in a browser."""
+        """Path of the HTML report."""
         return self.folder / "report.html"
 
     def failures(
@@ -107,8 +107,8 @@ class Audit:
     ) -> Any:
         """Return the mistakes as a pandas DataFrame: a row per image and condition, the most confident first.
 
-        `shift` is a name such as `fog` or `clean`, `method` one of adaptation or `source`, the model as it is; left
-        out, all are there. Under each shift, severity and method there are at most so many as `most`.
+        `shift` is a name such as `fog` or `clean`; `method` is an adaptation method, or `source` for the unadapted
+        model. Without them, all are included. `most` limits the rows per shift, severity and method.
         """
         return frame(self.mistakes(shift, severity, method, most=most))
 
@@ -120,16 +120,16 @@ class Audit:
         *,
         most: int | None = None,
     ) -> ImageTable:
-        """Return what `failures` does as columns by name, without pandas."""
+        """Return the same rows as `failures` as a dict of columns, without pandas."""
         if self.answers is None:
             raise RunError(
-                f"The run in {str(self.folder)!r} did not keep the answers to single inputs.",
+                f"The run in {str(self.folder)!r} did not store predictions per input.",
                 fix="run the audit again into another folder",
             )
         return self.answers.mistakes(most=most, shift=shift, severity=severity, method=method)
 
     def plot(self, section: str | None = None) -> Figures:
-        """Return the charts of the report, or of one section, as Plotly figures, which a notebook shows."""
+        """Return the charts of the report, or of one section, as Plotly figures."""
         return notebook.figures(self.views, section)
 
     def _repr_html_(self) -> str:
@@ -158,7 +158,9 @@ class AuditRecord:
         """Read a store, which must be an audit's; the scope it was planned with is made again where it is not given."""
         noted = store.about().get("audit")
         if noted is None:
-            raise RunError(f"The run in {str(store.folder)!r} is not an audit.", expected="a folder `audit` wrote")
+            raise RunError(
+                f"The run in {str(store.folder)!r} is not an audit.", expected="a folder that `shiftproof audit` wrote"
+            )
         about: dict[str, Any] = json.loads(noted)
         scope = scope or Scope.from_row(AuditSettings.from_row(about["settings"]), about["scope"])
         identities: dict[str, list[str]] = json.loads(store.about()[TASKS])
@@ -305,8 +307,8 @@ def _whole(view: View, planned: Collection[Measurement], measured: Collection[An
     numbers = {name: value for name, value in view.numbers.items() if not any(needs(name, task) for task in lacking)}
     if len(numbers) == len(view.numbers):
         return view
-    said = f"{view.title}: {len(lacking):,} of {len(planned):,} cells were not measured, so no overall figure is given."
-    notes = ("Means in the tables and charts are of what was measured, and not of all that was planned.", *view.notes)
+    said = f"{view.title}: {len(lacking):,} of {len(planned):,} tasks have no result, so no overall figure is given."
+    notes = ("Means in the tables and charts are over the results so far, not over the whole plan.", *view.notes)
     return replace(view, verdict=(Sentence(said, "bad"),), tiles=(), actions=(), notes=notes, numbers=numbers)
 
 

@@ -76,7 +76,7 @@ def parse(text: str) -> Requirement:
     found = _FORM.fullmatch(text)
     if found is None or not math.isfinite(float(found[3])):
         raise UsageError(
-            f"This is not a requirement: {text!r}.",
+            f"Cannot parse the requirement {text!r}.",
             expected="a name, one of < <= > >=, and a number, such as 'corruptions > 60%' or 'worst_case > 0.4'",
         )
     name, comparison, number, percent = found.groups()
@@ -93,9 +93,9 @@ def parse_all(texts: Sequence[str], sections: Sequence[str], task: str = CLASSES
         found = _known(one, sections, [task])
         if found is not None and found[0].name not in sections:
             raise UsageError(
-                f"The requirement {str(one)!r} cannot be met.",
-                reason=f"{one.name} comes from the section {found[0].name}, which is not among those to run",
-                fix=f"add {found[0].name} to --sections, or leave the requirement out",
+                f"The requirement {str(one)!r} cannot be checked.",
+                reason=f"{one.name} comes from the section {found[0].name}, which is not among the sections to run",
+                fix=f"add {found[0].name} to --sections, or drop the requirement",
             )
     return requirements
 
@@ -158,9 +158,9 @@ def _reason(name: str, owner: str, audit: Audit) -> str:
             return f"there is no such number: the section {elsewhere[0].name} was not run"
     failed = [failure for failure in audit.failed if re.match(rf"{re.escape(owner)}[. ]", failure)] if owner else []
     if failed:
-        return f"there is no such number: cells of {owner} failed ({failed[0].splitlines()[0]})"
+        return f"there is no such number: tasks of {owner} failed ({failed[0].splitlines()[0]})"
     if owner and audit.missing:
-        return f"there is no such number: the audit is unfinished, {audit.missing:,} planned cells were not measured"
+        return f"there is no such number: the audit is unfinished, {audit.missing:,} planned tasks have no result"
     found = find(name, [section(owner, task=audit.task)]) if owner in SECTIONS_BY_TASK[audit.task] else None
     if found is not None and found[1].given:
         return f"there is no such number: it is given {found[1].given}"
@@ -185,7 +185,7 @@ def junit(audit: Audit, name: str = "shiftproof") -> str:
     case = Xml.SubElement(suite, "testcase", classname=name, name="every cell was measured")
     if audit.failed or audit.missing:
         failing += 1
-        said = f"{len(audit.failed)} cells failed, {audit.missing} were not measured"
+        said = f"{len(audit.failed)} tasks failed, {audit.missing} have no result"
         told = "\n".join(filter(None, [*audit.failed, audit.unfinished]))
         Xml.SubElement(case, "failure", message=said, type="cells").text = _plain(told)
     suite.set("tests", str(len(suite)))

@@ -38,7 +38,7 @@ class RunReport:
 
     @property
     def report(self) -> Path:
-        """The report to open in a browser."""
+        """Path of the HTML report."""
         return self.folder / "report.html"
 
     @property
@@ -57,7 +57,7 @@ def report_run(folder: Path) -> RunReport | None:
             except (KeyError, TypeError, ValueError, IndexError) as error:
                 raise RunError(
                     f"Cannot read the {kind} in {str(folder)!r}.",
-                    expected=f"{files[0].name}, as this version writes it",
+                    expected=f"{files[0].name}, written by this version",
                     got=f"{type(error).__name__}: {error}",
                 ) from error
             found = RunReport(folder, kind, masthead, (view,))
@@ -178,7 +178,7 @@ def _spectrum(files: Sequence[Path]) -> Made:
         "spectrum",
         "Frequencies",
         "Which frequencies is the model sensitive to?",
-        verdict=(Sentence(f"{found['measure']} {float(found['clean']):.3f} on the images as they are; {said}."),),
+        verdict=(Sentence(f"{found['measure']} {float(found['clean']):.3f} on clean images; {said}."),),
         blocks=(block,),
     )
     head = Masthead(
@@ -195,7 +195,7 @@ def _search(files: Sequence[Path]) -> Made:
     rows = [(str(each["tuple"]), each["fitness"], each.get("similarity")) for each in found["worst_tuples"]]
     columns = (Column("chain"), Column(str(found["fitness"]), "number"), Column("similarity", "number"))
     clean, worst = float(found["clean"]), float(found["worst"])
-    said = f"{found['fitness']} {clean:.3f} on the images as they are, {worst:.3f} under the worst chain"
+    said = f"{found['fitness']} {clean:.3f} on clean images, {worst:.3f} under the worst chain"
     view = View(
         "search",
         "Worst case",

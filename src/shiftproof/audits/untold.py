@@ -9,8 +9,8 @@ from shiftproof.audits.sections.base import Scope
 
 _BY_SECTION: Mapping[str, str] = {
     "worst_case": "The worst case is the worst chain that a search of limited effort found; a worse one may exist.",
-    "certified": "Certificates hold for the smoothed model, which is served with noise and a vote, within the stated "
-    "distance; nothing is guaranteed for the model as it is.",
+    "certified": "Certificates hold for the smoothed model, a majority vote under noise, within the stated radius; "
+    "nothing is guaranteed for the model itself.",
     "adaptation": "Gains by test-time adaptation hold for one corruption at a time at the stated batch size; traffic "
     "that is ordered or mixed in other ways can gain less.",
     "stability": "Stability was measured along one stream of limited length; a method can still collapse later.",

@@ -87,27 +87,24 @@ class Terms:
 
 @dataclass(frozen=True)
 class Certification:
-    """Certificates of a set of images, with what they are about.
+    """The certificates of a set of images, with their settings.
 
-    `labels` are None where nobody knows them; then `radii` counts whatever class is certified. `plain` is what the
-    model itself, without noise, says of each image; `values` is how many values an image has, and
-    `room` how large a range of a transformation keeps them in [0, 1]. `batch_size` is how many
-    noisy images the model was given at a time, `distances` those at which certified accuracy is told.
+    Without labels, `radii` counts whatever class is certified.
 
     Args:
-        model: What the model is called.
-        model_fingerprint: Which model it is.
-        data: What the data set is called.
-        data_fingerprint: Which data it is.
-        terms: What was certified, how: noise, rule, shift.
+        model: Name of the model.
+        model_fingerprint: Fingerprint of the model.
+        data: Name of the data set.
+        data_fingerprint: Fingerprint of the data.
+        terms: Settings of the certification: noise, rule, shift.
         keys: The keys of the images.
-        labels: Their classes; None where they are not known.
+        labels: Class indices; None if unknown.
         certificates: One for each image.
-        plain: What the model itself, without noise, says of each image.
-        values: How many values an image has.
-        room: By image, how large a range of a transformation keeps its values in [0, 1].
-        batch_size: Noisy images in a batch.
-        distances: Radii at which certified accuracy is told.
+        plain: Prediction of the model itself, without noise, for each image.
+        values: Number of values per image (channels x height x width).
+        room: For each image, the largest range of the transformation that keeps its values in [0, 1].
+        batch_size: Noisy images per batch.
+        distances: Radii at which certified accuracy is reported.
     """
 
     model: str
@@ -126,7 +123,7 @@ class Certification:
 
     @property
     def radii(self) -> FloatArray:
-        """The certified radius of each image, [N], 0 where nothing is certified or the class is not the label."""
+        """The certified radius of each image, [N]; 0 if nothing is certified or the class is not the label."""
         radii = np.array([each.radius for each in self.certificates], float)
         if self.labels is None:
             return radii
@@ -140,21 +137,21 @@ class Certification:
 
     @property
     def samples(self) -> int:
-        """All samples drawn, those that chose classes included."""
+        """Total number of samples, including those used to select classes."""
         return sum(each.samples + self.terms.n0 for each in self.certificates)
 
     def accuracy(self, at: float = 0.0) -> Accuracy:
-        """Return the share of images that are right and certified at a distance."""
+        """Return the certified accuracy at a radius."""
         return certified_accuracy(self.radii, at)
 
     @property
     def plain_accuracy(self) -> Accuracy | None:
-        """The model's own accuracy, without noise and a vote; None without labels."""
+        """Accuracy of the model itself, without smoothing; None without labels."""
         return self._right(self.plain)
 
     @property
     def smoothed_accuracy(self) -> Accuracy | None:
-        """The smoothed model's accuracy, by a vote of n0 samples; None without labels."""
+        """Accuracy of the smoothed model, by a vote of n0 samples; None without labels."""
         return self._right([each.guess for each in self.certificates])
 
     def _right(self, classes: Sequence[int]) -> Accuracy | None:
@@ -163,7 +160,7 @@ class Certification:
         return Accuracy(int((np.array(classes) == np.array(self.labels)).sum()), len(self.labels))
 
     def certified_wrong(self, at: float = 0.0) -> Accuracy | None:
-        """Return the share of images certified at a distance whose class is not the label; None where not looked at."""
+        """Return the share of images certified at a radius with a wrong class; None if those were skipped."""
         if self.labels is None or not self.terms.wrong:
             return None
         wrong = [
@@ -173,19 +170,19 @@ class Certification:
         return certified_accuracy(wrong, at)
 
     def unclipped(self, at: float) -> Accuracy:
-        """Return the share of images right and certified for a range all of whose images have values in [0, 1]."""
+        """Return the certified accuracy at a range over which no image value leaves [0, 1]."""
         wide = np.array([np.inf if each is None else each for each in self.room])
         return certified_accuracy(np.where(wide >= at, self.radii, 0.0), at)
 
     def linf(self, distance: float) -> float:
-        """Return how far every value may change at once (Linf) within an L2 distance: r / sqrt(d), rounded down."""
+        """Return the Linf radius implied by an L2 radius: r / sqrt(d), rounded down."""
         return round_down(distance / math.sqrt(self.values))
 
     @property
     def acr_by_fixed(self) -> float | None:
-        """What the average radius would be by the rule fixed, reckoned at each image's share of hits; else None.
+        """The average radius expected of the rule fixed, at each image's share of hits; None for other rules.
 
-        Of the rule sequential alone, which stops early: this is its price.
+        Only for the rule sequential: the difference is the price of stopping early.
         """
         if self.terms.rule["rule"] != "sequential":
             return None
@@ -217,7 +214,7 @@ class Certification:
         }
 
     def guarantee(self) -> str:
-        """Say in one sentence what is guaranteed."""
+        """Return the guarantee in one sentence."""
         terms = self.terms
         under = "" if terms.shift == "clean" else f" under {terms.shift}"
         behind = f" behind the denoiser with fingerprint {terms.denoiser}" if terms.denoiser else ""
@@ -233,12 +230,12 @@ class Certification:
         )
 
     def not_guaranteed(self) -> list[str]:
-        """Return what the certificates do not say."""
+        """Return the limits of the guarantee, as sentences."""
         own = [FAR_AWAY] if self.terms.against == "l2" else [*OUTSIDE, LEFT_OUT[self.terms.against]]
         return [*NOT_GUARANTEED, *own, *([] if self.terms.joint else [APART])]
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values; radii are rounded down."""
+        """Return everything as JSON-compatible values; radii are rounded down."""
         labels: Sequence[int | None] = self.labels if self.labels is not None else [None] * len(self.keys)
         numbers: dict[str, Json] = {
             **self.to_row(),
@@ -269,7 +266,7 @@ class Certification:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the certificate file, whole or not at all."""
+        """Write the certificate file, atomically."""
         path = Path(path)
         content = self.to_json()
         head = {name: value for name, value in content.items() if name != "images"}
@@ -284,7 +281,7 @@ def _value(found: Accuracy | None) -> float | None:
 
 
 def load_certificate(path: str | Path) -> dict[str, Any]:
-    """Return what a certificate file says, as written by `Certification.save`.
+    """Load a certificate file that `Certification.save` wrote.
 
     Args:
         path: A file that `Certification.save` wrote.

@@ -98,53 +98,54 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> Certification | CertifiedSuite | MapCertification:
-    """Certify a model by randomized smoothing: ranges within which the smoothed model's class cannot change.
+    """Certify a model by randomized smoothing: radii within which the smoothed model's class cannot change.
 
-    The guarantee is about the smoothed model, which is served with noise and a vote (`Smoothed.predict`), not about the
-    model itself. With labels, images whose first guess is wrong are skipped, since they count 0. Several shifts, or a
-    suite, give a `CertifiedSuite`: the same images and the same number of samples under each, and their mean (mACR).
-    Against a transformation the noise is on its parameter (see `laws`), and a radius is a range of that. For label
-    maps, all pixels of an image are certified at once or abstain (SegCertify), within one radius, which the rule radius
-    may set, and a `MapCertification` is returned.
+    The guarantee is for the smoothed model, a majority vote under noise (`Smoothed.predict`), not for the model itself.
+    With labels, images whose first guess is wrong are skipped, since they count as radius 0. Several shifts, or a
+    suite, return a `CertifiedSuite` with the mean over shifts (mACR). Against a transformation, the noise is on its
+    parameter, and a radius is a range of that parameter. For label maps, the pixels of an image are certified jointly
+    or abstain (SegCertify), and a `MapCertification` is returned.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned.
+        model: Anything `load_model` accepts.
+        data: Anything `load_data` accepts.
         sigma: Standard deviation of the noise, on the [0, 1] scale of images; at most 2. For a transformation, that of
-            its parameter: in pixels for a translation; for blur, the mean variance in square pixels. Default: for a
-            transformation, what most networks tolerate.
-        against: l2: any change within a distance. brightness, contrast+brightness, blur, translation: noise on that.
-            rotation, scaling: noise on values at a grid of them, tens of thousands of passes per image.
-        shift: Certify shifted images: fog@3, several of these, or a family such as common; clean is the unshifted
-            images. Default: clean.
-        severities: Severities of families, and of corruptions named without one. Default: 1 to 5.
-        suite: cifar-c, imagenet-c: 15 corruptions at 5 severities. cifar-f: 192 sets of noise by frequency.
-        rule: sequential: a third of the samples, for a slightly smaller radius. fixed: n samples and one bound, as in
-            published tables (Cohen et al. 2019).
-            radius: is it at least the radius? Most images answer within a few hundred samples; every radius is that or
-            0, and their average is that times the share certified.
+            its parameter: in pixels for a translation; for blur, the mean variance in square pixels. Required for l2.
+            Default: for a transformation, a value that most networks tolerate.
+        against: What to certify against. l2: any perturbation within an L2 distance. brightness, contrast+brightness,
+            blur, translation: noise on that parameter. rotation, scaling: pixel noise on a grid of transformed images,
+            tens of thousands of forward passes per image.
+        shift: Shift of the images to certify: fog@3, several of these, or a family such as common; clean means
+            unshifted. Default: clean.
+        severities: Severities of families, and of corruptions given without one. Default: 1 to 5.
+        suite: A set of shifts instead of `shift`: cifar-c or imagenet-c (15 corruptions at 5 severities), or cifar-f
+            (192 sets of noise by frequency).
+        rule: How to sample. sequential: about a third of the samples, for a slightly smaller radius. fixed: n samples
+            and one bound, as in published tables (Cohen et al. 2019). radius: only test whether the radius is at least
+            `radius`, which takes a few hundred samples for most images.
         radius: With the rule radius, the radius to test for. For rotation and scaling, the range to cover, in degrees
-            or as a share, of which the rule radius claims all or nothing.
-        n0: Samples that choose the class. Default: 100; for label maps 10.
-        n: Further samples that count it, at most. Default: 100,000; for label maps 100.
+            or as a fraction.
+        n0: Samples used to select the class. Default: 100; for label maps 10.
+        n: Largest number of samples used to bound its probability. Default: 100,000; for label maps 100.
         alpha: Largest probability that a certificate is wrong; for label maps, that any pixel of an image is.
-        joint: Let alpha be the probability that any of all the certificates is wrong (Bonferroni).
-        wrong: Certify images with a wrong guess too, to learn which are wrong and stable.
-        at: Also report certified accuracy at these distances. Default: those that are the same for all models.
-        tolerance: How much of the radius the rule sequential may give up (see `rules.Sequential`).
+        joint: Let alpha bound the probability that any of the certificates is wrong (Bonferroni).
+        wrong: Certify images with a wrong guess too, to find predictions that are wrong and stable.
+        at: Further radii at which to report certified accuracy. Default: a fixed set, the same for all models.
+        tolerance: With the rule sequential, the gain in radius, in units of sigma, below which sampling stops.
         futility: With the rule fixed, stop early on images that will not be certified.
-        denoiser: Put this before the model: cifar10, cifar10-demo, or a file or folder that the recipe denoiser wrote;
-            in Python also a module from images to images.
-        dtype: Certify a copy of the model in this precision.
-        compile: Compile the model first.
-        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        denoiser: Denoiser to put before the model: cifar10, cifar10-demo, or a file or folder that the recipe denoiser
+            wrote; in Python also a module from images to images. Default: none.
+        dtype: Precision of the model, such as bfloat16; the certificates are for the model in that precision. Default:
+            unchanged.
+        compile: Compile the model with torch.compile first.
+        images: Number of inputs to use, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Inputs per forward pass. Default: chosen by device and image size.
-        out: Run directory; the same call resumes it. Holds the certificate at the end; one with other settings is never
+        out: Run directory for the certificates; the same call resumes it. A certificate with other settings is never
             overwritten.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
 
     >>> model, images = (lambda images: images.mean((2, 3))), torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
     >>> found = certify(model, (images, [0, 1, 2]), sigma=0.25, n=1000)
@@ -166,7 +167,7 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     check_sizes(samples if n0 is not None else min(samples, counted), counted)
     if wrong_distance := next((each for each in at if not 0 <= each < math.inf), None):
         raise ConfigurationError(
-            "A distance must not be negative.", expected="at=0.1 or more", got=f"{wrong_distance:g}"
+            "Distances must not be negative.", expected="at= distances of 0 or more", got=f"{wrong_distance:g}"
         )
     several = suite is not None or not (shift is None or isinstance(shift, str | Shift))
     named: list[str | Shift] = [] if shift is None else [shift] if isinstance(shift, str | Shift) else list(shift)

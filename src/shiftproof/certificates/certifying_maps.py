@@ -93,7 +93,7 @@ class MapCertification:
         ]
 
     def to_json(self) -> dict[str, Json]:
-        """Return everything as JSON values."""
+        """Return everything as JSON-compatible values."""
         about = {"format": FORMAT, "version": __version__, "model": self.model, "data": self.data}
         return {**about, "terms": dict(self.facts), "radius": self.radius, "rows": cast("Json", self.to_rows())}
 

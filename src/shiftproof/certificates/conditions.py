@@ -33,7 +33,7 @@ def conditions(
     """
     if suite is not None and (shift or severities is not None):
         raise ConfigurationError(
-            "A suite has its own shifts and severities.", got=f"suite={suite!r} with a shift or severities"
+            "suite= cannot be combined with shift= or severities=.", got=f"suite={suite!r} with a shift or severities"
         )
     if suite is not None:
         return [None, *_suite(suite, shape)]

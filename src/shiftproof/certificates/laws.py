@@ -224,7 +224,7 @@ def scale_of(against: str, sigma: float | None) -> float:
     found = law_of(against).usual if sigma is None else float(sigma)
     if found is None:
         raise ConfigurationError(
-            "Smoothing needs noise.", expected="sigma above 0, on the [0, 1] scale of images", fix="--sigma 0.25"
+            "sigma must be positive.", expected="sigma above 0, on the [0, 1] scale of images", fix="--sigma 0.25"
         )
     return found
 
@@ -234,18 +234,18 @@ def check_sigma(sigma: float, against: str = "l2") -> None:
     law = law_of(against)
     if not 0 < sigma < np.inf:
         raise ConfigurationError(
-            "Smoothing needs noise.",
+            "sigma must be positive.",
             expected="sigma above 0, on the [0, 1] scale of images" if law.usual is None else "sigma above 0",
             got=f"sigma={sigma:g}",
         )
     if sigma > law.largest:
         pixels = law.pixels
         raise ConfigurationError(
-            f"Noise of {sigma:g} leaves nothing of images in [0, 1].",
+            f"sigma={sigma:g} is too large for images in [0, 1].",
             expected=f"sigma up to {law.largest:g}"
             + (
                 ", on the [0, 1] scale; certified training uses 0.12 to 1" if pixels else f": {law.noise.format(sigma)}"
             ),
             got=f"sigma={sigma:g}",
-            **({"fix": f"if that is on the scale of 0 to 255, sigma={sigma / 255:.3g}"} if pixels else {}),
+            **({"fix": f"if this is on the scale 0 to 255, use sigma={sigma / 255:.3g}"} if pixels else {}),
         )

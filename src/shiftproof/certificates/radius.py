@@ -23,7 +23,7 @@ DIGITS = 6
 
 
 def radius(bound: ArrayLike, sigma: float) -> FloatArray:
-    """Return the certified L2 radius of a bound on p; 0 where it does not exceed one half (abstain).
+    """Return the certified L2 radius for a lower bound on p; 0 (abstain) if it does not exceed one half.
 
     Args:
         bound: Lower bounds on the probability of the class.

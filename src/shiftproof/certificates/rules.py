@@ -48,15 +48,15 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(ABC):
-    """A way to certify: noise `sigma`, at most `n` samples of an image, error probability `alpha`.
+    """A sampling rule: noise `sigma`, at most `n` samples per image, error probability `alpha`.
 
-    `against` is what the noise is of, and so which radius a probability shows (`laws`).
+    `against` determines the noise and how a probability maps to a radius (`laws`).
 
     Args:
         sigma: Standard deviation of the noise.
-        n: The most samples of an image.
-        alpha: The probability that a certificate of an image is wrong.
-        against: What the noise is of: `l2`, or a transformation.
+        n: Largest number of samples per image.
+        alpha: Largest probability that the certificate of an image is wrong.
+        against: `l2`, or the transformation whose parameter gets the noise.
     """
 
     name: ClassVar[str]
@@ -70,7 +70,7 @@ class Rule(ABC):
         check_numbers(self.n, self.alpha)
 
     def radius(self, bound: ArrayLike) -> FloatArray:
-        """Return the radius that a bound on the probability shows, 0 for none."""
+        """Return the radius that a lower bound on the probability certifies; 0 if none."""
         return law_of(self.against).reach(bound, self.sigma)
 
     @property
@@ -80,7 +80,7 @@ class Rule(ABC):
 
     @property
     def reach(self) -> float:
-        """The largest radius it can claim: that of an image on all of whose samples the model agrees."""
+        """The largest radius it can certify, reached if all samples agree."""
         last = len(self.looks) - 1
         return float(self.judge(last, np.array([self.looks[last]])).radius[0])
 
@@ -89,19 +89,19 @@ class Rule(ABC):
         """Judge images by their hits, [N], out of `looks[look]` samples each."""
 
     def facts(self) -> Mapping[str, float | int | str]:
-        """Return what a certificate has to say of the rule."""
+        """Return the settings of the rule, for certificate files."""
         return {"rule": self.name, **asdict(self)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed(Rule):
-    """All n samples, then one Clopper-Pearson bound, as in Cohen et al. 2019.
+    """Draw all n samples and compute one Clopper-Pearson bound, as in Cohen et al. 2019.
 
     With `futility`, images whose class is plainly not the majority stop early: an upper bound on p under one half, at
     confidence 1 - alpha, at any look. Without it every image takes n samples and results are those of the paper.
 
     Args:
-        futility: Whether images that cannot be certified stop early.
+        futility: Whether to stop early on images that cannot be certified.
 
     >>> rule = Fixed(sigma=0.25, n=1000)
     >>> round(rule.reach, 3)  # no radius can be larger, whatever the model
@@ -126,7 +126,7 @@ class Fixed(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Sequential(Rule):
-    """Up to five looks, each with its share of alpha; stop when a radius could grow by less than a tolerance.
+    """Check the bound up to five times, with alpha split among them; stop when more samples would gain little.
 
     At every look the Clopper-Pearson bound holds with probability 1 - alpha / 5, so all of them do with 1 - alpha, and
     where to stop may depend on them. What a radius would grow by until a later look is reckoned at the share of hits so
@@ -134,7 +134,7 @@ class Sequential(Rule):
     of n that it takes to get there: so samples go where they add most to the average radius.
 
     Args:
-        tolerance: The gain of radius, in units of sigma, below which sampling stops.
+        tolerance: Gain in radius, in units of sigma, below which sampling stops.
 
     >>> round(Sequential(sigma=0.25, n=100_000).reach, 2)  # no radius can be larger, whatever the model
     0.94
@@ -182,14 +182,14 @@ class Sequential(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class AtLeast(Rule):
-    """Is the radius at least so large? A sequential test, which most images answer within a few hundred samples.
+    """Test whether the radius is at least `asked`; sequential, with a few hundred samples for most images.
 
     The claim is the radius asked, made when the evidence (`log_evidence`) for the p it needs exceeds 1 / alpha. It may
     be looked at any time, and is whenever there are a quarter more samples. An image is given up when an upper bound on
     its p, at confidence 1 - alpha, falls below what is needed, or after n samples.
 
     Args:
-        asked: The radius that is asked for.
+        asked: The radius to test for.
 
     >>> AtLeast(asked=0.25, sigma=0.25).n
     100000
@@ -202,11 +202,11 @@ class AtLeast(Rule):
         super().__post_init__()
         if not 0 < self.asked < np.inf:
             raise ConfigurationError(
-                "The radius asked for must be positive.", expected="radius= a distance above 0", got=f"{self.asked:g}"
+                "The radius to test for must be positive.", expected="radius= a distance above 0", got=f"{self.asked:g}"
             )
         if self.p >= 1 or log_evidence(self.n, self.n, self.p) < -np.log(self.alpha):
             raise ConfigurationError(
-                f"A radius of {self.asked:g} cannot be shown with {self.n:,} samples, even if all agree.",
+                f"A radius of {self.asked:g} cannot be certified with {self.n:,} samples, even if all agree.",
                 expected=f"a radius of at most {self._largest():g} at sigma {self.sigma:g}",
                 fix="ask for a smaller radius, or take more samples or a larger sigma",
             )
@@ -258,7 +258,7 @@ class Grid(Rule):
         super().__post_init__()
         if not 0 < self.limit <= WIDEST[self.against]:
             raise ConfigurationError(
-                f"A range of {self.limit:g} cannot be covered.",
+                f"Invalid range {self.limit:g}.",
                 expected=f"radius= above 0 and up to {WIDEST[self.against]:g} for {self.against}",
             )
 
@@ -300,17 +300,17 @@ def make_rule(
     futility: bool = True,
     against: str = "l2",
 ) -> Rule:
-    """Return a rule by name; `radius` is what the rule of that name asks for, and a grid covers.
+    """Return a sampling rule by name.
 
     Args:
         name: `fixed`, `sequential` or `radius`.
         sigma: Standard deviation of the noise.
-        n: The most samples of an image.
-        alpha: The probability that a certificate of an image is wrong.
-        radius: The radius asked for by the rule `radius`; of a translation or rotation, the range that the grid covers.
-        tolerance: When the sequential rule stops.
-        futility: Whether the fixed rule stops early where nothing can be certified.
-        against: What the noise is of: `l2`, or a transformation.
+        n: Largest number of samples per image.
+        alpha: Largest probability that the certificate of an image is wrong.
+        radius: The radius to test for with the rule `radius`; for rotation and scaling, the range that the grid covers.
+        tolerance: With the rule sequential, the gain in radius below which sampling stops.
+        futility: With the rule fixed, whether to stop early on images that cannot be certified.
+        against: `l2`, or the transformation whose parameter gets the noise.
     """
     if against in LIMITS and name in RULES:
         return Grid(

@@ -44,21 +44,19 @@ PREFETCH_BATCHES = 8
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is known of one image.
+    """The certificate of one image.
 
-    `prediction` is the smoothed classifier's class, or -1 where it abstains: nothing is claimed then. Within the L2
-    distance `radius` of the image (on the [0, 1] scale, over all values), or a range of a transformation, the
-    prediction is the same. `guess` is the
-    class the first n0 samples chose; `hits` of `samples` fresh ones agreed with it. An image whose guess was not its
-    label was `skipped`: it counts 0 whatever its radius, so no fresh sample was drawn.
+    The smoothed classifier predicts the same class within the L2 distance `radius` of the image (on the [0, 1] scale,
+    over all values), or within that range of a transformation.
 
     Args:
-        prediction: The certified class, or -1 where it abstains.
+        prediction: The certified class, or -1 if the smoothed classifier abstains.
         radius: The certified radius, or range of a transformation.
-        guess: The class that the first samples chose.
-        hits: Fresh samples that agreed with it.
-        samples: Fresh samples that were drawn.
-        skipped: Whether no fresh samples were drawn because the guess is not the label.
+        guess: The most frequent class of the first n0 samples.
+        hits: Number of further samples of that class.
+        samples: Number of further samples drawn.
+        skipped: Whether no further samples were drawn because the guess is not the label, so that the image counts as
+            radius 0.
     """
 
     prediction: int
@@ -70,24 +68,22 @@ class Certificate:
 
 
 class Smoothed:
-    """A classifier smoothed with Gaussian noise: its answer is what `model` says most often of an image with noise.
+    """A smoothed classifier: it predicts the most frequent class of `model` under Gaussian noise.
 
-    `model` is any callable from images to scores, `sigma` the noise's standard deviation on the [0, 1] scale of images.
-    Smoothed `against` a transformation (brightness, contrast+brightness, blur, translation, or a `Transformation`), the
-    noise is of its parameter, on the scale that `laws` says. With a `denoiser` (a name, a file, or a module) what is
-    smoothed is the model behind it (Salman et al. 2020), which needs no training with noise. `dtype` and `compile` run
-    a copy of a module in another precision or compiled, and certificates are about that copy. The noise that certifies
-    an image depends on (`seed`, its key) alone; that of a prediction is drawn afresh.
+    Against a transformation (brightness, contrast+brightness, blur, translation, or a `Transformation`), the noise is
+    on its parameter. With a `denoiser`, denoiser and model are smoothed together (Salman et al. 2020), so the model
+    needs no training with noise. With `dtype` or `compile`, certificates are for the converted copy of the model. The
+    noise for certifying an image depends only on `seed` and its key; the noise for predictions is drawn anew.
 
     Args:
-        model: From images to scores.
-        sigma: Standard deviation of the noise.
+        model: A callable from images to scores.
+        sigma: Standard deviation of the noise, on the [0, 1] scale of images.
         against: `l2`, or a transformation (its name, or a `Transformation`).
-        denoiser: A name, a file or a module that noisy images go through first.
-        seed: The seed of the noise that certifies.
-        batch_size: Noisy images in a batch; by default as memory allows.
-        dtype: The precision that the model computes in.
-        compile: Whether the model is compiled.
+        denoiser: A denoiser in front of the model: a name, a file or a module. Default: none.
+        seed: Seed of the noise for certifying.
+        batch_size: Noisy images per batch. Default: as memory allows.
+        dtype: Precision of the model. Default: unchanged.
+        compile: Whether to compile the model.
 
     >>> smoothed = Smoothed(lambda images: images.mean((2, 3)), sigma=0.25)
     >>> smoothed.certify(torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8), n=1000)[1].prediction
@@ -134,9 +130,9 @@ class Smoothed:
     ) -> list[Certificate]:
         """Certify images [N, C, H, W] in [0, 1]; each certificate is wrong with probability at most alpha.
 
-        `rule` is a name with its options (`n`, 100,000 by default, `alpha`, 0.001, `radius`, `tolerance`, `futility`),
-        or a rule, which has them. With `labels`, images whose guess is wrong are skipped. `keys` name the images for
-        their noise; without them, their pixels do.
+        `rule` is a name with its options (`n`, 100,000 by default, `alpha`, 0.001 by default, `radius`, `tolerance`,
+        `futility`), or a `Rule`. With `labels`, images whose guess is wrong are skipped. `keys` determine the noise of
+        each image; by default they are hashes of its pixels.
         """
         chosen = self._rule(rule, options)
         check_sizes(n0, chosen.n)
@@ -153,12 +149,12 @@ class Smoothed:
         alpha: float = 0.001,
         seed: int | None = None,
     ) -> Tensor:
-        """Return the smoothed classifier's class of images, [N] int64, or -1 where n samples do not settle it.
+        """Predict with the smoothed classifier: classes [N] int64, or -1 where n samples do not suffice.
 
-        A class that is returned is not the smoothed classifier's with probability at most alpha. That probability is
-        over noise that nobody knows before the image is chosen, so every call draws its own from the system's entropy.
-        A `seed` is for evaluating and reproducing only: whoever knows it can search at home for an image, within the
-        certified distance, that is answered wrongly every time.
+        A returned class differs from that of the exact smoothed classifier with probability at most alpha. This needs
+        noise that is unknown when the image is chosen, so every call draws fresh noise from the system's entropy. Use a
+        `seed` only for evaluation and reproduction: an attacker who knows it can search offline for an image within the
+        certified radius that is always misclassified.
         """
         check_numbers(n, alpha)
         sampler = self.sampler(images, keys, secrets.randbits(SEED_BITS) if seed is None else seed)
@@ -171,7 +167,7 @@ class Smoothed:
         return torch.from_numpy(np.where(settled, order[:, 0], ABSTAIN))
 
     def choose(self, images: Tensor, keys: Tensor | Sequence[int] | None = None, n0: int = 100) -> list[int]:
-        """Return what most of n0 samples say of images: classes to be counted with others, and no claim."""
+        """Return the most frequent class of n0 samples of each image; this is not a certified prediction."""
         chosen: list[int] = self.sampler(images, keys).counted(n0).argmax(1).tolist()
         return chosen
 
@@ -182,24 +178,24 @@ class Smoothed:
         other = {name: value for name, value in options.items() if getattr(rule, name, None) != value}
         if other:
             raise ConfigurationError(
-                "A rule has its own options.",
-                expected=f"them in {rule}",
+                "Options cannot be combined with a Rule object.",
+                expected=f"these options set on {rule}",
                 got=", ".join(f"{name}={value}" for name, value in other.items()),
             )
         if (rule.sigma, rule.against) != (self.sigma, self.against):
             raise ConfigurationError(
-                "The rule is for other noise.",
+                "The rule was made for different noise.",
                 expected=f"sigma={self.sigma:g} against {self.against}",
                 got=f"sigma={rule.sigma:g} against {rule.against}",
             )
         return rule
 
     def sampler(self, images: Tensor, keys: Tensor | Sequence[int] | None, seed: int | None = None) -> Sampler:
-        """Return what draws samples of these images, after a look at whether they and the model can be certified."""
+        """Return a sampler of noisy copies of these images, after checking that the model can be certified."""
         check_fixed(self._plain)  # a model may have been switched to training since
         if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
             got = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images)
-            raise DataError("This is not a batch of images.", expected="a float tensor N x C x H x W", got=str(got))
+            raise DataError("Expected a batch of images.", expected="a float tensor N x C x H x W", got=str(got))
         check_values(images)  # a distance on the scale of normalised images would be told for one on [0, 1]
         named = content_keys(images) if keys is None else torch.as_tensor(keys, dtype=torch.int64)
         if len(named) != len(images):
@@ -229,7 +225,7 @@ def denoised(model: Callable[[Tensor], Tensor], denoiser: DenoiserLike, sigma: f
     """Return a model behind a denoiser, on the model's device; refuse noise that the denoiser is not for."""
     if not law_of(against).pixels:
         raise ConfigurationError(
-            "A denoiser removes noise from pixel values.",
+            f"A denoiser cannot be used against {against}.",
             expected="against l2, rotation or scaling",
             got=f"against {against}",
         )
@@ -296,14 +292,14 @@ def certify_sampled(
 def prepared(model: Callable[[Tensor], Any], dtype: str, compiled: bool) -> tuple[Callable[[Tensor], Any], torch.dtype]:
     """Return the model to sample (or to compile first) and its precision: itself, or a copy cast and laid out anew."""
     if dtype not in PRECISIONS:
-        raise ConfigurationError(f"There is no precision {dtype!r} to certify in.", expected=", ".join(PRECISIONS))
+        raise ConfigurationError(f"Unknown precision {dtype!r}.", expected=", ".join(PRECISIONS))
     if dtype == "float32" and not compiled:
         return model, precision_of(model)
     if not isinstance(model, nn.Module):
         raise ConfigurationError(
-            "The precision of a black box is its own.",
+            "dtype and compile need a PyTorch module.",
             got=f"{type(model).__name__} with dtype={dtype!r}, compile={compiled}",
-            fix="leave both options out, or give the PyTorch module",
+            fix="leave both options out, or pass the PyTorch module",
         )
     kind: torch.dtype = getattr(torch, dtype)
     return copy.deepcopy(model).to(kind).to(memory_format=torch.channels_last), kind  # type: ignore[call-overload]

@@ -58,25 +58,23 @@ CLEAN = "clean"
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Values (accuracies, of label maps mIoU, or average certified radii) by frequency.
+    """Accuracy, mIoU or average certified radius by frequency.
 
-    `clean` is the value on the images as they are, `waves` under each wave, `sets` under power-law noise by (alpha,
-    centre), averaged over strengths; `amplitudes` by corruption are the mean amplitude of its change at radial
-    frequencies 0, 1, 2, ..., and under `clean` that of the images themselves; `powers` are the shares of its squared
-    amplitude in each band, corners of the spectrum included.
+    `sets` is averaged over strengths. The entry `clean` of `amplitudes` is the spectrum of the images themselves; the
+    others are spectra of the change a corruption makes.
 
     Args:
-        measure: `accuracy`, or `acr` for the average certified radius.
-        model: What the model is called.
-        data: What the data set is called.
+        measure: `accuracy`, `miou`, or `acr` for the average certified radius.
+        model: Name of the model.
+        data: Name of the data set.
         shape: Height and width of the images.
-        step: Frequencies between two measured waves.
-        clean: The value on the images as they are.
+        step: Distance between measured frequencies.
+        clean: The value on clean images.
         waves: The value under each wave, by its frequency.
         sets: The value under power-law noise, by (alpha, centre).
         amplitudes: Mean amplitude at radial frequencies 0, 1, 2, ..., by corruption.
         powers: Shares of the squared amplitude in each band, by corruption.
-        facts: What it was measured with.
+        facts: Settings of the measurement.
     """
 
     measure: Measure
@@ -97,7 +95,7 @@ class Spectrum:
         return math.sqrt(self.shape[0] * self.shape[1])
 
     def heat(self) -> NDArray[np.float64]:
-        """Return the map of `waves`, the zero frequency in its middle."""
+        """Return `waves` as a 2-D map with the zero frequency in the centre."""
         return laid_out(self.waves, *self.shape, self.step)
 
     def bands(self) -> dict[Band, float]:
@@ -114,15 +112,15 @@ class Spectrum:
         }
 
     def worst(self) -> tuple[Frequency, float]:
-        """Return the wave that costs most, and the value under it."""
+        """Return the wave with the lowest value, and that value."""
         return min(self.waves.items(), key=lambda each: (each[1], each[0]))
 
     def shares(self) -> dict[str, dict[Band, float]]:
-        """Return, by corruption, which share of its change (in squared amplitude) is in each band."""
+        """Return the share of each corruption's change (in squared amplitude) in each band."""
         return {name: dict(shares) for name, shares in self.powers.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
+        """Return everything as JSON-compatible values."""
         return {
             "format": FORMAT,
             "version": __version__,
@@ -140,7 +138,7 @@ class Spectrum:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to a JSON file, whole or not at all."""
+        """Write everything to a JSON file, atomically."""
         write_atomically(Path(path), json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
         return Path(path)
 
@@ -169,34 +167,34 @@ def spectrum(
     on_progress: OnProgress | None = None,
     on_plan: Callable[[SpectrumPlan], None] | None = None,
 ) -> Spectrum:
-    """Measure a model by frequency: under single waves and under noise around a frequency. Writes spectrum.json.
+    """Measure a model's sensitivity by frequency: to single waves and to band noise. Writes spectrum.json.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned.
-        measure: accuracy, or acr: the average certified radius, by the rule sequential; for label maps miou. Default:
-            accuracy; for label maps miou.
-        eps: L2 norm of a wave, in each channel, before values are clipped to [0, 1]. Default: 4 at 32 pixels, growing
-            with the side of larger images.
-        step: Measure frequencies that are multiples of this. Default: every one up to 64 pixels, 16 along a side of
-            larger images.
-        alphas: Powers of the noise around a frequency.
-        strengths: L2 norms of that noise, before clipping; values are averaged over them. Default: 8, 10 and 12 at 32
-            pixels, and more for larger images.
-        corruptions: Corruptions whose amplitudes are reported. Default: common.
-        severity: Their severity.
+        model: Anything `load_model` accepts.
+        data: Anything `load_data` accepts.
+        measure: accuracy, acr (average certified radius, by the rule sequential), or miou for label maps. Default:
+            accuracy; miou for label maps.
+        eps: L2 norm of a wave in each channel, before clipping to [0, 1]. Default: 4 at 32 pixels, growing with the
+            image side.
+        step: Measure only frequencies that are multiples of this. Default: 1 up to 64 pixels; for larger images, 16
+            frequencies along a side.
+        alphas: Exponents of the power-law noise around a frequency.
+        strengths: L2 norms of that noise before clipping; results are averaged over them. Default: 8, 10 and 12 at 32
+            pixels, larger for larger images.
+        corruptions: Corruptions whose amplitude spectra are reported. Default: the family common.
+        severity: Severity of these corruptions.
         sigma: With the measure acr, standard deviation of the noise.
-        n0: With the measure acr, samples that choose a class.
-        n: With the measure acr, samples that count it, at most.
-        alpha: Largest probability that a certificate is wrong.
-        images: Use this many inputs, drawn in proportion to the classes. Default: 200.
+        n0: With the measure acr, samples used to select the class.
+        n: With the measure acr, the largest number of samples used to bound its probability.
+        alpha: With the measure acr, the largest probability that a certificate is wrong.
+        images: Number of inputs to use, drawn in proportion to the classes. Default: 200.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
-        on_plan: Called with a `SpectrumPlan` before any long work: how many cells, and about how many seconds.
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
+        on_plan: Called with a `SpectrumPlan` (number of tasks and approximate seconds) before any long work.
 
     >>> found = spectrum("demo", "demo", images=20, step=16, alphas=[1], strengths=[8], corruptions=["fog"])
     >>> sorted(found.waves), found.amplitudes.keys() >= {"clean", "fog"}

@@ -22,9 +22,9 @@ FORMAT = "shiftproof-certified-suite/1"
 
 @dataclass(frozen=True)
 class CertifiedSuite:
-    """Certifications of the same images, clean or under shifts, on equal terms: all columns of one table.
+    """Certifications of the same images, clean and under shifts, with the same settings.
 
-    `groups` says which shifts are averaged together: of low, mid and high frequency, of a severity, of an alpha.
+    `groups` are averaged together: shifts of low, mid and high frequency, of one severity, or of one alpha.
 
     Args:
         parts: One certification for each shift, the clean one first.
@@ -49,7 +49,7 @@ class CertifiedSuite:
 
     @property
     def clean(self) -> Certification | None:
-        """The certification of clean images, where it was asked for."""
+        """The certification of clean images; None if not requested."""
         return next((each for each in self.parts if each.terms.shift == CLEAN), None)
 
     @property
@@ -58,7 +58,7 @@ class CertifiedSuite:
         return self.mean([each.terms.shift for each in self.parts if each.terms.shift != CLEAN] or [CLEAN])
 
     def mean(self, labels: Sequence[str]) -> MeanRadius:
-        """Return the mean average certified radius over some conditions."""
+        """Return the mean average certified radius over some shifts."""
         reach = rule_of(self.parts[0].terms.rule).reach
         return mean_average_radius({label: self[label].radii for label in labels}, reach)
 
@@ -81,7 +81,7 @@ class CertifiedSuite:
         }
 
     def to_json(self) -> dict[str, Json]:
-        """Return everything but the certificates of single images, which have files of their own."""
+        """Return everything as JSON-compatible values, except certificates per image, which have their own files."""
         terms = {name: value for name, value in self.parts[0].terms.to_row().items() if name != "shift"}
         return {
             "format": FORMAT,
@@ -95,7 +95,7 @@ class CertifiedSuite:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the numbers, whole or not at all."""
+        """Write the numbers to a JSON file, atomically."""
         write_atomically(Path(path), json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
         return Path(path)
 

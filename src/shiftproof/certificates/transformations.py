@@ -27,9 +27,9 @@ PIVOT = 0.5
 
 
 class Transformation(ABC):
-    """A family of changes phi(x, a) with a parameter a of `size` numbers, and the law of the noise on it.
+    """A parametric transformation phi(x, a) with `size` parameters a, and the distribution of the noise on them.
 
-    `limits` says what real changes of this kind the certificate leaves out.
+    `limits` says which real changes of this kind the certificate does not cover.
     """
 
     name: ClassVar[str]
@@ -212,8 +212,8 @@ def check_resolvable(phi: Transformation, shape: tuple[int, ...], scale: float) 
     off = float((twice - once).abs().max()) / max(1.0, float(once.abs().max()))
     if not off <= AGREE:
         raise ConfigurationError(
-            f"The transformation {phi.name!r} cannot be smoothed over.",
-            expected="a transformation of which two in a row are exactly one",
+            f"The transformation {phi.name!r} cannot be certified.",
+            expected="a transformation of which two in a row equal one with composed parameters",
             got=f"images that differ by {off:.3g}",
             fix="do not clip, pad or resample inside it; the certificate would be void",
         )

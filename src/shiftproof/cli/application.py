@@ -64,5 +64,5 @@ def _options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Where a classifier breaks under distribution shift, how badly, what helps, and what is guaranteed."""
+    """Audit classifiers and segmentation models under distribution shift: measure, certify, adapt, harden."""
     # `--version` acts in its callback; `--debug` is taken by `main`, so that it works after a command too.

@@ -15,10 +15,10 @@ Rows: TypeAlias = Iterator[tuple[str, ...]]
 
 
 def list_names(kind: str) -> Table:
-    """List models, data, shifts, methods or sections by name, including those of plugins.
+    """List shifts, adaptation methods, recipes, models, data and other names, including those of plugins.
 
     Args:
-        kind: shifts, adapters, recipes, estimators, searchers, spaces, streams, sections, models or data.
+        kind: What to list: shifts, adapters, recipes, estimators, searchers, spaces, streams, sections, models or data.
     """
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
@@ -87,7 +87,7 @@ def _spaces() -> Rows:
 
     for name in spaces():
         space = make_space(name)
-        yield name, str(len(space)), ", ".join(operation for operation, _ in space.operations)
+        yield name, str(len(space)), ", ".join(dict.fromkeys(operation for operation, _ in space.operations))
 
 
 def _streams() -> Rows:
@@ -118,7 +118,7 @@ def _loaders(registry: Registry[Callable[[str], Any]]) -> Rows:
 
 
 def _first_line(thing: object) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
+    return (inspect.getdoc(thing) or "").partition("\n")[0].replace("`", "")
 
 
 KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[], Rows]]] = {

@@ -33,7 +33,7 @@ LOADERS = {
     "executor": ("shiftproof.runs.choosing:choose_executor", ("executor", "device")),
 }
 """Parameter -> the function whose options come with it, but for these."""
-PANELS = {"model": "Model", "data": "Data", "executor": "Where it runs"}
+PANELS = {"model": "Model", "data": "Data", "executor": "Execution"}
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def options_for(command: Command) -> list[Option]:
         if name in signature:
             function = imported(loader)
             forms = _for_terminals(documented(function)[without[0]]).rstrip(".")
-            phrase = rf"\b[Ww]hat `{function.__name__}` takes or returned"
+            phrase = rf"\b[Aa]nything `{function.__name__}` accepts"
             found = [each._replace(help=re.sub(phrase, forms, each.help)) for each in found]
             found += options_of(function, name, without=without)
     return found
@@ -286,9 +286,12 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _for_terminals(text: str) -> str:
-    """Return a parameter's help without the forms it has "in Python also"."""
-    said, also, _ = text.partition("; in Python also")
-    return f"{said}." if also else said
+    """Return a parameter's help without the forms it has "in Python also".
+
+    >>> _for_terminals("Shifts such as fog@3; in Python also `Shift` objects. Default: none.")
+    'Shifts such as fog@3. Default: none.'
+    """
+    return re.sub(r"; in Python also .*?(?=\.(?: [A-Z]|$))", "", text, flags=re.DOTALL)
 
 
 def _alternatives(hint: Any) -> list[Any]:

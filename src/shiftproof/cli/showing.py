@@ -79,7 +79,7 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
         "method",
         "estimate" if maps else "accuracy",
         "interval",
-        "points off, unseen families",
+        "error on unseen families",
         "in family",
         "",
     ):
@@ -101,8 +101,8 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
     if result.by_class:
         console.print(_class_table(result))
     console.print(
-        "Points off are for shifts of families that were left out of the calibration; in family, for new shifts of "
-        "families that were in it. The interval is for shifts as different from those as they are from one another.",
+        "Errors are mean absolute errors in points: on families of shifts left out of the calibration, and on new "
+        "shifts of families in it. The interval is for shifts as different from those as they are from one another.",
         soft_wrap=True,
         highlight=False,
     )
@@ -118,7 +118,7 @@ def _holds(result: Estimate) -> str:
 
 def _class_table(result: Estimate) -> Table:
     """Return the figures of classes."""
-    table = Table(title="Expected of each class", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(title="Estimates per class", title_justify="left", box=None, pad_edge=False, header_style="bold")
     for title in ("class", "inputs", "recall", "precision", "F1"):
         table.add_column(title, justify="left" if title == "class" else "right")
     for one in result.by_class:
@@ -131,7 +131,7 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     """Print a row per shift, the mean gain and the cost of each method, and why some did not apply."""
     console = Console()
     measure = found.measure if found.measure != "accuracy" else "Accuracy"
-    title = f"{measure}, %" if found.scores else "Answers as the source model's, %"
+    title = f"{measure}, %" if found.scores else "Agreement with the source model, %"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("shift")
     for name in found.methods:
@@ -181,14 +181,14 @@ def show_search(found: Search, given: Mapping[str, Any]) -> None:
     lines = [("clean", f"{found.fitness} {found.clean:.3f} on {found.images:,} images")]
     lines.append(("worst", _under(found, best)))
     if found.constraint:
-        lines.append(("keeping the content", "no chain that was tried" if kept is None else _under(found, kept)))
+        lines.append(("preserving content", "no chain found" if kept is None else _under(found, kept)))
     if found.quantile is not None:
         lines.append(("0.1% of chains", f"{found.quantile:.3f} or less"))
     whole = len(list(trace.full()))
     part = f", {whole:,} of them on all images" if any(trial.images is not None for trial in trace.trials) else ""
     lines.append(("evaluations", f"{trace.evaluations:,} of {trace.space.size(trace.length):.3g} chains{part}"))
     if trace.failures:
-        lines.append(("failed", f"{len(trace.failures)} chains; the same command tries them again"))
+        lines.append(("failed", f"{len(trace.failures)} chains; run the same command to try them again"))
         lines.append(("", str(trace.failures[0].score.error).splitlines()[0]))
     lines.append(("result", f"{out / 'search.json'}"))
     lines.append(("pictures", f"{out / 'worst.png'}"))
@@ -202,7 +202,7 @@ def show_search(found: Search, given: Mapping[str, Any]) -> None:
 def _under(found: Search, trial: Trial) -> str:
     """Say what a chain brings the model to, or that none that was tried brings it lower than it is."""
     if not trial.genes:
-        return f"nothing worse than clean was found: no chain that was tried brings it below {found.clean:.3f}"
+        return f"no chain found that is worse than clean ({found.clean:.3f})"
     return f"{trial.score.fitness:.3f} under {found.trace.space.words(trial.genes)}"
 
 
@@ -211,7 +211,9 @@ def show_stream_comparison(result: StreamComparison, _: Mapping[str, Any]) -> No
     console = Console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     standing = (
-        (f"{result.measure}, %", "against source", "collapsed after") if result.labelled else ("as the source, %",)
+        (f"{result.measure}, %", "against source", "collapsed after")
+        if result.labelled
+        else ("agreement with source, %",)
     )
     for title in ("method", *standing, "updates", "resets", "ms/batch"):
         table.add_column(title, justify="left" if title == "method" else "right")
@@ -387,7 +389,7 @@ def show_training(trained: Trained, given: Mapping[str, Any]) -> None:
     validation = _given(given.get("validation"))
     share = share_of(validation)
     lines = [("recipe", f"{trained.recipe}, sigma {trained.sigma:g}" if trained.sigma else trained.recipe)]
-    kept = "" if trained.kept is None else f", the weights of step {trained.kept:,} kept"
+    kept = "" if trained.kept is None else f", kept the weights of step {trained.kept:,}"
     lines += [("trained", f"{row['steps']:,} steps{kept}"), ("loss", f"{trained.loss:.4f}")]
     if trained.accuracy is not None:
         under = f" under noise of sigma {trained.sigma:g}, {trained.clean_accuracy:.4f} clean," if trained.sigma else ""

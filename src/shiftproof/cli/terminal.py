@@ -132,7 +132,7 @@ def summary(audit: Audit, console: Console | None = None) -> None:
     for failure in audit.failed:
         console.print(f"[red]failed[/] {escape(failure.splitlines()[0])}", soft_wrap=True)
     if audit.failed:
-        console.print(f"{len(audit.failed)} cells failed; the same command tries them again.")
+        console.print(f"{len(audit.failed)} tasks failed; run the same command to try them again.")
     if audit.checks or audit.missing:
         console.print()
         show_checks(audit, console)

@@ -37,21 +37,20 @@ FILE = "stream.json"
 
 @dataclass(frozen=True)
 class StreamComparison:
-    """The trace of each method along the stream, why some do not apply, and what has to be said of the stream.
+    """The trace of each method along a stream, and why some methods do not apply.
 
-    `shifts` are those that occur along it. Where images are unlabelled, traces hold answers and no right ones. The
-    answers to one's own images are in the file `predictions`. `measure` is what the accuracies of traces are: of label
-    maps the mean of each image's own mIoU.
+    Without labels, traces hold predictions but no correct ones. Predictions for your own images are in the file
+    `predictions`. For label maps, the accuracies of traces are the mean over images of each image's mIoU.
 
     Args:
         folder: The run directory.
-        traces: Right answers, batch by batch, by method.
+        traces: Correct predictions per batch, by method.
         reasons: Why a method does not apply, by method.
-        notes: What has to be known when reading them.
+        notes: Caveats on the results.
         shifts: The shifts that occur along the stream.
         labelled: Whether labels are known.
-        predictions: The file of answers to your own images, if there is one.
-        measure: What the accuracies of traces are; mIoU for label maps.
+        predictions: Path of the predictions for your own images; None for other streams.
+        measure: accuracy, or mIoU for label maps.
     """
 
     folder: Path
@@ -64,9 +63,9 @@ class StreamComparison:
     measure: str = CLASSES.measure
 
     def to_rows(self) -> list[dict[str, Json]]:
-        """Return one row per method: accuracy, area against the source model, where it collapsed, and its pace.
+        """Return one row per method: accuracy, mean gain over the source model, where it collapsed, and time per batch.
 
-        Without labels, the share of images that it answers as the source model does stands for the first three.
+        Without labels, the first three are replaced by the agreement with the source model.
         """
         return [
             {
@@ -113,36 +112,39 @@ def compare_on_stream(
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> StreamComparison:
-    """Compare methods of test-time adaptation along one long stream, where some collapse. Writes stream.json.
+    """Compare test-time adaptation methods along one long stream, where some collapse. Writes stream.json.
 
-    The source model is always among the methods. Every method has a run directory of its own in `out`. Without a
-    `calibration`, CCC is calibrated on the model first; a calibration of another model is used as it is, with a note. A
-    stream of one's own folders may be unlabelled, and its answers are written, image by image, to predictions.csv.
+    The source model is always included. Every method has its own run directory in `out`. Without a `calibration`, CCC
+    is calibrated on the model first; a calibration of another model is used as given, with a note. A stream of your own
+    folders may be unlabelled; predictions per image are written to predictions.csv.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned.
-        stream: ccc, concatenated, mixed, correlated, recurring or gradual; folders:day,night, which are then the data,
-            one after another, unchanged; or suite:CIFAR-10-C, the corruptions of a downloaded suite.
-        methods: Methods; `shiftproof list adapters` names them.
-        target: With ccc, the source model's accuracy along the stream: easy, medium, hard, or a number. Default: easy,
-            or the calibration's.
-        speed: Images per step. Default: 1,000 for ccc and gradual, or the calibration's; otherwise all images.
+        model: Anything `load_model` accepts.
+        data: Anything `load_data` accepts.
+        stream: ccc, concatenated, mixed, correlated, recurring or gradual; folders:day,night for your own folders one
+            after another, instead of `data`; or suite:CIFAR-10-C for the corruptions of a downloaded suite.
+        methods: Test-time adaptation methods to compare; `shiftproof list adapters` names them.
+        target: With ccc, the source model's accuracy along the stream: easy, medium, hard, or a number such as 0.34.
+            Default: easy, or as in the calibration.
+        speed: Images per step of the stream. Default: 1,000 for ccc and gradual, or as in the calibration; otherwise
+            all images.
         shifts: Shifts or families of the stream.
         severity: Severity of corruptions; not for ccc and gradual. Default: 5; for mixed 1 to 5.
-        preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
-        options: Options for every method that has them, such as reset=500; in Python also {"reset": 500}.
-        lr_scale: Factor on all learning rates.
-        calibration: With ccc, the file or folder that `calibrate` wrote. Default: made in the run directory.
-        calibration_images: With ccc, the most images for a pair of severities.
-        precision: With ccc, standard error of accuracies on the paths.
-        images: Length of the stream. Default: one round of all images; for ccc 100,000, or the calibration's.
-        seed: Seed of every random draw. Default: 0; for ccc 43, or the calibration's.
+        preset: Default settings of methods: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: chosen by
+            the number of classes and the normalisation layers.
+        options: Options of methods, applied to each method that has them, such as reset=500; in Python also {"reset":
+            500}.
+        lr_scale: Factor applied to all learning rates.
+        calibration: With ccc, a file or folder that `calibrate` wrote. Default: calibrate in the run directory.
+        calibration_images: With ccc, the largest number of images to measure per pair of severities.
+        precision: With ccc, standard error of the accuracy along the paths.
+        images: Length of the stream. Default: one round of all images; for ccc 100,000, or as in the calibration.
+        seed: Seed of every random draw. Default: 0; for ccc 43, or as in the calibration.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images per batch. Default: 64; with label maps 8.
         out: Run directory; the same call resumes it.
-        executor: inline, or processes:4 for four methods at a time; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
+        executor: inline, or processes:4 to run four methods at a time. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
 
     >>> options = {"shifts": ["contrast"], "images": 128, "out": folder}
     >>> found = compare_on_stream("demo", "demo", stream="concatenated", methods=["bn"], **options)
@@ -154,8 +156,8 @@ def compare_on_stream(
     kind, data = read_stream(stream, data)
     if (images is not None and images < 1) or lr_scale <= 0:
         raise ConfigurationError(
-            "A run needs images and a learning rate.",
-            expected="more than 0 of each",
+            "The number of images and lr_scale must be positive.",
+            expected="images of 1 or more, lr_scale above 0",
             got=f"images {images}, lr_scale {lr_scale:g}",
         )
     check_options(kind, shifts=shifts, speed=speed)

@@ -78,16 +78,16 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of a comparison: the differences of every audit from the first, and where the report is.
+    """The result of a comparison: the differences of every audit from the baseline.
 
     Args:
-        folder: Where the report of the comparison is.
+        folder: Folder of the report.
         labels: The names of the runs, the baseline first.
-        models: What was audited in each run.
+        models: The model audited in each run.
         data: The data set that all runs share.
         images: The number of images that all runs share.
-        differences: By run, its differences from the first.
-        notes: What has to be known when reading them.
+        differences: Differences from the baseline, by run.
+        notes: Caveats on the results.
     """
 
     folder: Path
@@ -100,15 +100,15 @@ class Comparison:
 
     @property
     def report(self) -> Path:
-        """The report to open in a browser."""
+        """Path of the HTML report."""
         return self.folder / "report.html"
 
     def with_verdict(self, label: str, verdict: Verdict) -> tuple[Difference, ...]:
-        """Return the differences of an audit from the first of which this can be said."""
+        """Return the differences from the baseline that have this verdict."""
         return tuple(one for one in self.differences[label] if one.verdict == verdict)
 
     def to_row(self) -> dict[str, Json]:
-        """Return the comparison as JSON values."""
+        """Return the comparison as JSON-compatible values."""
         return {
             "runs": list(self.labels),
             "models": list(self.models),
@@ -121,16 +121,16 @@ class Comparison:
 
 
 def compare(*runs: str | Path, out: str | Path = OUT, command: str | None = None) -> Comparison:
-    """Compare audits of the same images: what got better and worse, with intervals. Writes report.html.
+    """Compare audits of the same images: what got better or worse, with intervals. Writes report.html.
 
-    Only tasks that all audits measured count, so audits with other shifts or sections are compared on what they share.
-    Numbers that are means over images get an interval of the paired difference; those of a family, such as
+    Only tasks that all audits measured are compared, so audits with different shifts or sections are compared on what
+    they share. Means over images get a confidence interval of the paired difference; the intervals of a family, such as
     `accuracy.*`, hold simultaneously.
 
     Args:
         runs: Run directories of audits; the first is the baseline.
-        out: Folder of the report and of comparison.json.
-        command: What the report says it was made by.
+        out: Folder for the report and comparison.json.
+        command: The command line that the report shows.
 
     >>> import shiftproof
     >>> small = {"images": 20, "shifts": ["contrast"], "sections": ["clean", "corruptions"]}

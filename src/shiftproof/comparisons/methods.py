@@ -56,30 +56,29 @@ TIMED_BATCHES = 3
 
 @dataclass(frozen=True)
 class MethodComparison:
-    """What each method answers under each shift, with what was counted, its cost, and why some do not apply.
+    """Accuracy, cost and counts of each method under each shift, and why some methods do not apply.
 
-    Where labels are known there are `accuracies`; `agreements` are the shares of images that are answered as the source
-    model answers them, and `estimates` the accuracies estimated without labels, with their limits, of the model after
-    it has seen the images. Costs are times per batch, the source model's being 1; `preset` is that of all methods. The
-    answers themselves, image by image, are in the file `predictions`. Of label maps, whose `measure` is mIoU, there are
-    `overlaps`, and no accuracies, agreements, estimates and file of answers.
+    `accuracies` needs labels. `agreements` is the share of images on which a method predicts the same class as the
+    source model, and `estimates` is the accuracy of the adapted model, estimated without labels. Predictions per image
+    are in the file `predictions`. For segmentation, `measure` is mIoU, results are in `overlaps`, and there are no
+    accuracies, agreements, estimates or predictions.
 
     Args:
         folder: The run directory.
         shifts: The shifts, by label.
         methods: The methods, the source model first.
-        accuracies: Accuracy by (shift, method), where labels are known.
-        agreements: Share of images answered as the source model does, by (shift, method).
-        estimates: Accuracy estimated without labels, by (shift, method).
-        costs: Time per batch by method; the source model's is 1. Empty where there are fewer than four batches to time.
+        accuracies: Accuracy by (method, shift); empty without labels.
+        agreements: Share of images with the source model's prediction, by (method, shift).
+        estimates: Accuracy estimated without labels, by (method, shift).
+        costs: Time per batch relative to the source model, by method; empty with fewer than four batches to time.
         reasons: Why a method does not apply, by method.
-        counts: Batches, updates and resets, by (shift, method).
-        images: Number of images, by (shift, method).
+        counts: Batches, updates and resets, by (method, shift).
+        images: Number of images, by (method, shift).
         preset: The preset that all methods used.
-        measure: What is measured: accuracy, or mIoU for label maps.
-        overlaps: mIoU by (shift, method), for label maps.
-        gain_intervals: Where the gain of a method lies on images like these, by method: intervals at 95% that hold for
-            all methods together.
+        measure: accuracy, or mIoU for label maps.
+        overlaps: mIoU by (method, shift), for label maps.
+        gain_intervals: 95% interval of the gain over the source model on images like these, by method; the intervals hold
+            for all methods together.
     """
 
     folder: Path
@@ -99,12 +98,12 @@ class MethodComparison:
 
     @property
     def predictions(self) -> Path:
-        """The file with a row per image and shift: its name, its label, and what each method answers."""
+        """Path of the CSV with one row per image and shift: name, label, and the prediction of each method."""
         return self.folder / PREDICTIONS
 
     @property
     def scores(self) -> Mapping[tuple[str, str], Score]:
-        """The accuracies, or the overlaps of label maps; none where labels are not known."""
+        """The accuracies, or the mIoUs of label maps; empty without labels."""
         return self.accuracies or self.overlaps
 
     def total(self, method: str) -> Counts:
@@ -113,14 +112,14 @@ class MethodComparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What has to be said of methods that hardly learnt, and of estimates."""
+        """Caveats on methods that hardly updated, and on estimates."""
         said = diagnoses({name: self.total(name) for name in self.methods if name not in self.reasons})
         for (name, shift), found in self.estimates.items():
             said += [f"{name} {shift}, estimate: {warning}" for warning in found.warnings]
         return tuple(said)
 
     def gain(self, method: str) -> float | None:
-        """Return the mean accuracy a method adds to the source model's, over the shifts; None where it did not run."""
+        """Return the mean gain in accuracy over the source model, over the shifts; None if the method did not run."""
         gains = [
             self.scores[method, shift].value - self.scores["source", shift].value
             for shift in self.shifts
@@ -162,29 +161,31 @@ def compare_methods(
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> MethodComparison:
-    """Compare methods of test-time adaptation on shifted images. Writes methods.json and predictions.csv.
+    """Compare test-time adaptation methods on shifted images. Writes methods.json and predictions.csv.
 
-    Without shifts, methods adapt to the images as they are: your own shifted data, labelled or not. Every method starts
-    afresh for every shift; the source model is always measured too. Without labels, the result says how often a method
-    answers as the source model does, and, with a labelled `source`, what accuracy to expect before and after.
+    Without `shifts`, methods adapt to the images unchanged: your own shifted data, labelled or not. Every method is
+    reset for every shift, and the source model is always included. Without labels, the result has the agreement of each
+    method with the source model and, given a labelled `source`, the estimated accuracy before and after adaptation.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned.
+        model: Anything `load_model` accepts.
+        data: Anything `load_data` accepts.
         shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; in Python also `Shift` objects.
-            Default: the images as they are.
-        methods: Methods; `shiftproof list adapters` names them.
-        source: Labelled images like those the model was made for, used to estimate accuracy without labels. Default: no
-            estimate.
-        preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
-        options: Options for every method that has them, such as prior=16; in Python also {"prior": 16}.
-        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+            Default: the images unchanged.
+        methods: Test-time adaptation methods to compare; `shiftproof list adapters` names them.
+        source: Labelled images like those the model was trained on, used to estimate accuracy without labels. Default:
+            no estimate.
+        preset: Default settings of methods: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: chosen by
+            the number of classes and the normalisation layers.
+        options: Options of methods, applied to each method that has them, such as prior=16; in Python also {"prior":
+            16}.
+        images: Number of inputs to use, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images per batch. Default: 64; with label maps 8.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
 
     >>> found = compare_methods("demo", "demo", shifts=["contrast@5"], methods=["bn"], images=64, out=folder)
     >>> found.gain("bn") > 0.1
@@ -206,8 +207,8 @@ def compare_methods(
     if source is not None and subject.task.per_pixel:
         raise ConfigurationError(
             "Not available for segmentation: source.",
-            expected="label maps of the images themselves, by which methods are compared",
-            fix="shiftproof estimate estimates mIoU without labels, of the model as it is",
+            expected="data with label maps, by which methods are compared",
+            fix="shiftproof estimate estimates the mIoU of the unadapted model without labels",
         )
     estimated_by = "" if source is None else source_of(subject, source).fingerprint
     count = len(subject.data)
@@ -252,8 +253,8 @@ def _labelled(shifts: Sequence[Shift]) -> dict[str, Shift]:
         if made.setdefault(shift.label, shift).content_digest() != shift.content_digest():
             raise ConfigurationError(
                 "Two shifts have the same label.",
-                expected="labels that tell shifts apart",
-                got=f"{shift.label} twice, of different content",
+                expected="a different label for each shift",
+                got=f"{shift.label} twice, for different shifts",
                 fix="compare them in two calls, or let `label` say what is different",
             )
     return made

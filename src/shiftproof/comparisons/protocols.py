@@ -90,14 +90,14 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 @dataclass(frozen=True)
 class ProtocolResult:
-    """What every method reached along every stream of a protocol, and what has to be said.
+    """The results of every method along every stream of a protocol.
 
     Args:
         protocol: The name of the protocol.
         folder: The run directory.
         planned: The streams of the protocol.
         runs: One comparison for each stream.
-        notes: What has to be known when reading them.
+        notes: Caveats on the results.
     """
 
     protocol: str
@@ -107,9 +107,9 @@ class ProtocolResult:
     notes: tuple[str, ...]
 
     def to_rows(self) -> list[dict[str, Json]]:
-        """Return a row per group of streams and method: means over streams, with Student's 95% intervals.
+        """Return one row per group of streams and method: means over streams, with Student's t 95% intervals.
 
-        An interval is about orders and seeds drawn like these, on these images; it needs three streams or more.
+        An interval covers the draw of orders and seeds, on these images; it needs three streams or more.
         """
         made: list[dict[str, Json]] = []
         for group in dict.fromkeys(each.group for each in self.planned):
@@ -134,7 +134,7 @@ class ProtocolResult:
         return made
 
     def visits(self, method: str, visits: int = 20) -> list[float]:
-        """Return a method's mean accuracy in each visit of a recurring stream."""
+        """Return the mean accuracy of a method in each visit of a recurring stream."""
         found = np.array([_by_part(run.traces[method], visits) for run in self.runs])
         return [float(value) for value in found.mean(0)]
 
@@ -159,31 +159,33 @@ def run_protocol(
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> ProtocolResult:
-    """Run a published protocol of test-time adaptation: many streams, means over them. Writes protocol.json.
+    """Run a published test-time adaptation protocol: means over many streams. Writes protocol.json.
 
-    Every stream has a run directory of its own in `out`, so that the same call resumes. A note says what is shorter
-    than published or left out.
+    Every stream has its own run directory in `out`. Notes say where a run is shorter than the published protocol or
+    leaves something out.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned; with cin-c also suite:ImageNet-C, whose files are then the stream.
+        model: Anything `load_model` accepts.
+        data: Anything `load_data` accepts; with cin-c also suite:ImageNet-C, whose files are then the stream.
         protocol: cin-c: ten orders of all corruptions; ccc: three targets at three speeds and three seeds; recurring:
             20 visits; correlated: labels ordered by a Dirichlet distribution; batch-sizes: 1, 8 and 64; mixed: all
             corruptions at once.
-        methods: Methods; `shiftproof list adapters` names them.
-        runs: Number of orders or seeds. Default: ten for cin-c, otherwise three.
+        methods: Test-time adaptation methods to compare; `shiftproof list adapters` names them.
+        runs: Number of orders or seeds. Default: 10 for cin-c, otherwise 3.
         shifts: Shifts or families; holdout is for choosing hyper-parameters.
-        preset: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: by classes and layers.
-        options: Options for every method that has them, such as reset=500; in Python also {"reset": 500}.
-        lr_scale: Factor on all learning rates.
-        calibration_images: With ccc, the most images for a pair of severities.
+        preset: Default settings of methods: imagenet, imagenet_vit, cifar, cifar100 or cifar_vit. Default: chosen by
+            the number of classes and the normalisation layers.
+        options: Options of methods, applied to each method that has them, such as reset=500; in Python also {"reset":
+            500}.
+        lr_scale: Factor applied to all learning rates.
+        calibration_images: With ccc, the largest number of images to measure per pair of severities.
         images: Length of each stream. Default: one round of all images; for ccc 100,000.
-        seed: Added to the seeds of the protocol.
+        seed: Offset added to the seeds of the protocol.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
-        batch_size: Images per batch; not for batch-sizes.
+        batch_size: Images per batch; not used by the protocol batch-sizes.
         out: Run directory; the same call resumes it.
-        executor: inline, or processes:4 for four methods at a time; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
+        executor: inline, or processes:4 to run four methods at a time. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
 
     >>> options = {"runs": 2, "shifts": ["contrast"], "images": 40, "out": folder}
     >>> found = run_protocol("demo", "demo", protocol="cin-c", methods=["bn"], **options)
@@ -196,8 +198,8 @@ def run_protocol(
     count = chosen.seeds if runs is None else runs
     if count < 1 or batch_size < 1:
         raise ConfigurationError(
-            "A protocol needs streams.",
-            expected="1 run or more, in batches",
+            "The number of runs and the batch size must be positive.",
+            expected="1 or more of each",
             got=f"runs {runs}, batch_size {batch_size}",
         )
     folder, device = expand(out), choose_device(device, model)
@@ -205,7 +207,9 @@ def run_protocol(
     stored = str(given) if is_joined(given) else None
     if stored and protocol != "cin-c":
         raise ConfigurationError(
-            "Stored images have a protocol of their own.", expected="cin-c with a suite or folders", got=protocol
+            f"The protocol {protocol} cannot use a suite or folders.",
+            expected="cin-c with a suite or folders",
+            got=protocol,
         )
     planned = chosen.plan(protocol, count, seed, batch_size, stored)
     found = []

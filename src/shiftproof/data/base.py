@@ -55,17 +55,15 @@ class BadFile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Batch(Generic[Inputs]):
-    """Inputs with their labels and keys, all on one device, and the shift they went through.
+    """A batch of inputs with labels and keys, all on one device, and the shift applied to them.
 
-    `inputs` are float32 images [N, C, H, W] in [0, 1], or a list of N texts; `labels` int64 [N], or maps [N, H, W] in
-    which a value stands for no label, or None where nobody knows them; `keys` int64 [N] name the inputs, and decide
-    their randomness.
+    Images are float32, labels and keys int64. In label maps, one value may stand for no label.
 
     Args:
         inputs: Images [N, C, H, W] in [0, 1], or a list of N texts.
-        labels: Classes [N] or label maps [N, H, W]; None where they are not known.
-        keys: Whole numbers [N] that name the inputs and decide their randomness.
-        shift: The label of the shift that the inputs went through.
+        labels: Classes [N] or label maps [N, H, W]; None if unknown.
+        keys: Integers [N] that identify the inputs and determine their random draws.
+        shift: Label of the shift applied to the inputs.
 
     >>> import torch
     >>> Batch(torch.rand(2, 3, 8, 8), None, torch.arange(2)).shift
@@ -120,21 +118,21 @@ class Repeats:
 
 
 class Dataset(ABC, Generic[Inputs]):
-    """Inputs of one kind, with a name and, where they are known, labels and class names.
+    """A data set: inputs of one kind with a name and, if known, labels and class names.
 
-    `labels` int64 [N] count the classes of the model, from 0; `numbering` says where these numbers come from, which
-    decides how `matching.match` fits them to a model. Labels may be maps, [N, H, W]. `on_bad_file` is what happens to
-    files that cannot be decoded: `fail` raises an error that names the first, `skip` leaves them out and lists them.
+    Labels are int64 class indices from 0; `numbering` says where they come from, which decides how `matching.match`
+    maps them to a model's outputs. If files cannot be decoded, `on_bad_file="fail"` raises an error that names the
+    first, and `"skip"` leaves them out and lists them in `bad_files`.
 
     Args:
-        source: Where the inputs are read from.
-        name: What reports call it.
-        labels: Classes [N] or label maps [N, H, W]; None where they are not known.
-        classes: Names of the classes, in the order of their numbers.
-        numbering: Where the numbers of labels come from.
-        notes: What reports should say of the set.
-        on_bad_file: `fail` or `skip`: what happens to files that cannot be decoded.
-        bad_files: Files that are known not to be readable.
+        source: Source that the inputs are read from.
+        name: Name in reports.
+        labels: Classes [N] or label maps [N, H, W]; None if unknown.
+        classes: Class names, in the order of the class indices.
+        numbering: Origin of the class indices.
+        notes: Caveats on the set, for reports.
+        on_bad_file: `fail` or `skip`, for files that cannot be decoded.
+        bad_files: Files already known to be unreadable.
     """
 
     kind: ClassVar[str]
@@ -155,9 +153,7 @@ class Dataset(ABC, Generic[Inputs]):
         bad_files: Iterable[BadFile] = (),
     ) -> None:
         if on_bad_file not in ("fail", "skip"):
-            raise ConfigurationError(
-                f"There is no treatment of bad files named {on_bad_file!r}.", expected="on_bad_file: 'fail' or 'skip'"
-            )
+            raise ConfigurationError(f"Invalid on_bad_file={on_bad_file!r}.", expected="on_bad_file: 'fail' or 'skip'")
         self.source = source
         self.name = name
         self.labels = labels
@@ -182,17 +178,17 @@ class Dataset(ABC, Generic[Inputs]):
 
     @property
     def known_labels(self) -> Tensor | None:
-        """The labels that occur, without what stands for none; None where nobody knows them."""
+        """The labels that occur, without the ignored value; None if unknown."""
         return self.labels
 
     @property
     def side(self) -> int | None:
-        """Pixels a side; None of inputs that have no sides."""
+        """Image side in pixels; None for texts."""
         return None
 
     @property
     def nbytes(self) -> int:
-        """The memory `in_memory` takes: none where the inputs are there already."""
+        """Bytes that `in_memory` needs; 0 if the inputs are in memory already."""
         return 0
 
     def in_memory(self, *, workers: int = 0) -> Self:
@@ -210,12 +206,12 @@ class Dataset(ABC, Generic[Inputs]):
 
     @property
     def bad_files(self) -> tuple[BadFile, ...]:
-        """The files found so far that cannot be decoded."""
+        """Files found so far that cannot be decoded."""
         return tuple(self._bad)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report on this set should say."""
+        """Caveats on this set, for reports."""
         if not self._bad:
             return self._notes
         named = ", ".join(bad.file for bad in self.bad_files[:5]) + (", ..." if len(self._bad) > 5 else "")
@@ -242,10 +238,10 @@ class Dataset(ABC, Generic[Inputs]):
         return blake.hexdigest()
 
     def batches(self, size: int, *, workers: int = 0, device: torch.device | str = "cpu") -> Iterator[Batch[Inputs]]:
-        """Return batches of `size` inputs in order, decoded in `workers` processes (0: in this one).
+        """Return batches of `size` inputs in order, decoded in `workers` processes (0: in this process).
 
-        A batch has fewer inputs where files cannot be decoded. With workers, a script needs the usual
-        `if __name__ == "__main__":` around its work.
+        A batch is smaller if files cannot be decoded. With workers, a script needs the usual `if __name__ ==
+        "__main__":` around its work.
         """
         if size < 1 or workers < 0:
             raise ConfigurationError(
@@ -258,7 +254,7 @@ class Dataset(ABC, Generic[Inputs]):
         """Yield the batches."""
 
     def subset(self, indices: Sequence[int] | Tensor) -> Self:
-        """Return the inputs at some places, in the order given."""
+        """Return the inputs at some indices, in the order given."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         made = self._changed()
         made.labels = None if self.labels is None else self.labels[chosen]
@@ -266,7 +262,7 @@ class Dataset(ABC, Generic[Inputs]):
         return made
 
     def renumbered(self, labels: Tensor, classes: Sequence[str], *notes: str) -> Self:
-        """Return the set with labels that are output indices of a model, and what a report should say of them."""
+        """Return the set with labels that are output indices of a model, and a note for reports."""
         made = self._changed()
         made.labels, made.classes, made.numbering = labels, tuple(classes), "index"
         made._notes = (*self._notes, *notes)
@@ -284,24 +280,26 @@ class Dataset(ABC, Generic[Inputs]):
         return made
 
     def noted(self, *notes: str) -> Self:
-        """Return the set with more that a report should say of it."""
+        """Return the set with a further note for reports."""
         made = copy.copy(self)
         made._notes = (*self._notes, *notes)
         return made
 
     def take(self, n: int | None = None, *, seed: int = 0) -> Self:
-        """Return n inputs (all for None, or where there are fewer), with classes in their shares, in a random order.
+        """Return a random sample of n inputs in proportion to the classes; all if n is None or larger than the set.
 
-        Any first part of them is a sample of the set. Which ones and in which order depends on the seed, the content
-        of the files and the labels alone, not on the names or the order of files; a larger n takes the same inputs and
-        more. The order is uniform: batches are not balanced by label, which would tell a model that adapts about them.
+        Any first part is a sample of the set. The sample depends only on the seed, the content of the files and the
+        labels, not on the names or the order of files; a larger n includes the inputs of a smaller one. The order is
+        uniform: batches balanced by label would leak label information to an adaptive model.
         """
         return self.subset(self.draw(n, seed=seed))
 
     def draw(self, n: int | None = None, *, seed: int = 0) -> Tensor:
-        """Return the places of the inputs that `take` takes, in its order."""
+        """Return the indices of the inputs that `take` returns, in its order."""
         if n is not None and n < 1:
-            raise ConfigurationError(f"There must be {self.noun.many} to take.", expected="1 or more", got=str(n))
+            raise ConfigurationError(
+                f"The number of {self.noun.many} must be positive.", expected="1 or more", got=str(n)
+            )
         mixed = self.order(seed, "order")
         if n is None or n >= len(self):
             return mixed

@@ -99,7 +99,7 @@ def _from_pair(source: Any, **options: Any) -> ImageSet:
 def _from_array(source: Any, labels: Any = None, **options: Any) -> ImageSet:
     if isinstance(labels, str | Path):
         raise ConfigurationError(
-            "The labels of an array are an array.", expected="labels= one whole number per image", got=repr(labels)
+            "The labels of arrays must be an array.", expected="labels= one whole number per image", got=repr(labels)
         )
     return from_arrays(source, labels, **options)
 
@@ -172,29 +172,31 @@ def load_data(
     ignore_label: int | None = None,
     palette: PaletteLike = None,
 ) -> Dataset:
-    """Return a set of images [C, H, W] with labels and keys, which streams float32 batches in [0, 1]; or of texts.
+    """Load a set of images or texts, with labels if available.
 
     Args:
         source: demo, a folder with one sub-folder per class, images.csv, a Parquet, .npz or tar file, CIFAR files,
             ImageNet-C, or texts.csv; in Python also a torch `Dataset` or `DataLoader`, a Hugging Face data set, a
             DataFrame, a list of images, of paths or of (image, label), arrays, a pair of images and labels, texts or
-            pairs of texts, a set already made (returned as it is), or a `DataSpec`.
+            pairs of texts, a `Dataset` of this package (returned unchanged), or a `DataSpec`.
         size: Resize the short side and crop the centre to this many pixels.
-        labels: CSV of labels (columns file, label) for a flat folder; an array or .npy file for arrays; in Python a
-            list of them for a list of images.
+        labels: CSV of labels (columns file, label) for a flat folder, or an .npy file for arrays; in Python also an
+            array, or a list for a list of images.
         classes: File of the model's class names, one per line, in the order of its outputs, or a list of them; `auto`
             matches by name, `sorted` is torchvision's order.
-        split: The split to use, such as train; for a published suite a part such as fog@3.
-        color: `rgb` makes three channels of one; `gray` keeps one channel where all images of a folder are gray.
-        on_bad_file: Whether to fail or skip when an image cannot be read.
-        image_column: Column of images or of their paths in a table, where it is not found by its name.
-        text_column: Column of texts in a table; two, separated by a comma, for pairs.
-        label_column: Column of labels in a table.
-        label_maps: Where the label maps of a folder's images are (segmentation): a folder of files with the same names,
-            or a pattern such as `*_mask.png`. Default: found by folder names.
-        ignore_label: Value of label maps that means no label; -1 if every value is a class. Default: 255, or the
-            layout's.
-        palette: File of the colours of label maps, a line 'red green blue name' each; in Python also a mapping.
+        split: The split to use, such as train; for a published suite, a part such as fog@3.
+        color: `rgb` converts gray images to three channels; `gray` keeps one channel if all images of a folder are
+            gray.
+        on_bad_file: What to do with files that cannot be read: fail, or skip them.
+        image_column: Column of images or image paths in a table. Default: found by its name.
+        text_column: Column of texts in a table; two, separated by a comma, for pairs. Default: found by its name.
+        label_column: Column of labels in a table. Default: found by its name.
+        label_maps: Label maps of a folder's images, for segmentation: a folder of files with the same names, or a
+            pattern such as `*_mask.png`. Default: found by folder names.
+        ignore_label: Value of label maps that means no label; -1 if every value is a class. Default: 255, or as the
+            data set's layout defines.
+        palette: File of the colours of label maps, one line 'red green blue name' per class; in Python also a mapping.
+            Default: label maps hold class numbers.
 
     >>> len(load_data("demo")), load_data("demo").classes[3]
     (1000, 'cat')
@@ -235,7 +237,7 @@ def _load_as(
     form = forms[0] if len(forms) == 1 else next((form for form in forms if form.fits(source)), None)
     if form is None:
         raise DataError(
-            "This is not a set of images.",
+            "Unsupported data.",
             expected=f"a path or name ({'; '.join(FORMS)}), {', '.join(dict.fromkeys(one.what for one in OBJECTS))}",
             got=f"a {type(source).__name__}",
         )
@@ -270,7 +272,7 @@ def _load_joined(spec: str, split: str | None, reading: ReadOptions, columns: Ma
 
 
 def load_images(source: Any, **options: Any) -> ImageSet:
-    """Return what `load_data` does, and refuse texts: for what works on pixels.
+    """Load images as `load_data` does; texts are an error.
 
     Args:
         source: Any form of data that `load_data` takes.
@@ -300,7 +302,7 @@ def _from_path(spec: str, rest: Mapping[str, Any], pixels: Mapping[str, Any], on
         ) from error
     packed = "unpack it, and give the folder" if path.suffix in _ARCHIVES else "give the folder it is in"
     got = "one file" if path.is_file() else "not a regular file"
-    raise DataError(f"{spec!r} is not a set of images.", expected="; ".join(FORMS), got=got, fix=packed)
+    raise DataError(f"{spec!r} is not a supported data set.", expected="; ".join(FORMS), got=got, fix=packed)
 
 
 def _from_folder(path: Path, rest: Mapping[str, Any], pixels: Mapping[str, Any], on_bad_file: OnBadFile) -> Dataset:

@@ -26,14 +26,14 @@ _FIX = (
 
 
 def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None = None) -> Data:
-    """Return a set whose labels are the output indices of a model, which is tried on two inputs where that matters.
+    """Return a set whose labels are output indices of a model; the model may be run on two inputs.
 
-    `names` are the model's class names, where it does not say them itself.
+    See `match` for the rules.
 
     Args:
         data: A labelled data set.
-        model: The model whose outputs the labels shall number.
-        names: Class names of the outputs, where the model does not say them itself.
+        model: The model to match the labels to.
+        names: Class names of the outputs. Default: those of the model.
     """
     if data.labels is None:
         return data
@@ -48,18 +48,18 @@ def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None =
 
 
 def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
-    """Return a set whose labels are indices of so many outputs, which have `names`, or None where these are not known.
+    """Return a set whose labels are indices of a model's outputs, matched by class names.
 
-    Names are matched exactly, then without regard to case, spaces and punctuation, then as WordNet ids and synonyms of
-    ImageNet's classes; some of the model's classes are enough. Numbers that are indices already stay, and so does an
-    order that the user gave. Where the model has no names, names of ImageNet's classes are its 1,000 outputs in their
-    usual order, and otherwise as many classes as outputs stand in the data's own order, or in the alphabet's, as
-    torchvision's `ImageFolder` has them; a note says so. Everything else is refused.
+    Names are matched exactly, then ignoring case, spaces and punctuation, then as WordNet ids and synonyms of ImageNet
+    classes; the data may have only some of the model's classes. Labels that are indices already, or in an order the
+    user gave, are kept. If the model has no names, ImageNet class names map to 1,000 outputs in their usual order;
+    otherwise, with as many classes as outputs, the order is the data's own or alphabetical, as in torchvision's
+    `ImageFolder`, and a note says so. Anything else is an error.
 
     Args:
         data: A labelled data set.
-        names: Class names of the model's outputs, or None where they are not known.
-        outputs: The number of outputs.
+        names: Class names of the model's outputs; None if unknown.
+        outputs: Number of outputs.
 
     >>> from shiftproof.data import load_data
     >>> data = load_data((["a text", "another"], ["Dog", "cat"]))

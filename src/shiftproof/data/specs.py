@@ -9,13 +9,13 @@ from shiftproof.deferred import Deferred
 
 
 class DataSpec(Deferred):
-    """What `load_data` would be told, kept until the data are needed.
+    """Data to load later: the arguments of `load_data`.
 
-    Every verb takes one in the place of data. It can be sent to another process, which loads its own.
+    Every verb accepts one in place of data. It can be pickled; each process then loads its own data.
 
     Args:
-        given: What `load_data` takes first.
-        options: Any options of `load_data`, by name.
+        given: First argument of `load_data`.
+        options: Options of `load_data`, by name.
 
     >>> DataSpec("photos", size=224)
     DataSpec('photos', size=224)

@@ -46,26 +46,26 @@ class Points:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What new images behave like, what that costs on the labelled source, and, with labels, what was lost.
+    """The known shifts that new images behave like, and what they cost in accuracy.
 
-    `explained` is what the accuracy on the source loses under the shifts that were found; `lost` what the new images
-    lose against the source, where they have labels. `classes` name the shares of the class mix.
+    `explained` is the accuracy lost on the source under the shifts found; `lost` is the accuracy actually lost on the
+    new images, if they have labels.
 
     Args:
         folder: The run directory.
-        model: What the model is called.
-        data: What the new images are called.
-        source: What the labelled source is called.
+        model: Name of the model.
+        data: Name of the new images.
+        source: Name of the labelled source.
         images: Number of new images.
         source_images: Number of images of the source.
-        likeness: The mix of known shifts that the new images behave like.
-        source_accuracy: Accuracy on the source as it is.
-        explained: What the accuracy on the source loses under the shifts that were found.
-        lost: What the new images lose against the source; None without labels.
+        likeness: The known shifts that the new images behave like.
+        source_accuracy: Accuracy on the unshifted source.
+        explained: Accuracy lost on the source under the shifts found.
+        lost: Accuracy lost on the new images relative to the source; None without labels.
         classes: Names of the classes.
-        files: Names of the new images.
-        quality: Faults of the new images: copies, blank images, unreadable files.
-        notes: What has to be known when reading it.
+        files: File names of the new images.
+        quality: Data quality problems of the new images: duplicates, blank images, unreadable files.
+        notes: Caveats on the results.
     """
 
     folder: Path
@@ -85,16 +85,16 @@ class Diagnosis:
 
     @property
     def report(self) -> Path:
-        """The report to open in a browser."""
+        """Path of the HTML report."""
         return self.folder / "report.html"
 
     @property
     def shift(self) -> str:
-        """The shifts that were found, in the text form that other commands take; empty where there are none."""
+        """The shifts found, in the text form that other commands accept; empty if there are none."""
         return " + ".join(f"{part.kind}@{part.severity:.2g}" for part in self.likeness.shifts)
 
     def to_row(self) -> dict[str, Json]:
-        """Return it as JSON values."""
+        """Return it as JSON-compatible values."""
         from shiftproof.diagnoses.diagnosis_views import sentences
 
         return {
@@ -130,26 +130,26 @@ def diagnose(
     on_progress: OnProgress | None = None,
     command: str | None = None,
 ) -> Diagnosis:
-    """Say which known shifts new images behave like, at which strengths, and what that costs. Writes report.html.
+    """Identify the known shifts that new images behave like, their strength and their cost. Writes report.html.
 
-    The labelled source is shifted in known ways, and the shifts are reported that make it look to the model like the
-    new images: one, or two in sequence, with intervals and runners-up. Similar behaviour does not prove the cause. A
-    change of the class mix is reported separately, and so is a change that nothing known explains.
+    The labelled source is shifted in known ways; the shifts under which the model behaves most as it does on the new
+    images are reported: one, or two in sequence, with intervals and runners-up. Similar behaviour does not prove the
+    cause. A change of the class mix is reported separately, and so is a change that no known shift explains.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: New images, with or without labels: what `load_data` takes or returned.
-        source: Labelled images like those the model was made for.
+        model: Anything `load_model` accepts.
+        data: New images, with or without labels: anything `load_data` accepts.
+        source: Labelled images like those the model was trained on.
         kinds: Corruptions to look for; `shiftproof list shifts` names them.
         pairs: Also look for two shifts, one after the other.
-        images: Use this many images of each set, drawn in proportion to the classes; 0 is all.
+        images: Number of images of each set to use, drawn in proportion to the classes; 0 means all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
-        batch_size: Images per forward pass. Default: by device and size of images.
+        batch_size: Images per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
-        command: What the report says it was made by.
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
+        command: The command line that the report shows.
 
     >>> found = diagnose("demo", "demo", images=100, kinds=["fog", "contrast"], pairs=False, out=folder)
     >>> found.likeness.nothing
@@ -166,7 +166,7 @@ def diagnose(
     known = Knowledge.of(at, kinds=tuple(kinds), pairs=pairs and len(kinds) > 1)
     count = len(new_to.data)
     if count < LEAST_IMAGES:
-        raise DataError("There are too few new images.", expected=f"{LEAST_IMAGES} or more", got=f"{count}")
+        raise DataError("Too few new images.", expected=f"{LEAST_IMAGES} or more", got=f"{count}")
     apart = folder / "data" / new_to.fingerprints["data"]  # so that several sets can be diagnosed by one source
     (new,) = Measuring(new_to, apart, where, seed, on_progress).signed([None], count, -(-count // NEW_GROUPS))
 

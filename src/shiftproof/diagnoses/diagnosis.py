@@ -100,7 +100,7 @@ class Likeness:
         return float(np.abs(np.subtract(self.mix, self.source_mix)).sum() / 2)
 
     def to_row(self) -> dict[str, Json]:
-        """Return it as JSON values."""
+        """Return it as JSON-compatible values."""
         return {**asdict(self), "nothing": self.nothing, "unknown": self.unknown, "exact": self.exact}
 
 

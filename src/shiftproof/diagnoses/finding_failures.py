@@ -47,19 +47,19 @@ CALL = "shiftproof.find_failures(...)"
 
 @dataclass(frozen=True)
 class Failures:
-    """Which images a model fails on: a table image by image, weak slices, and faults of the data.
+    """The images a model fails on: results per image, weak slices, and data quality problems.
 
     Args:
         folder: The run directory.
-        model: What the model is called.
-        data: What the data set is called.
+        model: Name of the model.
+        data: Name of the data set.
         classes: Names of the classes.
-        table: One row per image and condition.
+        table: Columns by name, with one row per image and condition.
         slices: The weak slices.
-        quality: Faults of the data set.
-        notes: What has to be known when reading it.
-        files: The tables that were written.
-        copies: Copies of failed images, where they were asked for.
+        quality: Data quality problems.
+        notes: Caveats on the results.
+        files: Paths of the tables written.
+        copies: Paths of the copies of failed images, if `export_failures` was given.
     """
 
     folder: Path
@@ -75,11 +75,11 @@ class Failures:
 
     @property
     def report(self) -> Path:
-        """The report to open in a browser."""
+        """Path of the HTML report."""
         return self.folder / "report.html"
 
     def failures(self, *, most: int | None = None) -> ImageTable:
-        """Return the rows that are wrong, the most confident first; under each shift at most so many."""
+        """Return the rows with wrong predictions, the most confident first, up to a number per shift."""
         return failures(self.table, most=most)
 
     def to_frame(self) -> Any:
@@ -89,7 +89,7 @@ class Failures:
         return pandas.DataFrame(self.table)
 
     def to_row(self) -> dict[str, Json]:
-        """Return what was found as JSON values, without the table."""
+        """Return the results as JSON-compatible values, without the table."""
         return {
             "model": self.model,
             "data": self.data,
@@ -118,26 +118,26 @@ def find_failures(
     on_progress: OnProgress | None = None,
     command: str | None = None,
 ) -> Failures:
-    """Find which images a model fails on, weak slices of them, and bad data. Writes images.csv and report.html.
+    """Find the images a model fails on, weak slices, and bad data. Writes images.csv and report.html.
 
-    Slices are groups by class, metadata, sub-folder, EXIF and image statistics on which accuracy is lower than on the
-    rest, corrected for the number of groups tested. Duplicates across classes, likely label errors, blank and
-    unreadable images are reported, never removed. With the extra `parquet`, images.parquet is written too.
+    A weak slice is a group by class, metadata, sub-folder, EXIF or image statistics with lower accuracy than the rest,
+    corrected for multiple testing. Duplicates across classes, likely label errors, blank and unreadable images are
+    reported, never removed. With the extra `parquet`, images.parquet is written too.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned.
+        model: Anything `load_model` accepts.
+        data: Anything `load_data` accepts.
         shifts: Shifts to test besides the clean images, such as fog@3; in Python also `Shift` objects.
-        metadata: CSV or TSV with a column file, and others to make slices from.
-        export_failures: Folder to copy the most confident mistakes to, up to 20 under each shift.
-        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        metadata: CSV or TSV file with a column `file` and further columns to form slices from.
+        export_failures: Folder to copy the most confident mistakes to, up to 20 per shift.
+        images: Number of inputs to use, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
-        batch_size: Images per forward pass. Default: by device and size of images.
+        batch_size: Images per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
-        command: What the report says it was made by.
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
+        command: The command line that the report shows.
 
     >>> found = find_failures("demo", "demo", images=200, out=folder)
     >>> len(found.table["file"]), found.slices.images

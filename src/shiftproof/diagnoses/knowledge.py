@@ -140,11 +140,11 @@ class Knowledge:
         """Measure what is not known yet of a labelled source."""
         data = as_images(measuring.subject.data)
         if not kinds:
-            raise ConfigurationError("There is no shift to look for.", expected="corruptions such as fog", got="none")
+            raise ConfigurationError("No shifts to look for.", expected="corruptions such as fog", got="none")
         if data.labels is None or len(data) < LEAST_IMAGES:
             raise DataError(
                 "The source is too small, or has no labels.",
-                expected=f"at least {LEAST_IMAGES} labelled images like those the model was made for",
+                expected=f"at least {LEAST_IMAGES} labelled images like those the model was trained on",
                 got="images without labels" if data.labels is None else f"{len(data)} images",
             )
         (source,) = measuring.signed([None], len(data), 1)

@@ -51,23 +51,21 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The source's reference and its shifted copies, from which every calibrated method draws its line.
+    """Statistics of the labelled source and its shifted copies, to which every calibrated method is fitted.
 
-    Invariance was taken over `n` views from the `neighborhood`; another neighbourhood, or another number of views, has
-    another scale. None is the one that suits the kind of input. `others` are methods that are not ours. `mixing` finds
-    class mixes and the places of sets, `classes` are names, `doubts` caveats of the source itself, and `model` tells
-    which model all this is of.
+    Invariance is measured over `n` views from the `neighborhood` and is only comparable for the same neighbourhood and
+    number of views. A `neighborhood` of None is the default for the kind of input.
 
     Args:
-        source: What is known of the labelled source.
-        copies: What is known of its shifted copies.
-        neighborhood: Where the views for invariance come from.
-        n: Number of views.
-        others: Methods of other packages that are used too.
-        mixing: Finds class mixes, and where a set lies among the copies.
+        source: Statistics of the labelled source.
+        copies: Statistics of its shifted copies.
+        neighborhood: Neighbourhood that augmented views are drawn from.
+        n: Number of views per input.
+        others: Methods of plugins that are used too.
+        mixing: Estimates class mixes, and where a set lies among the copies.
         classes: Names of the classes.
-        doubts: Caveats of the source itself.
-        model: Which model it is of.
+        doubts: Caveats on the source itself.
+        model: Fingerprint of the model.
     """
 
     source: Reference
@@ -87,17 +85,17 @@ class Calibration:
 
     @cached_property
     def family_errors(self) -> FamilyErrors:
-        """How far off all this is on families of shifts it has not seen."""
+        """Errors on families of shifts left out of the calibration."""
         return FamilyErrors(self)
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The families of shifts it knows."""
+        """The families of shifts in the calibration."""
         return self.family_errors.families
 
     @property
     def errors(self) -> Mapping[str, float]:
-        """The mean distance from the truth on families of shifts it has not seen, in accuracy, by method."""
+        """Mean absolute error on held-out families of shifts, as a fraction, by method."""
         return self.family_errors.by_method
 
     @property
@@ -106,7 +104,7 @@ class Calibration:
         return self.family_errors.auto
 
     def methods(self) -> tuple[str, ...]:
-        """Return the methods that can be used: those whose statistics are known of copies of enough kinds."""
+        """Return the usable methods: those whose statistics are known for enough kinds of copies."""
         return self.lines.methods
 
     def predict(self, method: str, statistics: Mapping[str, float]) -> float:
@@ -116,10 +114,10 @@ class Calibration:
         return min(max(float(said), 0.0), 1.0)  # numpy's own takes longer than all the rest
 
     def say(self, method: str, statistics: Mapping[str, float]) -> Said:
-        """Return what a method says of a set, as it is and brought to the source's class mix.
+        """Return a method's estimate for a set, with its own class mix and with the source's.
 
-        `auto` is the method with the least error on families it has not seen; where another class mix is all that
-        changed, it is the mean probability of the answers under that mix.
+        `auto` is the method with the smallest error on held-out families; if only the class mix changed, it is the mean
+        probability of the predictions under that mix.
         """
         if method == "auto":
             able = MIX_METHOD in self.methods() and set(needs(MIX_METHOD)) <= set(statistics)
@@ -133,7 +131,7 @@ class Calibration:
         return Said(method, value, min(value, other), max(value, other))
 
     def choose(self, statistics: Mapping[str, float]) -> str:
-        """Return the method to use for a set: of those whose statistics are known, that with the least error."""
+        """Return the method for a set: of those whose statistics are known, the one with the smallest error."""
         return self._nearly_best(statistics)[0]
 
     def estimate(
@@ -146,7 +144,7 @@ class Calibration:
         level: float = LEVEL,
         place: Familiarity | None = None,
     ) -> Estimate:
-        """Return the accuracy to expect on a set, with its interval (`estimate_intervals`)."""
+        """Return the estimated accuracy on a set, with its interval (`estimate_intervals`)."""
         from shiftproof.estimators.estimate_intervals import with_interval
 
         return with_interval(self, method, values, inputs=inputs, seed=seed, level=level, place=place)
@@ -168,20 +166,20 @@ class Calibration:
         return [name for name in ranked if errors[name] <= NEARLY_BEST * errors[ranked[0]]]
 
     def values(self, found: Evidence, mix: ClassMix | None = None) -> dict[str, Array]:
-        """Return the values of every statistic of a set that is known; `mix` is its class mix, if it was found."""
+        """Return the known statistics of a set; `mix` is its estimated class mix, if any."""
         mixed = {} if self.mixing is None else self.mixing.values(found, mix)
         return values_for(found, self.source, self.others) | mixed
 
     def copy_of(self, shift: str, family: str, found: Evidence) -> Copy:
-        """Return a copy of the source from what the model said of it."""
+        """Return a shifted copy of the source from the model's outputs on it."""
         return Copy(shift, found.accuracy, len(found), summary(self.values(found)), family, self.profile(found))
 
     def profile(self, found: Evidence) -> Profile | None:
-        """Return where a set lies, brought to the class mix of the source; None where nothing tells."""
+        """Return the profile of a set under the source's class mix; None if unknown."""
         return None if self.mixing is None else self.mixing.profile(found)
 
     def familiar(self, profile: Profile | None) -> Familiarity | None:
-        """Return how a set lies among the copies; None where profiles are not known."""
+        """Return how a set lies among the copies; None if profiles are unknown."""
         places, left_out = self._places
         clean = next((copy.profile for copy in self.copies if copy.shift == CLEAN), None)
         if profile is None or clean is None or len(profile.mean) != len(clean.mean) or len(self.families) < MIN_KINDS:
@@ -203,7 +201,7 @@ class Calibration:
         return made
 
     def to_row(self) -> dict[str, Json]:
-        """Return everything as JSON values; infinite thresholds are None, and neighbourhoods are their names."""
+        """Return everything as JSON values: infinite thresholds as None, and neighbourhoods by name."""
         source = {name: value if np.isfinite(value) else None for name, value in asdict(self.source).items()}
         named = self.neighborhood.label if isinstance(self.neighborhood, Shift) else self.neighborhood
         return {
@@ -242,7 +240,7 @@ class Calibration:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the calibration to a file, whole or not at all."""
+        """Write the calibration to a file, atomically."""
         write_atomically(Path(path), json.dumps(self.to_row()) + "\n")
 
     @classmethod
@@ -252,7 +250,7 @@ class Calibration:
             return cls.from_row(json.loads(Path(path).read_text("utf-8")))
         except Exception as error:  # damaged files fail in any way there is
             raise DataError(
-                f"There is no calibration in {str(path)!r}.",
+                f"Cannot read the calibration {str(path)!r}.",
                 expected="a file that `Calibration.save` wrote",
                 got=f"{type(error).__name__}: {error}",
             ) from error

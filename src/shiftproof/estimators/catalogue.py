@@ -14,15 +14,15 @@ from shiftproof.registry import Registry
 
 @dataclass(frozen=True)
 class EstimationMethod:
-    """Reads an accuracy off statistics of a set.
+    """A method that estimates accuracy from statistics of a set.
 
     Args:
-        does: What it is, in a few words for tables.
-        paper: Where it comes from.
-        needs: The statistics it reads, names of `STATISTICS`.
-        statistic: One of its own that it reads too, under the method's name.
-        read: The accuracy by the source's reference and the statistics; by default a line through shifted copies.
-        second_model: Whether it compares two models, and reads nothing else.
+        does: Short description for tables.
+        paper: Reference.
+        needs: Names of the statistics it reads, from `STATISTICS`.
+        statistic: Function of its own statistic, which it reads under the method's name.
+        read: From the source's reference and the statistics to an accuracy. Default: a line fitted to shifted copies.
+        second_model: Whether it compares two models and reads nothing else.
 
     >>> mine = EstimationMethod("confidence", needs=("confidence",), read=lambda source, found: found["confidence"])
     >>> mine.second_model
@@ -103,7 +103,7 @@ METHODS: Registry[EstimationMethod] = Registry(
     "an estimators.EstimationMethod",
     lambda: ("auto", *STATISTICS, *mixing.STATISTICS),
 )
-"""Name -> method; others add theirs, which answer where they are asked for by name."""
+"""Name -> estimation method; plugins can add more, which are used if requested by name."""
 
 
 def needs(method: str) -> tuple[str, ...]:

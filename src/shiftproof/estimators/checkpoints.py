@@ -15,11 +15,10 @@ from shiftproof.measures.agreement_line import RELIABLE, agreement_line
 def agreement_on_the_line(
     source: Mapping[str, ArrayLike], labels: ArrayLike, target: Mapping[str, ArrayLike]
 ) -> dict[str, Estimate]:
-    """Return the accuracy to expect of each of three or more models (Baek et al. 2022, ALine-D).
+    """Estimate the accuracy of three or more models by agreement-on-the-line (ALine-D; Baek et al. 2022).
 
-    `source` and `target` are the logits [N, K] of each model by its name, on the same inputs for all. The interval
-    spans ALine-D and ALine-S; a warning says where agreements do not lie on a line. Models should differ by more than
-    the last steps of one training.
+    All models must be evaluated on the same inputs. The interval spans ALine-D and ALine-S; a warning says if the
+    agreements do not lie on a line. Models should differ by more than the last steps of one training run.
 
     Args:
         source: Logits [N, K] on labelled inputs, by model.

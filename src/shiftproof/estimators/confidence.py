@@ -38,17 +38,16 @@ def atc(
     score: Score = "confidence",
     seed: int = 0,
 ) -> Estimate:
-    """Return the accuracy by average thresholded confidence (Garg et al. 2022), ATC-MC or ATC-NE.
+    """Estimate accuracy by average thresholded confidence (ATC-MC or ATC-NE; Garg et al. 2022).
 
-    Of the labelled source, `source_scores` tell how sure the model is of each input and `source_correct` who was right.
-    The threshold leaves as many source scores below it as there are source errors; the estimate is the share of
-    `target_scores` at or above it. Scores are numbers [N], or logits [N, K] of which the `score` is taken.
+    The threshold is set so that as many source scores fall below it as there are source errors; the estimate is the
+    share of `target_scores` at or above it.
 
     Args:
         source_scores: Scores [N] or logits [N, K] of labelled inputs.
-        source_correct: Which of them were answered rightly, [N].
+        source_correct: Whether each of them was predicted correctly, [N].
         target_scores: Scores or logits of unlabelled inputs.
-        score: `confidence` (ATC-MC) or `entropy` (ATC-NE), of logits.
+        score: Score computed from logits: `confidence` (ATC-MC) or `entropy` (ATC-NE).
         seed: The seed of the bootstrap.
 
     >>> round(atc([0.9, 0.8, 0.7, 0.4], [True, True, True, False], [0.95, 0.5, 0.75]).accuracy, 3)
@@ -79,7 +78,7 @@ def threshold_doubts(source_scores: Array, source_correct: NDArray[np.bool_]) ->
 
 
 def average_confidence(target_scores: ArrayLike, *, seed: int = 0) -> Estimate:
-    """Return the mean confidence as the accuracy: right if the model is calibrated on the target.
+    """Estimate accuracy as the mean confidence, which is correct if the model is calibrated on the target.
 
     Args:
         target_scores: Confidences [N] or logits [N, K] of unlabelled inputs.
@@ -94,18 +93,18 @@ def average_confidence(target_scores: ArrayLike, *, seed: int = 0) -> Estimate:
 def difference_of_confidences(
     source_scores: ArrayLike, source_correct: ArrayLike, target_scores: ArrayLike, *, seed: int = 0
 ) -> Estimate:
-    """Return the source accuracy less the fall of mean confidence from source to target (Guillory et al. 2021).
+    """Estimate accuracy as source accuracy minus the drop in mean confidence (DoC; Guillory et al. 2021).
 
     Args:
         source_scores: Confidences [N] or logits [N, K] of labelled inputs.
-        source_correct: Which of them were answered rightly, [N].
+        source_correct: Whether each of them was predicted correctly, [N].
         target_scores: Confidences or logits of unlabelled inputs.
         seed: The seed of the bootstrap.
     """
     source, target = _scores(source_scores, "confidence"), _scores(target_scores, "confidence")
     correct = np.asarray(source_correct, bool)
     if correct.shape != source.shape:
-        raise DataError("Every source score needs a truth value.", got=f"{correct.shape} for {source.shape}")
+        raise DataError("Each source score needs a correctness flag.", got=f"{correct.shape} for {source.shape}")
     gap = correct - source
     value = float(np.clip(gap.mean() + target.mean(), 0, 1))
     warnings = few(len(target), "inputs") + few(len(source), "source inputs")
@@ -119,13 +118,14 @@ def difference_of_confidences(
 
 
 def agreement(logits: ArrayLike, other_logits: ArrayLike, *, seed: int = 0) -> Estimate:
-    """Return how often two models predict the same class, as the accuracy of either (Jiang et al. 2022).
+    """Estimate accuracy as the agreement of two models (Jiang et al. 2022).
 
-    The models should be of one kind, trained apart: from other seeds, or on other draws of the data.
+    The models should have the same architecture and be trained independently: with different seeds or on different
+    samples of the data.
 
     Args:
-        logits: Of one model, [N, K].
-        other_logits: Of the other, on the same inputs.
+        logits: Logits of one model, [N, K].
+        other_logits: Logits of the other model on the same inputs.
         seed: The seed of the bootstrap.
     """
     one, other = np.asarray(logits), np.asarray(other_logits)
@@ -167,5 +167,5 @@ def _scores(values: ArrayLike, kind: Score) -> Array:
         given = score(given, kind)
     if given.size == 0 or np.isnan(given).any():
         got = "none" if given.size == 0 else f"NaN for {int(np.isnan(given).sum())} of {len(given)}"
-        raise DataError("These scores cannot be used.", expected="one number per input", got=got)
+        raise DataError("Invalid scores.", expected="one number per input", got=got)
     return given

@@ -74,16 +74,15 @@ VIEW_COST = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Estimator:
-    """A model with a calibration, ready to answer for any number of unlabelled sets.
+    """Estimates the accuracy of one model on any number of unlabelled sets.
 
-    `Estimator.fit(model, source)` shifts the source in known ways and keeps what it learns in `calibration`, which can
-    be saved and loaded.
+    `Estimator.fit(model, source)` calibrates on shifted copies of the source; `calibration` can be saved and loaded.
 
     Args:
-        model: From inputs to logits.
-        calibration: What was learnt on the labelled source.
-        seed: The seed of views.
-        batch_size: Inputs in a batch.
+        model: A callable from inputs to logits.
+        calibration: A calibration on the labelled source.
+        seed: Seed of the augmented views.
+        batch_size: Inputs per batch.
 
     >>> from shiftproof import load_data, load_model
     >>> estimator = Estimator.fit(load_model("demo"), load_data("demo").take(40), shifts=["contrast@3", "fog@3"], n=2)
@@ -115,13 +114,13 @@ class Estimator:
         on_progress: Callable[[int, int], None] | None = None,
         on_plan: Callable[[CalibrationPlan], None] | None = None,
     ) -> Estimator:
-        """Learn what outputs say of accuracy from shifted copies of labelled inputs.
+        """Calibrate an estimator on shifted copies of labelled inputs.
 
-        A copy has up to `images` of the source. `shifts` are by default those of `estimators.families`; `sets` are
-        further labelled sets of the user's own, each a family. `temperature` divides the logits; None fits it to the
-        labels. Without a `neighborhood`, it is RandAugment for images and EDA for texts. `methods` names those of
-        others that shall answer beside ours. `out` is a run directory: what each copy says is kept there, and the same
-        call resumes. `on_plan` is told what it will take, and `on_progress(done, all)` hears of progress.
+        A copy has up to `images` inputs of the source. `shifts` defaults to those of `estimators.families`; `sets` are
+        labelled sets of your own, each of which counts as a family. `temperature` divides the logits; None fits it to
+        the labels. `neighborhood` defaults to RandAugment for images and EDA for texts. `methods` names estimators of
+        plugins to use as well. `out` is a run directory, which the same call resumes. `on_plan` is called with a
+        `CalibrationPlan`, and `on_progress` as on_progress(done, total).
         """
         for name in methods:
             check_method(name)
@@ -184,10 +183,10 @@ class Estimator:
         keys: Tensor | None = None,
         other: Callable[..., Any] | None = None,
     ) -> Estimate:
-        """Return the accuracy to expect on a `Dataset`, images [N, C, H, W] in [0, 1], or texts.
+        """Return the estimated accuracy on a `Dataset`, images [N, C, H, W] in [0, 1], or texts.
 
-        `method` is one of `METHODS`, or `auto`: the one with the least error on families of shifts it has not seen, and
-        where nothing but the class mix changed, `cbpe`. `level` is that of the intervals. `other` is a second model for
+        `method` is one of `METHODS`, or `auto`: the method with the smallest error on held-out families of shifts, or
+        `cbpe` if only the class mix changed. `level` is the coverage of the intervals. `other` is a second model for
         the method `agreement`.
         """
         check_method(method)
@@ -208,7 +207,7 @@ class Estimator:
         return replace(made, others=tuple(one for one in answers.values() if one.method != made.method))
 
     def observe(self, inputs: Any, *, keys: Tensor | None = None) -> Evidence:
-        """Return what the model says of inputs, and of views of a share of them."""
+        """Return the model's outputs on the inputs, and on augmented views of a share of them."""
         return observe(
             self.model,
             as_batches(inputs, keys=keys, batch_size=self.batch_size, device=device_of(self.model)),
@@ -244,35 +243,35 @@ def estimate(
     on_progress: OnProgress | None = None,
     on_plan: Callable[[CalibrationPlan], None] | None = None,
 ) -> Estimate:
-    """Estimate a model's accuracy on inputs without labels, with caveats.
+    """Estimate a model's accuracy on unlabelled inputs.
 
-    The model is calibrated on shifted copies of the source, in families; the reported error and interval are those of
-    families it has not seen. Inputs unlike anything calibrated on get a wide interval and a warning. For several sets,
-    keep an `Estimator`, or a file of its calibration. With label maps in the source, the mIoU of a segmenter is
-    estimated.
+    The estimator is calibrated on shifted copies of the source, in families; the reported error and interval are for
+    families left out of the calibration. Inputs unlike anything in the calibration get a wide interval and a warning.
+    For several sets, keep an `Estimator`, or a file of its calibration. If the source has label maps, the mIoU of a
+    segmentation model is estimated.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: Inputs without labels: what `load_data` takes or returned. Any labels in it are ignored.
-        source: Labelled inputs like those the model was made for.
-        method: auto, the one with the least error on families of shifts it has not seen, or a method, such as combined,
-            calibrated_cot, invariance or atc_entropy; the answers of the others are in the result's `others`.
+        model: Anything `load_model` accepts.
+        data: Unlabelled inputs: anything `load_data` accepts. Labels are ignored.
+        source: Labelled inputs like those the model was trained on.
+        method: An estimation method, such as combined, calibrated_cot, invariance or atc_entropy (`shiftproof list
+            estimators` names all), or auto: the one with the smallest error on held-out families of shifts.
         level: Coverage of the interval; K families of shifts support K / (K + 1) at most.
-        other: A second model, for the method agreement.
+        other: A second model, for the method agreement. Default: none.
         neighborhood: randaugment, translate, erase, ..., eda, or any shift. Default: randaugment; eda for texts.
-        views: Augmented views per input; only a share of the inputs is viewed.
+        views: Augmented views per input; they are made of a share of the inputs only.
         shifts: Shifts to calibrate on, such as fog@3. Default: ten families of several shifts each.
-        sets: Labelled sets of your own under other conditions to calibrate on as well, each a family.
-        calibration: File of the calibration: read if it exists, written if not.
-        outputs: Two .npz files instead of a model and data: logits or probabilities and labels of the source, and
-            logits or probabilities of the target.
+        sets: Labelled sets of your own under other conditions to calibrate on as well; each counts as a family.
+        calibration: File of the calibration; read if it exists, written if not.
+        outputs: Two .npz files instead of a model and data: one with logits or probabilities and labels of the source,
+            one with logits or probabilities of the target.
         temperature: Temperature that divides the logits. Default: fitted to the source's labels.
-        images: Use this many inputs, drawn in proportion to the classes; 0 is all.
+        images: Number of inputs to use, drawn in proportion to the classes; 0 means all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Inputs per forward pass. Default: 128.
         out: Run directory; the same call resumes it. Writes estimate.json.
-        on_progress: Called as on_progress(done, all, result).
+        on_progress: Called as on_progress(done, total, result).
         on_plan: Called with a `CalibrationPlan` before a calibration is made.
 
     >>> result = estimate("demo", "demo", images=60, views=2, shifts=[f"{name}@5" for name in KINDS[:4]])
@@ -281,7 +280,9 @@ def estimate(
     """
     check_method(method)
     if method == "agreement" and other is None:
-        raise ConfigurationError("Agreement needs a second model.", expected="other= a model of the same classes")
+        raise ConfigurationError(
+            "The method agreement needs a second model.", expected="other= a model of the same classes"
+        )
     if outputs:
         return estimate_outputs(*_two(outputs), method=method, level=level, calibration=calibration, seed=seed)
     labelled = load_data(source)
@@ -351,7 +352,7 @@ def _written(found: Estimate, folder: Path) -> Estimate:
 def _two(outputs: Sequence[str | Path]) -> tuple[str | Path, str | Path]:
     if len(outputs) != 2:
         raise ConfigurationError(
-            "Outputs of two sets are needed.",
+            "outputs= needs two files.",
             expected="the source's file, then the target's",
             got=f"{len(outputs)} files",
         )
@@ -367,9 +368,9 @@ def kept_calibration(path: Path, model: str, fit: Callable[[], Calibration]) -> 
     found = Calibration.load(path)
     if found.model != model:
         raise ConfigurationError(
-            f"The calibration in {str(path)!r} is of another model.",
-            expected="a calibration of this model, or a file that is not there yet",
-            got="one that was made with other weights or another preprocessing",
+            f"The calibration in {str(path)!r} was made for another model.",
+            expected="a calibration of this model, or a file that does not exist yet",
+            got="a calibration of other weights or preprocessing",
             fix="name another file, or remove this one",
         )
     return found
@@ -394,9 +395,9 @@ def check_source(source: Dataset) -> None:
     if source.labels is None:
         raise DataError(
             "The source has no labels.",
-            expected="labelled images like those the model was made for: a folder with one sub-folder per class, a CSV "
-            "of labels, or an .npz with labels",
-            fix="without any labels, neighborhood_invariance still ranks models and finds strange inputs",
+            expected="labelled images like those the model was trained on: a folder with one sub-folder per class, a "
+            "CSV of labels, or an .npz with labels",
+            fix="without labels, estimators.neighborhood_invariance ranks models and finds unusual inputs",
         )
     if int(source.labels.min()) == int(source.labels.max()):
         raise DataError(

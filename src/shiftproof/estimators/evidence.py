@@ -52,7 +52,9 @@ class Evidence:
     def correct(self) -> NDArray[np.bool_]:
         """Who was right, [N]."""
         if self.labels is None:
-            raise DataError("Correctness needs labels.", expected="a labelled set", got="a set without labels")
+            raise DataError(
+                "Measuring correctness needs labels.", expected="a labelled set", got="a set without labels"
+            )
         right: NDArray[np.bool_] = self.logits.argmax(1) == self.labels
         return right
 
@@ -125,7 +127,7 @@ def observe(
         seen += len(batch)
     look(0)
     if not outputs:
-        raise DataError("There are no inputs to estimate from.", expected="one input or more", got="none")
+        raise DataError("The set of inputs is empty.", expected="one input or more", got="none")
     found = torch.cat(outputs).numpy()
     return Evidence(
         logits=found,
@@ -167,7 +169,7 @@ def as_batches(
         return
     if not isinstance(inputs, Tensor | list):
         raise DataError(
-            "These are not inputs of a model.",
+            "Unsupported inputs.",
             expected="a set that load_data returns, a tensor N x C x H x W with values in [0, 1], or a list of texts",
             got=f"a {type(inputs).__name__}",
         )

@@ -38,7 +38,7 @@ def stored(outputs: OutputsLike, *, normalized: bool = False) -> Evidence:
     values = _scores(arrays)
     if values.ndim != 2 or values.shape[1] < 2 or not len(values) or not np.isfinite(values).all():
         raise DataError(
-            "These are not outputs.",
+            "Invalid model outputs.",
             expected="finite scores of two or more classes, N x K",
             got=f"shape {values.shape}" if np.isfinite(values).all() else "NaN or infinity",
         )
@@ -70,17 +70,17 @@ def estimate_outputs(
     calibration: Calibration | str | Path | None = None,
     seed: int = 0,
 ) -> Estimate:
-    """Return the accuracy to expect on a target of which only outputs are stored.
+    """Estimate accuracy on a target of which only model outputs are stored.
 
-    Without a `calibration` (a file, or one that `Estimator.fit` made) nothing is known of shifts: the interval holds
-    the sampling of inputs and changes of the class mix, and a warning says so.
+    Without a `calibration`, nothing is known about shifts: the interval covers only the sampling of inputs and changes
+    of the class mix, and a warning says so.
 
     Args:
         source: Stored outputs of labelled inputs.
         target: Stored outputs of unlabelled inputs.
         method: One of `estimators.METHODS`, or `auto`.
-        level: The confidence of the interval.
-        calibration: A calibration, or its file.
+        level: Coverage of the interval.
+        calibration: A calibration made by `Estimator.fit`, or its file. Default: none.
         seed: The seed of the bootstrap.
     """
     if calibration is None:
@@ -115,7 +115,7 @@ def _scores(arrays: Mapping[str, NDArray[np.generic]]) -> Array:
     name = next((each for each in ("logits", "probabilities", "scores") if each in arrays), None)
     if name is None:
         raise DataError(
-            "There are no outputs in this file.",
+            "The file has no model outputs.",
             expected="an array logits or probabilities, N x K, and of a source also labels, N",
             got=", ".join(arrays) or "nothing",
         )
@@ -136,7 +136,7 @@ def _arrays(outputs: OutputsLike) -> dict[str, NDArray[np.generic]]:
             return {name: held[name] for name in held.files}
     except Exception as error:  # damaged files fail in any way there is
         raise DataError(
-            f"There are no outputs in {str(outputs)!r}.",
+            f"Cannot read the model outputs {str(outputs)!r}.",
             expected="an .npz file with logits or probabilities, N x K, and of a source labels, N",
             got=f"{type(error).__name__}: {error}",
         ) from error
@@ -146,7 +146,7 @@ def _labels(labels: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.i
     known = np.asarray(labels).astype(np.int64)
     if known.shape != shape[:1] or known.min() < 0 or known.max() >= shape[1]:
         raise DataError(
-            "Labels and outputs do not fit.",
+            "Labels and outputs do not match.",
             expected=f"{shape[0]} labels from 0 to {shape[1] - 1}",
             got=f"shape {known.shape}" if known.shape != shape[:1] else f"from {known.min()} to {known.max()}",
         )

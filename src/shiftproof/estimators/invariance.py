@@ -30,16 +30,15 @@ LABELS_DESTROYED = 0.1
 class Invariance:
     """The invariance of a model on N inputs over a neighbourhood.
 
-    `per_input` [N] is the share of the most common prediction among n views and the input itself, from 1/K to 1: low
-    values are strange inputs. `negative_entropy` [N] is that of the same decisions. `entropy_difference` tells how much
-    less certain the model is on the views than on the inputs, in nats.
+    `per_input` [N] is the share of the most common prediction among n views and the input itself, from 1/K to 1; low
+    values mark unusual inputs.
 
     Args:
         per_input: The share of the most common prediction among the views, [N].
-        negative_entropy: The negative entropy of these predictions, [N].
-        entropy_difference: How much less certain the model is on views than on inputs, in nats.
+        negative_entropy: Negative entropy of the predicted classes over the views, [N].
+        entropy_difference: Increase in predictive entropy from inputs to views, in nats.
         n: Number of views.
-        neighborhood: Where they come from.
+        neighborhood: Neighbourhood that the views are drawn from.
     """
 
     per_input: Array
@@ -60,11 +59,11 @@ class Invariance:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why the value should not be trusted."""
+        """Reasons not to trust the value."""
         return destroyed(self.entropy_difference, self.neighborhood)
 
     def to_row(self) -> dict[str, Json]:
-        """Return the numbers as JSON values, without those of single inputs."""
+        """Return the numbers as JSON-compatible values, without those per input."""
         low, high = self.interval
         return {
             "invariance": self.value,
@@ -89,21 +88,18 @@ def neighborhood_invariance(
     seed: int = 0,
     batch_size: int = BATCH_SIZE,
 ) -> Invariance:
-    """Return how invariant a model's answers are in a neighbourhood of each input; no labels and no gradients are used.
+    """Return how invariant a model's predictions are in a neighbourhood of each input, without labels or gradients.
 
-    `model` is any function from inputs to logits [N, K]. `inputs` are images [N, C, H, W] in [0, 1], a `Dataset`, or
-    a list of texts. `neighborhood` is one of `NEIGHBORHOODS`, any shift, or a function `(inputs, keys, n, seed) ->
-    views`. The views of many inputs go through the model together, `batch_size` at a time; an input's views depend on
-    its key and the seed, not on its batch.
+    The views of an input depend on its key and the seed, not on its batch.
 
     Args:
-        model: From inputs to logits.
-        inputs: Images, a `Dataset`, or a list of texts.
-        neighborhood: One of `NEIGHBORHOODS`, a shift, or a function.
+        model: A callable from inputs to logits [N, K].
+        inputs: Images [N, C, H, W] in [0, 1], a `Dataset`, or a list of texts.
+        neighborhood: One of `NEIGHBORHOODS`, a shift, or a function `(inputs, keys, n, seed) -> views`.
         n: Number of views of each input.
-        keys: Whole numbers that decide the views of an input.
+        keys: One integer per input, which determines its views.
         seed: The seed of the views.
-        batch_size: Inputs in a batch.
+        batch_size: Inputs and views per forward pass.
     """
     chosen = neighborhoods.neighborhood(neighborhood)
     batches = as_batches(inputs, keys=keys, batch_size=batch_size, device=device_of(model))

@@ -198,7 +198,7 @@ class Mixing:
         )
 
     def to_row(self) -> dict[str, Json]:
-        """Return everything as JSON values."""
+        """Return everything as JSON-compatible values."""
         return asdict(self)
 
     @cached_property

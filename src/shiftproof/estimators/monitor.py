@@ -48,39 +48,39 @@ VIEWS = ("invariance", "decision_entropy")
 
 
 class Monitor:
-    """A model that serves, and keeps watch over itself.
+    """Monitors a model in production: label-free accuracy, drift and alarms.
 
-    monitor = Monitor.fit(model, source)                            # labelled inputs like those the model was made for
-    monitor = Monitor(model, Calibration.load("calibration.json"))  # or by a calibration that was saved
-    logits = monitor(inputs)                                        # what the model answers; the window moves on
-    monitor.status()                                                # accuracy to expect, drift, alarms
+    ::
 
-    `window` is the number of latest inputs that estimates are made of. A `share` of the inputs is also looked at
-    through views for their invariance, as many and of the same neighbourhood as in the calibration, and the statistics
-    of batch norms are taken in every `drift_every`-th batch: with the defaults the monitor costs less than a fifth of a
-    forward pass.
+        monitor = Monitor.fit(model, source)  # labelled inputs like those the model was trained on
+        monitor = Monitor(model, Calibration.load("calibration.json"))  # or with a saved calibration
+        logits = monitor(inputs)  # the model's output; the window moves on
+        monitor.status()  # estimated accuracy, drift, alarms
 
-    Three alarms look at every input (`Watch`): `accuracy` rises when the calibrated probability of being right has
-    fallen by more than `drop`, `class_mix` when predicted classes come in other shares, `unfamiliar` when inputs lie
-    further out in feature space than the source's. Together they are false in a share `alpha` of streams of 20,000
-    inputs at most. `one_class` rises when nearly all answers are the same, and `drift` when the normalisation
-    statistics stay more than twice as far from the source's as clean images are, each `patience` looks in a row, ten of
-    which fall into a window; their false alarms are not controlled.
+    Estimates use the latest `window` inputs. A `share` of the inputs is also evaluated on augmented views for
+    invariance, as many and from the same neighbourhood as in the calibration, and batch-norm statistics are collected
+    in every `drift_every`-th batch. With the defaults, monitoring costs less than a fifth of a forward pass.
 
-    Watching never breaks serving: whatever fails in it, the model's answer is returned. The first failure is logged,
-    and `failures` and the warnings of `status()` tell how many there were. Without a model, `observe` takes outputs
-    that were made elsewhere.
+    Three alarms are tested at every input (`Watch`): `accuracy`, when the calibrated probability of a correct
+    prediction has fallen by more than `drop`; `class_mix`, when the shares of predicted classes change; and
+    `unfamiliar`, when inputs lie further out in feature space than the source. Together they raise a false alarm in at
+    most a share `alpha` of streams of 20,000 inputs. Two more alarms are checked ten times per window: `one_class`,
+    when nearly all predictions are the same, and `drift`, when normalisation statistics are more than twice as far from
+    the source as clean images are. They need `patience` checks in a row, and their false alarm rate is not controlled.
+
+    Monitoring never breaks serving: if it fails, the model's output is still returned. The first failure is logged, and
+    `failures` and the warnings of `status()` count them. Without a model, `observe` takes outputs computed elsewhere.
 
     Args:
-        model: The model that serves; None where outputs are handed in.
-        calibration: What was learnt on the labelled source.
-        window: Number of latest inputs that estimates are made of.
-        share: The share of inputs that are looked at through views.
-        drift_every: Batches between two looks at normalisation statistics.
-        drop: The fall of accuracy, a fraction, that the alarm `accuracy` is about.
-        alpha: The share of streams of 20,000 inputs with a false alarm, at most.
-        patience: Looks in a row that raise the alarms `one_class` and `drift`.
-        seed: The seed of the sample.
+        model: The model in production; None if outputs are passed to `observe`.
+        calibration: A calibration on the labelled source.
+        window: Number of latest inputs that estimates use.
+        share: Share of inputs that are also evaluated on augmented views.
+        drift_every: Batches between two collections of normalisation statistics.
+        drop: Drop in accuracy, as a fraction, that the alarm `accuracy` tests for.
+        alpha: Largest share of streams of 20,000 inputs with a false alarm.
+        patience: Consecutive checks that raise the alarms `one_class` and `drift`.
+        seed: Seed of the sample of inputs.
 
     >>> import torch
     >>> from shiftproof import load_data, load_model
@@ -132,15 +132,15 @@ class Monitor:
 
     @classmethod
     def fit(cls, model: Callable[..., Any], source: Dataset, **options: Any) -> Monitor:
-        """Return a monitor calibrated on shifted copies of a labelled set, with the options of `Estimator.fit` too."""
+        """Return a monitor calibrated on shifted copies of a labelled set; takes the options of `Estimator.fit` too."""
         fitting = {name: options.pop(name) for name in FITTING if name in options}
         return cls(model, Estimator.fit(model, source, seed=options.get("seed", 0), **fitting).calibration, **options)
 
     def __call__(self, inputs: Any) -> Any:
-        """Return what the model answers to a batch, as it is, and take note of it."""
+        """Return the model's output for a batch, unchanged, and record it."""
         if self.model is None:
             raise ConfigurationError(
-                "This monitor has no model.", expected="monitor.observe(outputs=...) with outputs made elsewhere"
+                "This monitor has no model.", expected="monitor.observe(outputs=...) with outputs computed elsewhere"
             )
         with torch.no_grad():
             out, features = self._answer(self.model, inputs)
@@ -148,7 +148,7 @@ class Monitor:
         return out
 
     def observe(self, inputs: Any = None, outputs: Tensor | ArrayLike | None = None) -> None:
-        """Take note of a batch that was answered elsewhere: the logits [N, K] given, and the inputs where they are."""
+        """Record a batch that was predicted elsewhere: its logits [N, K] and, if available, its inputs."""
         self._take_note(inputs, outputs, None)
 
     def _take_note(self, inputs: Any, outputs: Any, features: NDArray[np.float32] | None) -> None:
@@ -211,7 +211,7 @@ class Monitor:
             self._since_check = 0
 
     def status(self) -> Status:
-        """Return what the window says now, with intervals; before the first inputs there is nothing but zeros."""
+        """Return the current state of the window, with intervals; empty before the first input."""
         with self._watching_lock:
             return self._status()
 
@@ -255,7 +255,7 @@ class Monitor:
         )
 
     def state_dict(self) -> State:
-        """Return everything that changes as arrays; sampled inputs that wait are looked at first."""
+        """Return the mutable state as arrays; pending sampled inputs are evaluated first."""
         with self._watching_lock:
             self._look()
             state: State = {
@@ -267,7 +267,7 @@ class Monitor:
             return state if self._drift is None else {**state, **self._drift.state_dict()}
 
     def load_state_dict(self, state: HeldState) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self.seen, self.batches, self._since_check = (int(count) for count in state["counts"])
         self._held, self._waiting = {}, []
         self._note({name.removeprefix("values/"): rows for name, rows in state.items() if name.startswith("values/")})
@@ -281,19 +281,19 @@ class Monitor:
             self._drift.load_state_dict(state)
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a file, whole or not at all."""
+        """Write the state to a file, atomically."""
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **self.state_dict())
         write_atomically(Path(path), buffer.getvalue())
 
     def load(self, path: str | Path) -> None:
-        """Go on from the state in a file."""
+        """Restore the state from a file."""
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as held:
                 self.load_state_dict(dict(held))
         except Exception as error:  # damaged files fail in any way there is
             raise DataError(
-                f"There is no state of a monitor in {str(path)!r}.",
+                f"Cannot read the monitor state {str(path)!r}.",
                 expected="a file that `save` wrote",
                 got=f"{type(error).__name__}: {error}",
             ) from error

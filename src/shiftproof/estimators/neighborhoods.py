@@ -157,7 +157,7 @@ def neighborhood(spec: NeighborhoodLike) -> Neighborhood:
     if callable(spec):
         return spec
     raise ConfigurationError(
-        "This is not a neighbourhood.",
+        "Invalid neighbourhood.",
         expected="a name, a shift, or a function (inputs, keys, n, seed) -> views",
         got=f"a {type(spec).__name__}",
     )

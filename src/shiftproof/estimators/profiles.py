@@ -92,7 +92,7 @@ class Profiler:
         )
 
     def to_row(self) -> dict[str, Json]:
-        """Return everything as JSON values."""
+        """Return everything as JSON-compatible values."""
         return asdict(self)
 
     def coordinates(self, found: Evidence, scores: Array) -> Array:

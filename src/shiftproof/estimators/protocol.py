@@ -96,7 +96,7 @@ def evaluate(table: Iterable[PoolRecord]) -> tuple[Scores, ...]:
     """Return the scores of every measure, in the order in which measures appear."""
     records = tuple(table)
     if not all(np.isfinite([record.value, record.accuracy]).all() for record in records):
-        raise DataError("The table holds values that are not numbers.", expected="finite values and accuracies")
+        raise DataError("The table holds NaN or infinite values.", expected="finite values and accuracies")
     return tuple(_scores(measure, tuple(some)) for measure, some in _groups(records, lambda one: one.measure))
 
 

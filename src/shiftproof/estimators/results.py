@@ -17,16 +17,16 @@ more (see `measures.conformal`)."""
 
 @dataclass(frozen=True)
 class ClassEstimate:
-    """What to expect of one class without labels, from calibrated probabilities; None where too few are expected.
+    """Label-free estimates for one class, from calibrated probabilities; None if too few inputs are expected.
 
-    `support` is the expected number of inputs of the class. Recall is the accuracy on its inputs.
+    Recall is the accuracy on the inputs of the class.
 
     Args:
-        name: The class.
-        support: The expected number of its inputs.
-        precision: The share of inputs given this class that are of it.
-        recall: The share of its inputs that are given this class.
-        f1: The harmonic mean of the two.
+        name: Name of the class.
+        support: Expected number of inputs of the class.
+        precision: Share of inputs predicted as this class that belong to it.
+        recall: Share of its inputs that are predicted as this class.
+        f1: Harmonic mean of precision and recall.
     """
 
     name: str
@@ -38,32 +38,29 @@ class ClassEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The accuracy to expect on a set of inputs without labels.
+    """A label-free accuracy estimate for a set of inputs.
 
-    `low` and `high` bound it at a `level`: for shifts as different from the families calibrated on as these are from
-    one another, or for the sampling of inputs alone where nothing was calibrated. `error` is the mean distance from the
-    truth, in accuracy, on families of shifts the estimator had not seen, `in_family` on new shifts of families it had
-    seen, where they are known. `unlike` says that the inputs are unlike anything calibrated on: then the interval is
-    all that is said. `warnings` say why the number should not be trusted; `notes` what else was found, such as another
-    class mix. `by_class` has figures of single classes, and `others` the answers of other estimators. `measure` is what
-    `accuracy` stands for, which is mIoU of label maps.
+    The interval from `low` to `high` has coverage `level` for shifts as different from the calibration families as
+    these are from one another; without a calibration it covers the sampling of inputs only. `error` is the mean
+    absolute error on families of shifts left out of the calibration, `in_family` on new shifts of families in it. If
+    `unlike` is true, the inputs are unlike anything in the calibration, and only the interval is meaningful.
 
     Args:
         accuracy: The estimated accuracy, a fraction.
-        low: The lower end of its interval.
-        high: The upper end of its interval.
-        method: What estimated it.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        method: Estimation method.
         inputs: Number of inputs.
-        error: Mean absolute error on families of shifts that were left out; None where not known.
-        warnings: Why the number should not be trusted.
-        facts: Statistics that it was read off, by name.
-        others: What other methods say.
-        level: The confidence of the interval.
-        in_family: Mean absolute error on new shifts of known families.
-        unlike: Whether the inputs are unlike anything calibrated on.
-        notes: What else was found, such as another class mix.
+        error: Mean absolute error on families of shifts left out of the calibration; None if unknown.
+        warnings: Reasons not to trust the estimate.
+        facts: Statistics that the estimate is based on, by name.
+        others: Estimates by other methods.
+        level: Coverage of the interval.
+        in_family: Mean absolute error on new shifts of calibration families; None if unknown.
+        unlike: Whether the inputs are unlike anything in the calibration.
+        notes: Other findings, such as a changed class mix.
         by_class: Estimates for single classes.
-        measure: What the accuracy stands for; mIoU for label maps.
+        measure: What `accuracy` holds: accuracy, or mIoU for label maps.
     """
 
     accuracy: float
@@ -84,11 +81,11 @@ class Estimate:
 
     @property
     def trusted(self) -> bool:
-        """Whether nothing speaks against the number."""
+        """Whether there are no warnings."""
         return not self.warnings
 
     def to_row(self) -> dict[str, Json]:
-        """Return the numbers as JSON values, without the other estimators."""
+        """Return the numbers as JSON-compatible values, without the other estimates."""
         return {
             "method": self.method,
             "accuracy": self.accuracy,

@@ -11,37 +11,31 @@ from shiftproof.runs import Json
 
 @dataclass(frozen=True)
 class Status:
-    """The state of live traffic over a monitor's window.
+    """The state of a monitor: the estimate over its window, drift, and alarms.
 
-    `accuracy` is the estimate with its interval at a `level` for shifts of families nobody has seen, and the `error`
-    its `method` has on these; all are None before the first inputs. `entropy` is the mean entropy of predictions,
-    `classes` the share of each predicted class and `mix` the class mix that is found. `drift` is the distance of the
-    normalisation statistics from the source's by layer, `invariance` that of the sampled inputs. `alarms` tells which
-    are raised, `changed_at` the input at which what raised them began, `evidence` how far each is on its way (from 0 to
-    1), and `alarm_every` how many inputs lie between false alarms on average, at least. `failures` counts how often
-    watching failed; `warnings` speak against the estimate, `notes` say what else was found.
+    `accuracy`, `low`, `high`, `method` and `error` are None before the first inputs.
 
     Args:
         seen: Number of inputs so far.
-        window: Number of inputs that the estimate is made of.
+        window: Number of inputs that the estimate uses.
         accuracy: The estimated accuracy, a fraction.
-        low: The lower end of its interval.
-        high: The upper end of its interval.
-        method: What estimated it.
-        error: Mean absolute error of the method on families of shifts that were left out.
+        low: Lower end of the interval, for shifts of families not in the calibration.
+        high: Upper end of the interval.
+        method: Estimation method.
+        error: Mean absolute error of the method on families of shifts left out of the calibration.
         entropy: Mean entropy of predictions.
         classes: The share of each predicted class.
         invariance: Neighbourhood invariance of the sampled inputs.
-        drift: Distance of normalisation statistics from the source's, by layer.
+        drift: Distance of normalisation statistics from those of the source, by layer.
         alarms: Which alarms are raised.
-        warnings: Why the estimate should not be trusted.
-        failures: How often watching failed.
-        level: The confidence of the interval.
-        mix: The class mix that is found.
-        changed_at: The input at which what raised an alarm began.
-        evidence: How near each alarm is, from 0 to 1.
-        alarm_every: Inputs between two false alarms on average, at least.
-        notes: What else was found.
+        warnings: Reasons not to trust the estimate.
+        failures: Number of failures of the monitoring itself.
+        level: Coverage of the interval.
+        mix: Estimated share of each class.
+        changed_at: Estimated position of the change behind each alarm, as a number of inputs.
+        evidence: Evidence for each alarm, from 0 to 1 (raised).
+        alarm_every: Lower bound on the mean number of inputs between false alarms.
+        notes: Other findings.
     """
 
     seen: int
@@ -66,7 +60,7 @@ class Status:
     notes: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Json]:
-        """Return everything as JSON values."""
+        """Return everything as JSON-compatible values."""
         return {
             name: list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
             for name, value in vars(self).items()

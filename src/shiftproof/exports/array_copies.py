@@ -111,7 +111,7 @@ class ArrayCopies(Copies):
         batch = next(data.batches(len(rows), device=self.device), None)
         if batch is None or len(batch) < len(rows):
             raise DataError(
-                "Some files cannot be read, and an array needs all of its rows.",
+                "Some files cannot be read, and an array cannot leave rows out.",
                 got=", ".join(bad.file for bad in data.bad_files),
                 fix="repair the files, or take them out of the data",
             )

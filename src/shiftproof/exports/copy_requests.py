@@ -94,20 +94,22 @@ def make_request(
         )
     published = _published(suite)
     if published and preset is not None:
-        raise ConfigurationError(f"The suite {suite} has a preset, {published.preset}.", got=f"--preset {preset}")
+        raise ConfigurationError(f"The suite {suite} fixes the preset {published.preset}.", got=f"--preset {preset}")
     if not published and textures is not None:
         fix = f"--shifts 'frost@3[textures={textures}]'"
         raise ConfigurationError("textures= is for the frost of a suite.", fix=fix)
     if published and not published.arrays and not is_folder(source):
         raise ConfigurationError(
-            f"The suite {suite} is made of files.",
+            f"The suite {suite} needs a folder of image files.",
             expected="a folder of images",
             got=str(source),
             fix=f"--suite {' or '.join(name for name, each in SUITES.items() if each.arrays)}, for any data",
         )
     arrays = published.arrays if published else not is_folder(source)
     if arrays and file_format is not None:
-        raise ConfigurationError("This copy is written as arrays.", got=f"--format {file_format}", fix="leave it out")
+        raise ConfigurationError(
+            "format= cannot be used for arrays.", got=f"--format {file_format}", fix="leave it out"
+        )
     if file_format is not None and file_format not in get_args(Format):
         raise unknown("format", file_format, get_args(Format))
     if arrays and masks is not None:
@@ -115,7 +117,7 @@ def make_request(
     if quality is None:
         quality = PUBLISHED_QUALITY if published else QUALITY
     if not 1 <= quality <= 100:
-        raise ConfigurationError(f"JPEG has no quality {quality}.", expected="a number from 1 to 100")
+        raise ConfigurationError(f"Invalid quality {quality}.", expected="a number from 1 to 100")
     return CopyRequest(
         targets=published.targets(textures) if published else shift_targets(shifts, preset=preset, arrays=arrays),
         arrays=arrays,

@@ -87,11 +87,11 @@ def preview(
     severities: Sequence[float] = SEVERITIES,
     seed: int = 0,
 ) -> Path:
-    """Show an image under every shift, by severity, as a picture or a page.
+    """Show an image under every shift and severity, as a PNG or an HTML page.
 
     Args:
-        image: An image file. Default: images of the demo, a different one for each shift.
-        out: What to write: a .png or an .html file.
+        image: An image file. Default: demo images, a different one for each shift.
+        out: Output file, .png or .html.
         families: Families with severities: common, holdout and bar.
         severities: Severities in [0, 5].
         seed: Seed of every random draw.
@@ -102,7 +102,7 @@ def preview(
     path = expand(out)
     if path.suffix.lower() not in (".png", ".html"):
         raise ConfigurationError(
-            "A preview is a picture or a page.", expected="a name that ends in .png or .html", got=str(out)
+            "Unsupported output format for a preview.", expected="a name that ends in .png or .html", got=str(out)
         )
     sheet = make_sheet(image, families=families, severities=severities, seed=seed)
     write_atomically(path, to_png(sheet) if path.suffix.lower() == ".png" else to_html(sheet))

@@ -98,25 +98,26 @@ def write_stream(
 ) -> Path:
     """Write a stream as tar files of images, labels and shifts, with a manifest.
 
-    A sample is `000000017.png` (or `.jpg`, which loses a little), `.cls`, its label, or `.seg.png`, its label map, and
-    `.json`, its shift and key, as WebDataset reads them. Any executor writes the same bytes.
+    Samples are in WebDataset format: `000000017.png` (or lossy `.jpg`), `.cls` with its label or `.seg.png` with its
+    label map, and `.json` with its shift and key. Every executor writes the same bytes.
 
     Args:
         stream: ccc, concatenated, mixed, correlated, recurring, gradual, folders:day,night or suite:CIFAR-10-C; in
-            Python also a `Stream`, which has its data, images, speed, shifts, calibration and seed.
-        data: What `load_data` takes or returned.
+            Python also a `Stream`, which determines all options from `data` to `seed`.
+        data: Anything `load_data` accepts.
         images: Length of the stream. Default: the stream's own.
         speed: Images per step of severity. Default: the stream's own.
         shifts: Shifts or families; holdout is for choosing hyper-parameters.
-        calibration: With ccc, what `calibrate` wrote. Default: severities in a straight line.
+        calibration: With ccc, a file or folder that `calibrate` wrote. Default: severities change along a straight
+            line.
         seed: Seed of every random draw. Default: the stream's own.
         out: Folder of the shards; the same call resumes it.
-        format: png, or jpg, which loses a little.
+        format: png, or jpg, which is lossy.
         quality: Quality of JPEG files, 1 to 100.
         shard_images: Images per tar file.
-        device: cpu, where every machine draws the same random numbers; cuda, cuda:1 or auto.
-        executor: inline, processes, processes:4, ray or ray:16; the bytes are the same.
-        on_progress: Called as on_progress(done, all, result).
+        device: cpu, cuda, cuda:1 or auto. On the CPU, every machine draws the same random numbers.
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the files.
+        on_progress: Called as on_progress(done, total, result).
 
     >>> write_stream("mixed", shifts=["fog"], images=4, out=folder / "stream").name
     'manifest.json'
@@ -125,7 +126,7 @@ def write_stream(
         stream, data, images=images, speed=speed, shifts=shifts, calibration=calibration, seed=seed, device=device
     )
     if format not in ("png", "jpg"):
-        raise ConfigurationError(f"Shards cannot hold {format!r}.", expected="png or jpg")
+        raise ConfigurationError(f"Unsupported shard format {format!r}.", expected="png or jpg")
     if shard_images < 1 or not 1 <= quality <= 100:
         raise ConfigurationError(
             "Invalid shard settings.",

@@ -28,18 +28,19 @@ def preview_stream(
     images: int | None = None,
     seed: int | None = None,
 ) -> Path:
-    """Show images of a stream at evenly spread positions, as a picture or a page.
+    """Show images at evenly spaced positions of a stream, as a PNG or an HTML page.
 
     Args:
         stream: ccc, concatenated, mixed, correlated, recurring, gradual, folders:day,night or suite:CIFAR-10-C; in
-            Python also a `Stream`, which has its data, images, speed, shifts, calibration and seed.
-        data: What `load_data` takes or returned.
+            Python also a `Stream`, which determines all options from `data` to `seed`.
+        data: Anything `load_data` accepts.
         images: Length of the stream. Default: the stream's own.
         speed: Images per step of severity. Default: the stream's own.
         shifts: Shifts or families; holdout is for choosing hyper-parameters.
-        calibration: With ccc, what `calibrate` wrote. Default: severities in a straight line.
+        calibration: With ccc, a file or folder that `calibrate` wrote. Default: severities change along a straight
+            line.
         seed: Seed of every random draw. Default: the stream's own.
-        out: What to write: a .png or an .html file.
+        out: Output file, .png or .html.
         rows: Positions to show.
         columns: Consecutive images at each position.
 
@@ -50,10 +51,10 @@ def preview_stream(
     path = expand(out)
     if path.suffix.lower() not in (".png", ".html"):
         raise ConfigurationError(
-            "A preview is a picture or a page.", expected="a name that ends in .png or .html", got=str(out)
+            "Unsupported output format for a preview.", expected="a name that ends in .png or .html", got=str(out)
         )
     if rows < 1 or columns < 1:
-        raise ConfigurationError("A preview needs rows and columns.", got=f"{rows} rows, {columns} columns")
+        raise ConfigurationError("rows and columns must be positive.", got=f"{rows} rows, {columns} columns")
     width = min(columns, len(stream))
     last = len(stream) - width
     starts = dict.fromkeys(round(last * row / max(1, rows - 1)) for row in range(rows))

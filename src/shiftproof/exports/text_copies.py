@@ -47,7 +47,7 @@ def write_texts(
     wrong = [shift.label for shift in shifts if shift.acts_on != "texts"]
     if wrong or not shifts:
         raise ConfigurationError(
-            "Texts are written under text shifts.",
+            "Texts need text shifts.",
             expected="shifts such as typos@3 or eda@2",
             got=", ".join(wrong) or "no shift",
         )

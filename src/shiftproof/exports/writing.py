@@ -45,17 +45,17 @@ from shiftproof.version import __version__
 
 @dataclass(frozen=True)
 class Written:
-    """A finished copy: where it is, how many images it has under each shift, and the files that could not be read.
+    """The result of `write_corrupted`.
 
-    `masks` is how many of the images have a label map, and `beside` how many other files came along.
+    Files that could not be read are listed in `left_out` and in the manifest.
 
     Args:
-        folder: Where the copy is.
-        images: Images under each shift.
+        folder: Folder of the copy.
+        images: Number of images under each shift.
         shifts: The shifts, by label.
         left_out: Files that could not be read.
-        masks: How many images have a label map.
-        beside: How many other files were copied along.
+        masks: Number of images with a label map.
+        beside: Number of other files copied.
     """
 
     folder: Path
@@ -88,38 +88,38 @@ def write_corrupted(
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> Written:
-    """Write a corrupted copy of a data set, under shifts or as a published suite. Ends by writing manifest.json.
+    """Write a corrupted copy of a data set, under shifts or as a published suite, and manifest.json last.
 
-    * A folder under one shift is a tree with the same relative paths; under several, there is one in `fog/3` and so on.
-      Files keep their names and formats; other files are copied as they are.
-    * Other data is an array `fog@3.npy` [N, H, W, C] for each shift, with `labels.npy`.
-    * The suites `imagenet-c` and `imagenet-c-bar` make files of a folder, brought to 224 pixels as published: JPEG of
-      quality 85, in `corruption/severity/class/file`, where C-bar's severities are its strengths (`sparkles/3.00`).
-    * The suites `cifar-c` and `cifar-c-bar` make `corruption.npy` [5 * N, H, W, C], severity after severity, and
-      `labels.npy`, five times over.
-    * Texts under text shifts are a table `typos@3.csv` for each, in the source's format.
+    * A folder under one shift becomes a tree with the same relative paths; under several shifts, one tree per shift,
+      such as `fog/3`. Files keep their names and formats; other files are copied unchanged.
+    * Other data becomes an array `fog@3.npy` [N, H, W, C] per shift, with `labels.npy`.
+    * The suites `imagenet-c` and `imagenet-c-bar` write files of a folder at 224 pixels as published: JPEG of quality
+      85, in `corruption/severity/class/file`; the severities of C-bar are its strengths (`sparkles/3.00`).
+    * The suites `cifar-c` and `cifar-c-bar` write `corruption.npy` [5 * N, H, W, C], ordered by severity, and
+      `labels.npy`, repeated five times.
+    * Texts become a table such as `typos@3.csv` per text shift, in the source's format.
 
-    Images are corrupted as by `shift(images, keys, seed)` with the keys of `load_data`; grey files in one channel, as
-    with `color="gray"`, and 16 bits as 16 bits. Label maps (`masks`) stay as they are, or move with shifts that move
-    content; with those, boxes and other places in annotations are refused.
+    Images are corrupted as by `shift(images, keys, seed)` with the keys of `load_data`. Grey files keep one channel,
+    and 16-bit files stay 16-bit. Label maps (`masks`) are copied, or moved along with shifts that move content; with
+    such shifts, annotations with boxes or other positions are an error.
 
     Args:
-        data: A folder of images, of any sizes and in any sub-folders, or whatever else `load_data` takes or returned.
+        data: A folder of images, of any sizes and in any sub-folders, or anything else `load_data` accepts.
         out: Folder of the copy; the same call resumes it.
         shifts: Shifts such as fog@3, contrast=0.8, 'fog@3 + jpeg_compression@2'; in Python also `Shift` objects.
-        suite: Instead of shifts, a whole published suite.
+        suite: A published suite instead of shifts: imagenet-c, imagenet-c-bar, cifar-c or cifar-c-bar.
         format: png, jpg, or same for each file's own format; for texts csv, tsv or jsonl. Default: same; jpg for
             imagenet-c.
         quality: Quality of JPEG and other lossy files, 1 to 100. Default: 95; 85 for imagenet-c, as published.
         masks: Label maps of the images: a folder of files with the same names, or a pattern such as `*_mask.png`, where
-            the star is an image's path without its suffix; none, where files only look like label maps.
-        ignore: Label of pixels that a shift brings in from outside the image.
-        preset: Severity table of shifts. Default: by image size, or the suite's.
-        textures: Folder of photographs for a suite's frost.
+            the star stands for an image's path without its suffix; none if files only look like label maps.
+        ignore: Label for pixels that a shift brings in from outside the image.
+        preset: Severity table of corruptions, imagenet or cifar. Default: chosen by image size, or that of the suite.
+        textures: Folder of photographs for the frost corruption of a suite. Default: textures of the package.
         seed: Seed of every random draw.
-        device: cpu, where every machine draws the same random numbers; cuda, cuda:1 or auto.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
+        device: cpu, cuda, cuda:1 or auto. On the CPU, every machine draws the same random numbers.
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
 
     >>> written = write_corrupted("demo", folder / "copy", shifts=["contrast@5"])
     >>> written.images, sorted(path.name for path in written.folder.glob("*.npy"))
@@ -260,8 +260,8 @@ def _check_place(source: Any, out: Path) -> None:
         here, there = expand(source).resolve(), out.resolve()
         if here == there or here in there.parents or there in here.parents:
             raise ConfigurationError(
-                "The copy and its source must be apart.",
-                expected="two folders, neither of them inside the other",
+                "The copy and its source overlap.",
+                expected="two folders, neither inside the other",
                 got=f"{here} and {there}",
             )
     if out.is_dir() and not (out / run_store.FILE).exists():

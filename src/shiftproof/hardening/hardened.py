@@ -48,26 +48,25 @@ class Change:
 
 @dataclass(frozen=True)
 class Hardened:
-    """A network that was hardened, or why it was not.
+    """The result of `harden`: the hardened network, or why there is none.
 
-    `changes` are on images that were kept for proof, `unseen` the same under corruptions that played no part in
-    choosing; each has a comparison with a report of its own. `images` are those trained on, chosen by, and kept for
-    proof. `kept` is the candidate that was audited last, `spending` what the time went into.
+    `changes` is measured on held-out test images; `unseen` is the same under corruptions that were not used for model
+    selection. Each has its own comparison report.
 
     Args:
         folder: The run directory.
-        outcome: Whether a hardened network was kept, and if not, why.
-        choice: The recipe that was chosen, and why.
-        images: Numbers of images trained on, chosen by, and kept for proof.
+        outcome: Whether a hardened network was accepted, and if not, why.
+        choice: The recipe chosen, and why.
+        images: Numbers of images used for training, for model selection and for the test.
         max_clean_loss: The largest loss of clean accuracy that was allowed, as a fraction.
-        candidates: The networks that were tried.
-        kept: The candidate that was audited last.
-        changes: What changed, on images kept for proof.
-        unseen: What changed under corruptions that played no part in choosing.
-        seconds: Time that was spent.
-        comparison: The comparison of the audits before and after.
-        other: The same comparison under the corruptions that played no part in choosing.
-        spending: What the time went into.
+        candidates: The networks tried.
+        kept: The candidate audited last.
+        changes: Changes measured on the test images.
+        unseen: Changes under corruptions not used for model selection.
+        seconds: Time spent, in seconds.
+        comparison: Comparison of the audits before and after.
+        other: The same comparison under corruptions not used for model selection.
+        spending: Time spent by phase.
     """
 
     folder: Path
@@ -86,36 +85,36 @@ class Hardened:
 
     @property
     def model(self) -> Path | None:
-        """The folder of the hardened network, which `load_model` takes; None where none is handed over."""
+        """Folder of the hardened network, which `load_model` accepts; None if none was accepted."""
         return self.folder / "model" if self.outcome == "hardened" else None
 
     @property
     def report(self) -> Path:
-        """The report to open in a browser."""
+        """Path of the HTML report."""
         return self.folder / "report.html"
 
     @property
     def weaknesses(self) -> tuple[Weakness, ...]:
-        """What was weak, and what was chosen against it."""
+        """The weaknesses found, and the augmentation chosen against each."""
         return self.choice.weaknesses
 
     @property
     def clean(self) -> Change | None:
-        """The change of the clean accuracy."""
+        """Change in clean accuracy."""
         return _named("clean_accuracy", self.changes)
 
     @property
     def corruptions(self) -> Change | None:
-        """The change of the mean accuracy over the audit's corruptions."""
+        """Change in mean accuracy over the audit's corruptions."""
         return _named("corruption_accuracy", self.changes)
 
     @property
     def unseen_corruptions(self) -> Change | None:
-        """The change of the mean accuracy over corruptions that played no part in choosing."""
+        """Change in mean accuracy over corruptions not used for model selection."""
         return _named("corruption_accuracy", self.unseen)
 
     def to_row(self) -> dict[str, Json]:
-        """Return everything as JSON values."""
+        """Return everything as JSON-compatible values."""
         return {
             "outcome": self.outcome,
             "model": None if self.model is None else self.model.name,

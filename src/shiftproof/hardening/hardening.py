@@ -38,36 +38,38 @@ def harden(
     on_progress: OnStep | None = None,
     on_plan: Callable[[TrainingPlan], None] | None = None,
 ) -> Hardened:
-    """Fine-tune a classifier against what it is weak to, and measure what that gained and cost.
+    """Fine-tune a classifier against its weaknesses, and measure the gain and the cost.
 
-    The model is audited on images held out for the proof, probed for what costs it accuracy, trained on augmentations
-    against that, and audited again on the same images. The result, in the folder model/, is the point between the old
-    and the new weights that is best under hold-out corruptions, and under what was weak in particular, and loses no
-    more clean accuracy than allowed. No model is written where nothing is worth changing or nothing was gained.
+    The model is audited on held-out test images, probed for weaknesses, fine-tuned with augmentations against them, and
+    audited again on the same images. The result, in the folder model/, is the interpolation between the old and the new
+    weights that is best under hold-out corruptions and the weaknesses found, and loses no more clean accuracy than
+    allowed. No model is written if there is nothing to gain or nothing was gained.
 
     Args:
-        model: Any model that `load_model` loads as a module; a module is copied.
-        data: Labelled images to train on: what `load_data` takes or returned.
-        test: Labelled images that neither the model's own training nor this one saw, or the share of the data to hold
-            out for that. Those beyond `test_images`, at least two fifths and at most 7,000, are used for choosing.
-        audit: Run directory of an audit of the model, whose findings count in choosing. If it is of the proof images
-            with the same settings, as before/ of another run is, it is used as the first audit. Default: a new one.
-        recipe: How to train: mixed+anchor, mixed+jsd, augmix+jsd, gaussian+jsd, ...
-        augment: The text form of the augmentation. Default: chosen by what the model is weak to.
-        minutes: Time for training; audits come on top.
-        epochs: Passes over the training images. Default: what fits into the minutes, 30 at most.
-        lr: The learning rate. Default: 0.003 with SGD where there is batch normalisation, else 0.0001 with AdamW.
-        max_clean_loss: Points of clean accuracy that it may lose; a model that loses more is not accepted.
-        test_images: Images of the audits, at most.
-        images: Use this many inputs of the data, drawn in proportion to the classes. Default: all.
+        model: Any model that `load_model` loads as a PyTorch module; it is copied, not changed.
+        data: Labelled images to train on: anything `load_data` accepts.
+        test: Labelled images that neither the model's own training nor this run saw, or the share of the data to hold
+            out. Those beyond `test_images`, at least two fifths and at most 7,000, are used for model selection.
+        audit: Run directory of an audit of the model, whose findings are used in choosing augmentations. If it is of
+            the test images with the same settings, such as before/ of another run, it replaces the first audit.
+            Default: run a new one.
+        recipe: Training recipe: mixed+anchor, mixed+jsd, augmix+jsd, gaussian+jsd, ...
+        augment: Augmentation, as the text form of a shift. Default: chosen by the weaknesses found.
+        minutes: Time for training in minutes, not counting the audits.
+        epochs: Passes over the training images. Default: as many as fit into `minutes`, at most 30.
+        lr: Learning rate. Default: 0.003 with SGD if the model has batch normalisation, else 0.0001 with AdamW.
+        max_clean_loss: Largest loss of clean accuracy to accept, in points.
+        test_images: Largest number of images for the audits.
+        images: Number of inputs of the data to use, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
-        batch_size: Images of one step. Default: 128.
+        batch_size: Images per training step. Default: 128.
         out: Run directory; the same call resumes it.
-        executor: Where audits run: inline, processes, processes:4, ray or ray:16.
-        command: What the report says it was made by.
-        on_progress: Called as on_progress(done, all, result) by each audit, and with rows of the log while it trains.
-        on_plan: Called with a forecast before it trains.
+        executor: Executor of the audits: inline, processes, processes:4, ray or ray:16.
+        command: The command line that the report shows.
+        on_progress: Called as on_progress(done, total, result) by each audit, and as on_progress(step, steps, row)
+            while training.
+        on_plan: Called with a forecast of the running time before training.
 
     >>> found = harden("demo", "demo", images=60, epochs=1, test=0.5, out=folder)
     >>> len(found.weaknesses), found.report.name

@@ -73,14 +73,14 @@ class ImagesByUse:
                     "Test images are among the training images.",
                     expected="images that training did not see",
                     got=f"{len(both):,} of {len(rest):,} test images are in both",
-                    fix="leave --test out: a part of the data is then kept for it",
+                    fix="leave --test out to hold out a part of the data instead",
                 )
         else:
             training, rest = split_off(training, share, seed=seed)
         if CHOOSING_SHARE * len(rest) < FEWEST:
             raise DataError(
-                "There are too few test images.",
-                expected=f"{round(FEWEST / CHOOSING_SHARE)} or more that are not trained on, better hundreds",
+                "Too few test images.",
+                expected=f"{round(FEWEST / CHOOSING_SHARE)} or more images not used for training; hundreds are better",
                 got=f"{len(rest)}",
                 fix="give more with --test, or a larger share of the data",
             )

@@ -60,7 +60,7 @@ class Spending:
         return f"{self.seconds:.0f} s" + ("" if share is None else f", {share:.0%} in training or model passes")
 
     def to_row(self) -> dict[str, Json]:
-        """Return it as JSON values."""
+        """Return it as JSON-compatible values."""
         share = self.working
         parts: dict[str, Json] = {name: seconds for name, (seconds, _) in self.stages.items()}
         return {

@@ -57,7 +57,7 @@ class Fitted:
         return {**used, "schedule": "cosine", "weight_decay": 5e-4, "seed": seed, "log_every": 20}
 
     def to_row(self) -> dict[str, Json]:
-        """Return it as JSON values."""
+        """Return it as JSON-compatible values."""
         return asdict(self)
 
     @classmethod

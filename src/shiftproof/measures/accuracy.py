@@ -10,11 +10,11 @@ from shiftproof.measures.intervals import Interval, proportion_intervals
 
 @dataclass(frozen=True)
 class Accuracy:
-    """So many right out of so many images.
+    """An accuracy as counts: correct predictions out of all images.
 
     Args:
-        right: Right answers.
-        images: All answers.
+        right: Number of correct predictions.
+        images: Number of images.
 
     >>> Accuracy(90, 100).value
     0.9
@@ -37,7 +37,7 @@ class Accuracy:
 
     @property
     def value(self) -> float:
-        """The share of right answers."""
+        """The accuracy, as a fraction."""
         return self.right / self.images
 
     def interval(self, confidence: float = 0.95, among: float = 1) -> Interval:

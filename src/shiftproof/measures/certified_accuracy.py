@@ -79,7 +79,7 @@ def mean_average_radius(
 
 
 def certified_accuracy(radii: ArrayLike, at: float) -> Accuracy:
-    """Return the share of images that are right and certified at a distance; at 0 that of right, certified images.
+    """Return the certified accuracy at a radius; at 0, the share of correct images with any certificate.
 
     Args:
         radii: Certified radii; 0 where an image is wrong or not certified.

@@ -53,7 +53,7 @@ def mce(errors: Errors, baseline: Errors = ALEXNET) -> float:
 
     Args:
         errors: Errors at each severity, by corruption.
-        baseline: The same of the model it is compared with; AlexNet by default.
+        baseline: The same for the baseline model. Default: AlexNet.
 
     >>> mce({"fog": [0.1, 0.3], "snow": [0.5, 0.5]}, {"fog": [0.2, 0.6], "snow": [0.5, 0.5]})
     75.0
@@ -66,7 +66,7 @@ def corruption_errors(errors: Errors, baseline: Errors = ALEXNET) -> dict[str, f
 
     Args:
         errors: Errors at each severity, by corruption.
-        baseline: The same of the model it is compared with; AlexNet by default.
+        baseline: The same for the baseline model. Default: AlexNet.
     """
     means, of_baseline = _means(errors), _baseline_means(errors, baseline)
     return {name: 100.0 * mean / _divisor(name, of_baseline[name]) for name, mean in means.items()}
@@ -77,19 +77,19 @@ def relative_mce(
 ) -> float:
     """Return the mean over corruptions of (what corruption adds to the clean error) / (the baseline's), in percent.
 
-    `clean` and `baseline_clean` are the errors on images as they are; AlexNet's is known.
+    Errors are fractions; AlexNet's clean error is known.
 
     Args:
         errors: Errors at each severity, by corruption.
-        clean: The error on images as they are.
-        baseline: Errors of the model it is compared with; AlexNet by default.
-        baseline_clean: The error of that model on images as they are.
+        clean: Error on clean images.
+        baseline: Errors of the baseline model. Default: AlexNet.
+        baseline_clean: Error of the baseline model on clean images.
     """
     if baseline_clean is None:
         if baseline is not ALEXNET:
             raise ConfigurationError(
                 "A relative corruption error needs the baseline's clean error.",
-                expected="baseline_clean= the baseline's error on images as they are",
+                expected="baseline_clean= the baseline's error on clean images",
                 got="a baseline other than AlexNet without it",
             )
         baseline_clean = ALEXNET_CLEAN

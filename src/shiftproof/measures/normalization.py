@@ -29,13 +29,13 @@ EPS = 1e-5
 class LayerStatistics:
     """The mean and biased variance of each channel entering a batch norm, [C] each.
 
-    `images` is the number of images they were taken over, None where nobody knows it.
+    `images` is the number of images they were computed over; None if unknown.
 
     Args:
         name: The layer.
         mean: Mean of each channel, [C].
         var: Biased variance of each channel, [C].
-        images: Number of images; None where it is not known.
+        images: Number of images; None if unknown.
 
     >>> LayerStatistics("bn1", np.zeros(3), np.ones(3)).images is None
     True

@@ -79,7 +79,7 @@ def _answers(model: Callable[[Any], Any], data: Any) -> Tensor | None:
 
 def _other(store: Store, expected: str, got: str) -> RunError:
     return RunError(
-        f"The run in {str(store.folder)!r} is about another model, which answers otherwise.",
+        f"The run in {str(store.folder)!r} is about another model, whose outputs differ.",
         expected=expected,
         got=got,
         fix="choose another folder; a model whose answers depend on chance, or on anything but the input, cannot "

@@ -53,11 +53,11 @@ class _Rows:
 
 
 def channels_last(function: Callable[[NDArray[np.float32]], Any], *, name: str | None = None) -> BlackBox:
-    """Return a model of a function from images [N, H, W, C], a float32 array in [0, 1], to one row of scores each.
+    """Wrap a function of channels-last images, a float32 array [N, H, W, C] in [0, 1], as a model.
 
     Args:
-        function: From a float32 array [N, H, W, C] in [0, 1] to scores [N, K].
-        name: What reports call it.
+        function: Function from a float32 array [N, H, W, C] in [0, 1] to scores [N, K].
+        name: Name in reports.
 
     >>> box = channels_last(lambda images: images.mean(axis=(1, 2)))
     >>> box(torch.ones(2, 3, 8, 8)).shape

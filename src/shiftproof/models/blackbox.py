@@ -14,17 +14,17 @@ from shiftproof.models.opening import scores_in
 
 
 class BlackBox:
-    """A function from images to scores, used as a model: outputs only, no gradients and no layers.
+    """A model given as a function from images to scores, without gradients or layers.
 
-    `function` takes a float32 tensor [N, C, H, W] in [0, 1] on `device` and returns one row of logits (or any scores
-    whose largest is the prediction) per image, [N, K], as a tensor or an array; of texts it takes a list. `fingerprint`
-    says which version it is, where the function's own code and data cannot, as for a remote service.
+    `function` takes a float32 tensor [N, C, H, W] in [0, 1] on `device`, or a list of texts, and returns logits (or
+    other scores whose maximum is the prediction) [N, K], as a tensor or an array.
 
     Args:
-        function: From images (or a list of texts) to one row of scores per input.
-        name: What reports call it; by default the function's name.
-        fingerprint: The version of what the function does, where its code cannot tell, as for a remote service.
-        device: Where the function takes its images.
+        function: Function from images, or a list of texts, to one row of scores per input.
+        name: Name in reports. Default: the function's name.
+        fingerprint: Version of the function, needed if its code does not determine its outputs, as for a remote
+            service.
+        device: Device of the images passed to the function.
 
     >>> box = BlackBox(lambda images: images.mean((2, 3)), name="mean colour")
     >>> box(torch.ones(2, 3, 8, 8)).shape
@@ -47,7 +47,7 @@ class BlackBox:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that change with the function, and with the files of a `file.py` that it came from."""
+        """16 hexadecimal digits that identify the function, including the files of a `file.py` it came from."""
         from shiftproof.models.identity import digest
         from shiftproof.models.sources import SOURCE
 
@@ -62,7 +62,7 @@ class BlackBox:
         return torch.as_tensor(scores_in(self.function(images), self.output))
 
     def reading(self, output: str | int | None) -> BlackBox:
-        """Return the same box, whose scores are found under a key, an attribute or a number of what it returns."""
+        """Return the same black box, reading its scores from a key, attribute or index of the returned value."""
         made = copy.copy(self)
         made.__dict__.pop("fingerprint", None)
         made.output = output
@@ -73,4 +73,4 @@ class BlackBox:
 
 
 Model = nn.Module | BlackBox
-"""What is tested: images [N, C, H, W] in [0, 1] to logits [N, K]."""
+"""A model: from images [N, C, H, W] in [0, 1] to logits [N, K]."""

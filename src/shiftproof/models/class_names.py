@@ -30,10 +30,10 @@ class GivenNames(tuple[str, ...]):
 
 
 def class_names(model: object) -> tuple[str, ...] | None:
-    """Return the names of a model's outputs, in their order; None where nothing says them.
+    """Return the names of a model's outputs, in their order; None if unknown.
 
-    They are the model's attribute `class_names`, or `id2label` of its Hugging Face configuration, or those of the model
-    that it wraps. Names that only count, such as LABEL_0 or 7, name nothing.
+    Names come from the attribute `class_names`, from `id2label` of a Hugging Face configuration, or from the wrapped
+    model. Placeholder names such as LABEL_0 or 7 are ignored.
 
     Args:
         model: Any model.
@@ -59,9 +59,9 @@ def with_class_names(model: Named, names: Sequence[str] | None) -> Named:
 
 
 def label_numbers(model: object) -> tuple[int, ...] | None:
-    """Return the labels that a model's outputs stand for, in their order; None where they are 0, 1, 2 and so on.
+    """Return the labels that a model's outputs stand for, in their order; None if they are 0, 1, 2, ...
 
-    A model restricted to some of its classes has them, and a classifier that was trained on labels with gaps.
+    Set for a model restricted to some of its classes, and for a classifier trained on labels with gaps.
 
     Args:
         model: Any model.

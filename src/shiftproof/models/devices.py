@@ -6,7 +6,7 @@ from shiftproof.errors import ConfigurationError
 
 
 def choose_device(device: object, model: object = None) -> str:
-    """Return the device to use; `auto` is where a module already is if that is no CPU, else CUDA where there is one.
+    """Return the device to use; `auto` is the module's own device if not the CPU, else CUDA if available.
 
     Args:
         device: `auto`, or the name of a device.

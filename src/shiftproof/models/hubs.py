@@ -151,13 +151,11 @@ def _check_pretrained(spec: str, num_classes: int | None, mean: Constants) -> No
     if num_classes is not None:
         raise ConfigurationError(
             f"num_classes= cannot be used with the pretrained weights of {spec}.",
-            expected="a file of weights for that many classes: a new last layer has not learnt anything",
+            expected="a file of weights for that many classes: a new last layer would be untrained",
             fix="--weights FILE (weights= in Python), or leave num_classes out",
         )
     if mean is not None:
-        raise ConfigurationError(
-            f"Model {spec!r} has its own normalisation.", fix="leave out mean and std: they are inside it"
-        )
+        raise ConfigurationError(f"Model {spec!r} has its own normalisation.", fix="leave out mean and std")
 
 
 def _is_file(weights: str | Path) -> bool:

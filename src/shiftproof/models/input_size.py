@@ -12,15 +12,15 @@ Sized = TypeVar("Sized")
 
 @dataclass(frozen=True)
 class InputSize:
-    """The short side that images are resized to, and the side of the square that is cut from their centre.
+    """The input size of a model: resize of the short side, then centre crop.
 
-    `firm`: images of any other size are brought to it. Otherwise only images of different sizes are: a network that
-    takes any size may have been trained on theirs.
+    If `firm` is false, images are only resized if they differ in size: a network that accepts any size may have been
+    trained on theirs.
 
     Args:
-        resize: Pixels of the short side that images are resized to.
-        crop: Pixels of the side of the square cut from the centre.
-        firm: Whether images of any other size are brought to this one.
+        resize: Short side after resizing, in pixels.
+        crop: Side of the centre crop, in pixels.
+        firm: Whether images of any other size are always resized.
     """
 
     resize: int
@@ -29,12 +29,12 @@ class InputSize:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The `size` of `load_data`."""
+        """The size as `load_data(size=...)` accepts it."""
         return max(self.resize, self.crop), self.crop
 
 
 def input_size(model: object) -> InputSize | None:
-    """Return the size of images that a model, or one that it wraps, was made for; None where nothing says it.
+    """Return the input size that a model, or one that it wraps, was made for; None if unknown.
 
     Args:
         model: Any model.

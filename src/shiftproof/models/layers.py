@@ -7,7 +7,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def has_batch_norm(model: object) -> bool:
-    """Return whether a model has batch normalisation that can be seen; that of a black box cannot.
+    """Return whether a model has batch-norm layers; always False for a black box.
 
     Args:
         model: Any model.

@@ -72,35 +72,35 @@ def load_model(
     probabilities: bool = False,
     only_classes: str | Path | Sequence[str | int] | None = None,
 ) -> Model:
-    """Return a model from images [N, C, H, W] in [0, 1] to logits: a module in evaluation mode, or a black box.
+    """Load a model from images [N, C, H, W] in [0, 1] to logits: a module in evaluation mode, or a black box.
 
     Args:
         spec: demo, file.py:build, package.module:build, torchvision:NAME, timm:NAME, model.onnx, a saved module, a
             trained folder or a Hugging Face classifier; in Python also a module (put into evaluation mode), a function
             (wrapped in a `BlackBox`), a classifier of scikit-learn's kind, or a `ModelSpec`.
-        device: Where it shall compute, `auto` on CUDA where there is one. By default, and not so in the verbs, on the
-            CPU for what is loaded, and where it is for what is made: images of one's own are on the CPU too.
+        device: Device, or `auto` for CUDA if available. Default: the CPU for models that are loaded; modules passed in
+            stay where they are. (Verbs default to `auto`.)
         weights: File of weights (safetensors, state dict, checkpoint) for a reference network, a torchvision or timm
             name or a file.py:build; or the name of a torchvision entry.
-        num_classes: Number of outputs of a torchvision or timm architecture with a file of weights. Default: as in the
+        num_classes: Number of outputs of a torchvision or timm architecture, with a file of weights. Default: as in the
             file.
-        mean: Mean of each channel, on the [0, 1] scale: with std, a normalisation in front of a model that lacks one,
-            or instead of that of a torchvision or timm architecture.
-        std: Standard deviation of each channel.
+        mean: Mean per channel on the [0, 1] scale; with std, adds a normalisation layer in front of the model, or
+            replaces that of a torchvision or timm architecture. Default: the model's own.
+        std: Standard deviation per channel, on the [0, 1] scale.
         classes: File of the model's class names, one per line, in the order of its outputs; in Python also a list.
             Default: the model's own.
-        output: Which of the values that the model returns holds the scores: a key, an attribute or a number. Default:
-            logits, out or the first.
-        probabilities: The model returns probabilities, not logits.
-        only_classes: Use only the outputs of these classes, as ImageNet-R is evaluated: names, WordNet ids or
-            numbers, a file of them, or a folder of class folders.
+        output: Key, attribute or index of the scores, if the model returns several values. Default: logits, out or the
+            first value.
+        probabilities: Whether the model returns probabilities instead of logits.
+        only_classes: Restrict the model to these classes, as in the evaluation of ImageNet-R: names, WordNet ids or
+            indices, a file of them, or a folder of class folders. Default: all outputs.
 
     >>> load_model("demo")(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 10])
     """
     if isinstance(spec, ModelSpec):
         if any(each is not None for each in (weights, num_classes, mean, std, classes, output, only_classes)):
-            raise ConfigurationError("A ModelSpec has its own options.", fix="give them to ModelSpec")
+            raise ConfigurationError("Options cannot be combined with a ModelSpec.", fix="pass them to ModelSpec(...)")
         return load_model(spec.given, **{**spec.options, "device": device or spec.options.get("device")})
     if (mean is None) != (std is None):
         raise ConfigurationError(
@@ -110,9 +110,9 @@ def load_model(
         )
     if num_classes is not None and not str(spec).startswith(HUBS):
         raise ConfigurationError(
-            "num_classes= goes with a torchvision or timm name and a file of weights.",
+            "num_classes= needs a torchvision or timm architecture and a file of weights.",
             got=f"num_classes={num_classes}",
-            fix="leave it out: other models have the outputs they were made with",
+            fix="leave it out for other models",
         )
     names = None if classes is None else read_class_names(classes)
     device = None if device is None else choose_device(device, spec)
@@ -169,9 +169,7 @@ def _given(spec: object, device: Device, weights: str | Path | None, normalize: 
 def _pretrained(spec: str, weights: str | Path | None, normalize: Normalize | None) -> nn.Module:
     """Return a network that comes with the package."""
     if normalize is not None:
-        raise ConfigurationError(
-            f"Model {spec!r} has its own normalisation.", fix="leave out mean and std: they are inside it"
-        )
+        raise ConfigurationError(f"Model {spec!r} has its own normalisation.", fix="leave out mean and std")
     if weights is not None:
         raise _no_weights(repr(spec))
     if spec == "demo":
@@ -207,7 +205,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
         there = path.exists()
     except OSError as error:  # a name that no file can have
         raise ModelError(
-            f"Cannot look for the model file {spec[:80]!r}.", expected="; ".join(FORMS), got=str(error.strerror)
+            f"Cannot open the model file {spec[:80]!r}.", expected="; ".join(FORMS), got=str(error.strerror)
         ) from error
     if not there:
         if path.suffix or "/" in str(spec) or "\\" in str(spec):
@@ -221,9 +219,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
     try:
         kind = kind_of(path)
     except OSError as error:
-        raise ModelError(
-            f"Cannot read the model file {spec!r}.", expected="a file that may be read", got=str(error)
-        ) from error
+        raise ModelError(f"Cannot read the model file {spec!r}.", expected="a readable file", got=str(error)) from error
     match kind:
         case "onnx":
             from shiftproof.models.onnx_session import load_onnx
@@ -289,7 +285,7 @@ def _checked(made: object) -> Model:
         return as_model(made)
     got = f"the class {made.__name__}, not an instance of it" if isinstance(made, type) else f"a {type(made).__name__}"
     raise ModelError(
-        "This is not a model.",
+        "Unsupported model.",
         expected="an nn.Module, a function from images, or texts, to logits, or a classifier with predict_proba",
         got=got,
     )

@@ -15,10 +15,10 @@ _WORDS = ("can't allocate memory", "not enough memory", "out of memory", "alloc_
 
 
 class BatchFitter:
-    """A batch size that is halved when memory runs out, and stays so where that helped.
+    """A batch size that is halved when memory runs out.
 
     Args:
-        size: The batch size to begin with.
+        size: Initial batch size.
 
     >>> fit = BatchFitter(64)
     >>> fit(lambda size: size), fit.size
@@ -29,7 +29,7 @@ class BatchFitter:
         self.size = size
 
     def __call__(self, work: Callable[[int], T]) -> T:
-        """Return `work(size)`, of the largest size that fits; what fails at size 1 fails."""
+        """Return `work(size)` for the largest size that fits in memory; raises if even size 1 does not."""
         size = self.size
         while True:
             try:

@@ -36,7 +36,7 @@ def scores_in(returned: Any, output: str | int | None = None) -> Any:
         key = next((key for key in KEYS if key in returned), next(iter(returned)) if len(returned) == 1 else None)
         if key is None:
             raise ModelError(
-                "The model returns several things, and does not say which are its scores.",
+                "The model returns several values, and it is unclear which are its scores.",
                 expected=f"one of {', '.join(KEYS)} among them",
                 got=", ".join(map(str, returned)),
                 fix="say which: load_model(model, output=KEY), --output KEY",

@@ -20,7 +20,7 @@ _WRAP = (
 
 
 def device_of(model: Callable[..., Any]) -> torch.device:
-    """Return where a model computes: the device of its first parameter or buffer, and the CPU without any.
+    """Return the device of a model: that of its first parameter or buffer, or the CPU if it has none.
 
     Args:
         model: Any model.

@@ -12,13 +12,13 @@ from shiftproof.deferred import Deferred
 
 
 class ModelSpec(Deferred):
-    """What `load_model` would be told, kept until the model is needed.
+    """A model to load later: the arguments of `load_model`.
 
-    Every verb takes one in the place of a model. It can be sent to another process, which loads its own.
+    Every verb accepts one in place of a model. It can be pickled; each process then loads its own model.
 
     Args:
-        given: What `load_model` takes first.
-        options: Any options of `load_model`, by name.
+        given: First argument of `load_model`.
+        options: Options of `load_model`, by name.
 
     >>> ModelSpec("resnet20", weights="w.safetensors")
     ModelSpec('resnet20', weights='w.safetensors')

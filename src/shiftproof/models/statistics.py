@@ -46,7 +46,7 @@ def source_statistics(model: nn.Module) -> tuple[LayerStatistics, ...]:
 def collect_statistics(
     model: nn.Module, batches: Iterable[Tensor], *, exact: bool = False
 ) -> tuple[LayerStatistics, ...]:
-    """Return the mean and biased variance of what enters every batch norm, over all images of the batches.
+    """Compute the mean and biased variance of the input of every batch-norm layer over all images.
 
     How the images are divided into batches does not matter. Layers are in the order of the model's modules, without
     those that images never reach (auxiliary heads); one that is used several times has the statistics of all its
@@ -59,8 +59,8 @@ def collect_statistics(
 
     Args:
         model: A module with batch normalisation; it is not changed.
-        batches: Images [N, C, H, W], batch by batch.
-        exact: Whether each layer is measured with all earlier layers already adapted.
+        batches: Batches of images [N, C, H, W].
+        exact: Whether to measure each layer with all earlier layers already adapted.
     """
     norms = _batch_norms(model)
     worker = copy.deepcopy(model).eval()
@@ -94,10 +94,10 @@ class _Inputs:
 
 
 class StatisticsTap:
-    """Takes the statistics of what enters a model's batch norms, in whatever forward passes happen while it is open.
+    """Collects the input statistics of a model's batch-norm layers during the forward passes made while it is open.
 
-    Unlike `collect_statistics` it works on the model itself, in passes that are made anyway; those should be in
-    evaluation mode. It can be opened again, and then adds to what it has.
+    Unlike `collect_statistics`, it works on the model itself, in passes that are made anyway; the model should be in
+    evaluation mode. Opened again, it adds to the statistics so far.
 
     Args:
         model: A module with batch normalisation.
@@ -126,7 +126,7 @@ class StatisticsTap:
             hook.remove()
 
     def statistics(self, images: int | None = None) -> tuple[LayerStatistics, ...]:
-        """Return the statistics so far, in the order of the model's modules; `images` is how many they are of."""
+        """Return the statistics so far, in the order of the model's modules; `images` is the number of images."""
         return tuple(
             LayerStatistics(name, _numbers(self._inputs[name].mean), _numbers(self._inputs[name].var), images)
             for name in self._norms

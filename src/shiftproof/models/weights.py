@@ -59,10 +59,10 @@ def is_safetensors(path: Path) -> bool:
 
 
 def read_weights(path: str | Path) -> Weights:
-    """Return the tensors of a safetensors file or a state dict, on the CPU; code in the file is never run.
+    """Read the tensors of a safetensors file or a state dict, on the CPU; code in the file is never run.
 
     Args:
-        path: A file of safetensors, or a state dict that holds tensors alone.
+        path: A safetensors file, or a state dict that holds only tensors.
     """
     path = Path(path)
     if not is_file(path):
@@ -118,15 +118,15 @@ def needs_code(path: Path) -> ModelError:
 
 
 def load_weights(network: nn.Module, weights: str | Path | Weights) -> None:
-    """Copy weights into a network, in the network's own precision; every name and shape must fit.
+    """Copy weights into a network, in the network's own precision; every name and shape must match.
 
-    Names may begin with the words that wrappers put in front of them (`module.`, `model.`, `net.`), in the file or in
-    the network; what a file then holds beside the network is not read. The constants of a `Normalize` layer and the
-    counters of batch normalisation may be absent.
+    Names may have the prefixes of wrappers (`module.`, `model.`, `net.`), in the file or in the network; other tensors
+    in such a file are ignored. The constants of a `Normalize` layer and the counters of batch normalisation may be
+    missing.
 
     Args:
-        network: The module to copy into.
-        weights: A file, or tensors by name.
+        network: The module to load into.
+        weights: A file, or a mapping from names to tensors.
     """
     if not isinstance(weights, Weights):
         weights = read_weights(weights)

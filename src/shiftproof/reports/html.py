@@ -29,7 +29,7 @@ _TAKEN = ("main", "top", "verdict", "next", "limits", "measured", "theme", "char
 
 
 def write(path: Path | str, masthead: Masthead, views: Sequence[View]) -> None:
-    """Write the report to a file, whole or not at all."""
+    """Write the report to a file, atomically."""
     write_atomically(Path(path), render(masthead, views))
 
 

@@ -14,10 +14,10 @@ EXECUTORS = ("inline", "auto", "processes", "ray")
 
 @dataclass(frozen=True)
 class Auto(Inline):
-    """In this process, unless who plans the work finds out that processes are faster: audits do, on a CPU.
+    """Run in this process, unless an audit on a CPU finds in a trial that processes are faster.
 
     Args:
-        timeout: Seconds after which a task has failed.
+        timeout: Seconds after which a task fails. Default: no limit.
 
     >>> choose_executor("auto")
     Auto(timeout=None)
@@ -32,11 +32,11 @@ def choose_executor(
     gpus_per_worker: float | None = None,
     timeout: float | None = None,
 ) -> Executor:
-    """Return the executor of a name, with its number of workers behind a colon, or the one that was given.
+    """Return an executor by name, with the number of workers after a colon; an `Executor` is returned unchanged.
 
     Args:
         executor: inline, auto, processes, processes:4, ray or ray:16; in Python also an `Executor`.
-        device: What the tasks compute on: without a number, there is a worker for each GPU or core.
+        device: Device of the tasks; without a number of workers, there is one per GPU or core.
         address: Address of a Ray cluster: auto or ray://HOST:10001. Default: RAY_ADDRESS, or this machine.
         gpus_per_worker: With ray: GPUs of each worker, such as 0.5. Default: 1.
         timeout: Seconds after which a task fails, in case a model hangs. Default: no limit.

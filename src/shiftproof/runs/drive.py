@@ -14,7 +14,7 @@ from shiftproof.runs.store import Store
 from shiftproof.runs.task import AnyTask
 
 OnProgress: TypeAlias = Callable[[int, int, Result | None], None]
-"""Hears how far a run is: `on_progress(done, all, result)`, at the start without a result, then after each one."""
+"""Progress callback, `on_progress(done, total, result)`: called at the start without a result, then after each one."""
 
 
 def drive(
@@ -26,20 +26,19 @@ def drive(
     on_progress: OnProgress | None = None,
     essential: str | None = None,
 ) -> list[Result]:
-    """Run the tasks of a plan that the store lacks and return the results of all of them, in the plan's order.
+    """Run the tasks of a plan that have no result in the store, and return all results in the plan's order.
 
-    `setup` makes the workers, on an executor, and is not called when nothing is missing; a pool that is open already
-    serves many plans. `on_progress` hears of each new result after it is in the store. Failed tasks are kept with
-    their error and run again next time; the others go on, unless the work is `essential`, such as "Training": then the
-    first failure ends it, because a gap would make the rest wrong.
+    `setup` is not called if nothing is missing; an open pool can serve several plans. `on_progress` is called after
+    each new result is stored. Failed tasks are stored with their error and run again next time. Other tasks continue,
+    unless the work is `essential`, such as "Training": then the first failure ends it, because the rest depends on it.
 
     Args:
         plan: The tasks.
         store: Where results are kept.
-        setup: Makes a worker, or an open pool of workers.
-        executor: Where tasks run; by default in this process.
-        on_progress: Called with the results done, all, and the last one.
-        essential: The name of work that a failure ends.
+        setup: Function that makes a worker, or an open pool of workers.
+        executor: The executor. Default: run in this process.
+        on_progress: Called as on_progress(done, total, result).
+        essential: Name of the work, if the first failure must end it. Default: continue after failures.
     """
     identities = plan.identities()
     done = store.done() & identities.keys()

@@ -60,11 +60,11 @@ class Executor(Protocol):
 class Inline:
     """Run the tasks one after another in this process.
 
-    A task that runs longer than `timeout` seconds fails, if Python can interrupt it: code in C that does not come back
-    it cannot; `Processes` can.
+    A task that runs longer than `timeout` seconds fails if Python can interrupt it, which it cannot while native code
+    runs; `Processes` can.
 
     Args:
-        timeout: Seconds after which a task has failed.
+        timeout: Seconds after which a task fails. Default: no limit.
 
     >>> Inline(timeout=60)
     Inline(timeout=60)
@@ -95,17 +95,17 @@ class _Here(WorkerPool):
 
 @dataclass(frozen=True)
 class Processes:
-    """Run the tasks in `count` fresh processes, each with its own worker; None is one for each core or GPU.
+    """Run the tasks in `count` new processes, each with its own worker.
 
-    Cores are shared out as threads. Where `device` is "cuda", the processes are spread over the GPUs, and each sees its
-    own alone. A process that dies (killed, out of memory) takes no result with it. The tasks that were in flight run
-    again at the end, one at a time, so that one which kills its process is found and fails alone. A task that runs
-    longer than `timeout` seconds fails; where it cannot be interrupted, its process is ended.
+    CPU cores are divided among the processes as threads. With `device="cuda"`, the processes are spread over the GPUs,
+    and each sees only its own. If a process dies (killed, out of memory), no results are lost; tasks in flight run
+    again at the end, one at a time, so that only a task that kills its process fails. If a task that timed out cannot
+    be interrupted, its process is terminated.
 
     Args:
-        count: Number of processes; by default one for each core or GPU.
+        count: Number of processes. Default: one per core or GPU.
         device: `cpu` or `cuda`.
-        timeout: Seconds after which a task has failed.
+        timeout: Seconds after which a task fails. Default: no limit.
 
     >>> Processes(2, timeout=60).count
     2

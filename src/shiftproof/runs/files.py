@@ -15,7 +15,7 @@ from shiftproof.errors import RunError
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new one and nothing between.
+    """Write a file atomically: a reader, or a crash, sees either the old or the new content.
 
     Args:
         path: The file.

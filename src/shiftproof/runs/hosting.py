@@ -30,7 +30,7 @@ class Worker(Protocol):
 
 
 Setup: TypeAlias = Callable[[], Worker]
-"""Makes a worker, in the process where it shall measure."""
+"""Function that makes a worker, called in the process that runs it."""
 
 
 def measure(worker: Worker, task: AnyTask, timeout: float | None = None, *, hosted: bool = False) -> Result:

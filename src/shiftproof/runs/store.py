@@ -38,13 +38,13 @@ _VALUES = "id, task, parameters, result, error, seconds"
 class Store:
     """The results of one run directory; a context manager that holds the directory's lock.
 
-    `subject` says what the run is about (fingerprints, version); a directory that was made for another subject is
-    refused. None opens a store to read what is there, also beside a driver at work. A store that an older version wrote
-    is brought up to date: in the file when it is opened to go on, in memory when it is only read.
+    `subject` identifies the run (fingerprints, version); a directory made for another subject is an error. None opens
+    the store read-only, even while a run is in progress. A store written by an older version is migrated: in the file
+    if it is opened to resume, in memory if it is only read.
 
     Args:
         folder: The run directory.
-        subject: What the run is about; None opens it to read.
+        subject: What the run is about; None opens the store read-only.
 
     >>> from shiftproof.runs import Cell, Plan, drive
     >>> class Square:

@@ -91,7 +91,7 @@ class Task(ABC, Generic[Subject]):
 
 
 AnyTask: TypeAlias = Task[Any]
-"""A task of whatever subject: plans, stores and executors do not look into it."""
+"""A task on any subject."""
 
 
 def canonical(value: Json) -> str:

@@ -34,7 +34,7 @@ class SearcherFacts:
 
 _FACTS: Mapping[str, SearcherFacts] = {
     "random": SearcherFacts(
-        "uniform tuples; the density of fitness and its 0.1% quantile", "Volpi & Murino 2019, alg. 1"
+        "uniform random chains; the distribution of fitness and its 0.1% quantile", "Volpi & Murino 2019, alg. 1"
     ),
     "evolution": SearcherFacts(
         "selection, crossover, mutation in P (K + 1) evaluations; variants ranked, paper, release",
@@ -42,7 +42,8 @@ _FACTS: Mapping[str, SearcherFacts] = {
     ),
     "climbing": SearcherFacts("chains of one operation at its strongest, then one change at a time to the worst", ""),
     "racing": SearcherFacts(
-        "random tuples on few images, the lowest third on three times as many", "Jamieson & Talwalkar 2016"
+        "successive halving: random chains on few images, the lowest third on three times as many",
+        "Jamieson & Talwalkar 2016",
     ),
     "optuna": SearcherFacts(
         "optuna's tree-structured Parzen estimator or NSGA-II (extra: search)", "Akiba et al. 2019"

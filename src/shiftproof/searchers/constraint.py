@@ -22,15 +22,14 @@ AGREEMENT = 0.9
 
 @dataclass(frozen=True)
 class Constraint:
-    """Bounds that an admissible tuple keeps, on the mean over images.
+    """Content constraint: bounds on means over images that an admissible chain must satisfy.
 
-    `similarity` is the least structural similarity to the images as they were, -1 to 1. `agreement` is the least share
-    of images that the `reference` model gives the class it gave them before, 0.9 unless stated.
+    Bounds that are None do not apply; with a `reference`, `agreement` defaults to 0.9.
 
     Args:
-        similarity: The least structural similarity to the images as they were.
-        agreement: The least share of images to which the reference gives the class it gave before.
-        reference: The model that judges whether an image still shows its class.
+        similarity: Smallest structural similarity to the clean images, from -1 to 1.
+        agreement: Smallest share of images to which the reference gives the same class as before.
+        reference: A model that judges whether an image still shows its class.
 
     >>> Constraint(similarity=0.7).similarity
     0.7
@@ -47,9 +46,7 @@ class Constraint:
             raise ConfigurationError("The bound on agreement needs a reference model.", fix="give one: reference=")
         for name, bound, low in (("similarity", self.similarity, -1.0), ("agreement", self.agreement, 0.0)):
             if bound is not None and not low <= bound <= 1.0:
-                raise ConfigurationError(
-                    f"The bound on the {name} cannot be kept.", expected=f"{low:g} to 1", got=f"{bound:g}"
-                )
+                raise ConfigurationError(f"Invalid bound on the {name}.", expected=f"{low:g} to 1", got=f"{bound:g}")
 
     def __bool__(self) -> bool:
         return self.similarity is not None or self.reference is not None

@@ -18,16 +18,16 @@ from shiftproof.searchers.fitness import DETECTION_SCORE, Counts, Fitness, Subje
 
 
 class DetectionRecall(Fitness):
-    """Recall: the share of objects that a box of their class covers with an intersection over union of `iou` or more.
+    """Detection recall: share of objects matched by a box of their class with an IoU of at least `iou`.
 
-    `targets` has a mapping for each image, with `boxes` [n, 4] and `labels` [n]; a detector answers with the same for
-    each, and `scores` where it has them, of which those below one half do not count. Every box finds one object at
-    most, the surest first. A detector that names no labels is asked for places alone.
+    A detector returns a mapping per image with `boxes` [n, 4] and, optionally, `labels` [n] and `scores` [n]; boxes
+    with a score below 0.5 are ignored. Each box matches at most one object, in the order of scores. Without labels,
+    only positions are compared.
 
     Args:
         model: The detector.
         targets: For each image, `boxes` [n, 4] and `labels` [n].
-        iou: The least intersection over union at which a box finds an object.
+        iou: Smallest intersection over union of a match.
 
     >>> import torch
     >>> from shiftproof.searchers import Service
@@ -50,7 +50,7 @@ class DetectionRecall(Fitness):
         """Count objects that are found, and objects; an image is right where all of its own are."""
         given = list(answers(self.model, images))
         if len(given) != len(images) or not all(isinstance(each, Mapping) and "boxes" in each for each in given):
-            raise ModelError("The model does not answer with boxes.", expected="a mapping with boxes for each image")
+            raise ModelError("The model does not return boxes.", expected="a mapping with boxes for each image")
         counts = [
             (matched(answer, boxes, labels, self.iou), len(boxes))
             for answer, boxes, labels in zip(given, self.boxes[rows], self.labels[rows], strict=True)

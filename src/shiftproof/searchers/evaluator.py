@@ -67,9 +67,9 @@ class TriedTuple(Task["Evaluator"]):
 
 
 class Evaluator:
-    """The worker of a search: applies tuples, asks the model, and counts; equal tuples give equal rows.
+    """The worker of a search: applies chains to images and counts the model's results.
 
-    It can be sent to worker processes, with the images and the model it holds.
+    It can be pickled to worker processes, with its images and model.
 
     Args:
         space: The transformations and their levels.
@@ -157,17 +157,17 @@ class Evaluator:
 
 
 class Evaluation:
-    """What searchers call: scores of tuples, measured by a pool of evaluators, kept in a store and read from it.
+    """Evaluates chains for a searcher on a pool of workers, with results cached in a store.
 
-    A tuple that was measured before, in this search or in a run that was killed, is not measured again. One whose
-    measurement failed is noted with its error, and the others go on; where all of a batch fail, the search ends.
+    A chain measured before, in this search or in an interrupted run, is not measured again. A chain that fails is
+    recorded with its error; if all chains of a batch fail, the search ends.
 
     Args:
         evaluator: What measures a chain.
         store: Where results are kept.
         fingerprints: What they are measured on.
         pool: Open workers; by default everything happens here.
-        on_progress: Called with the results done, all, and the last one.
+        on_progress: Called as on_progress(done, total, result).
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Evaluation:
         errors = [score.error for score in scores.values() if score.error is not None]
         if errors and len(errors) == len(scores):
             raise RunError(
-                f"None of {len(scores)} tuples could be evaluated.",
+                f"None of {len(scores)} chains could be evaluated.",
                 reason=errors[0],
                 fix="repair what failed and run the same search again: what was evaluated before is kept",
             )
@@ -226,7 +226,7 @@ class Evaluation:
 
 
 class Direct:
-    """Scores of tuples without a store, for a search inside larger work; each tuple is measured once.
+    """Evaluates chains without a store, for a search inside other work; each chain is measured once.
 
     Args:
         evaluator: What measures a chain.

@@ -41,7 +41,7 @@ def evolution(
     mutation: float = MUTATION,
     variant: Variant = "ranked",
 ) -> SearchTrace:
-    """Evolve a population of P tuples over K generations: P (K + 1) evaluations, as many as the budget holds.
+    """Evolutionary search: a population of P chains over K generations, P (K + 1) evaluations within the budget.
 
     Each generation selects P / 2 pairs of parents, crosses each at one point into two children, and mutates every gene
     with probability `mutation`.
@@ -54,7 +54,7 @@ def evolution(
 
     Args:
         space: The transformations and their levels.
-        evaluate: From chains to scores.
+        evaluate: Function from chains to scores.
         length: Transformations in a chain.
         budget: The most evaluations.
         seed: The seed of the search.
@@ -154,17 +154,17 @@ def _check(budget: int, population: int, mutation: float, variant: str) -> None:
     if population < 2 or population % 2:
         raise ConfigurationError(
             "The population must be an even number.",
-            expected="an even number of tuples, 2 or more",
+            expected="an even number of chains, 2 or more",
             got=str(population),
         )
     if budget < population:
         raise ConfigurationError(
-            "The budget does not hold one generation.",
+            "The budget is smaller than one generation.",
             expected=f"{population} evaluations or more, the size of the population",
             got=str(budget),
         )
     if not 0.0 <= mutation <= 1.0:
-        raise ConfigurationError("The mutation rate is a probability.", expected="0 to 1", got=f"{mutation:g}")
+        raise ConfigurationError("The mutation rate must be a probability.", expected="0 to 1", got=f"{mutation:g}")
     if variant not in get_args(Variant):
         raise ConfigurationError(
             f"There is no variant {variant!r} of evolution.", expected=", ".join(get_args(Variant)), got=variant

@@ -24,7 +24,7 @@ def racing(
     rounds: int = ROUNDS,
     draw: Drawing = "step",
 ) -> SearchTrace:
-    """Race the tuples that random search of the same seed and budget would evaluate, on growing numbers of images.
+    """Successive halving: race the chains of random search with the same seed and budget on growing numbers of images.
 
     The first round sees all `budget` tuples on 1 / `keep`^(`rounds` - 1) of the images; each round keeps the lowest
     1 / `keep` of them and shows these `keep` times as many images, up to all in the last. Images already seen are not
@@ -33,7 +33,7 @@ def racing(
 
     Args:
         space: The transformations and their levels.
-        evaluate: From chains to scores.
+        evaluate: Function from chains to scores.
         length: Transformations in a chain.
         budget: Chains that begin the race.
         images: Number of images.
@@ -44,7 +44,7 @@ def racing(
     """
     if keep < 2 or rounds < 1:
         raise ConfigurationError(
-            "Invalid settings of the race.",
+            "Invalid settings of the searcher racing.",
             expected="1 round or more, keeping one in 2 or more",
             got=f"{rounds}, {keep}",
         )

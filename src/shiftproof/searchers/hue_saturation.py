@@ -27,17 +27,17 @@ TRIALS = 1000
 
 @dataclass(frozen=True, eq=False)
 class SemanticExamples:
-    """What hues and saturations do to a model: the accuracy on images as they are, and under the worst of each.
+    """Accuracy on clean images, and under the worst hue and saturation found for each image.
 
-    `trials` [N] says how many were tried until an image was wrong, 0 where it is so as it is, -1 where none did it;
-    `hue` and `saturation` [N] are the last that were tried, in turns and on the scale from 0 to 1.
+    `trials` is 0 for an image misclassified when clean, and -1 if no trial succeeded. `hue` is in turns, `saturation`
+    on the scale from 0 to 1.
 
     Args:
-        clean: Accuracy on the images as they are.
-        accuracy: Accuracy under each image's own hue and saturation.
-        trials: How many were tried of each image, [N].
-        hue: The last turn of the hue, [N].
-        saturation: The last change of the saturation, [N].
+        clean: Accuracy on clean images.
+        accuracy: Accuracy under the worst hue and saturation found.
+        trials: Number of trials until misclassification, [N].
+        hue: Last change of hue tried, [N].
+        saturation: Last change of saturation tried, [N].
     """
 
     clean: Accuracy
@@ -57,16 +57,16 @@ def semantic_examples(
     device: str = "auto",
     batch_size: int | None = None,
 ) -> SemanticExamples:
-    """Look for a hue and a saturation of every image that a model gets wrong.
+    """Search each image for a change of hue and saturation that a model misclassifies.
 
-    In every trial the hue is turned by a uniform angle, and a uniform number is added to the saturation, whose range
-    grows from nothing to -1 to 1 over the trials; an image that is wrong is tried no more.
+    In every trial, the hue is rotated by a uniform random angle, and a uniform random number is added to the
+    saturation, whose range grows from 0 to [-1, 1] over the trials. A misclassified image is not tried again.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: Labelled images: what `load_data` takes or returned.
-        trials: The most hues and saturations that are tried of an image.
-        images: Use this many images, drawn in proportion to the classes. Default: all.
+        model: Anything `load_model` accepts.
+        data: Labelled images: anything `load_data` accepts.
+        trials: Largest number of trials per image.
+        images: Number of images to use, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Images per forward pass. Default: by the size of the images.
@@ -106,7 +106,7 @@ def shift_hue_saturation(images: Tensor, hue: Tensor, saturation: Tensor) -> Ten
     levels.
     """
     if images.shape[1] != 3:
-        raise DataError("Only images in colour have hues.", expected="3 channels", got=f"{images.shape[1]}")
+        raise DataError("Hue and saturation need colour images.", expected="3 channels", got=f"{images.shape[1]}")
     red, green, blue = images.double().unbind(1)
     value, least = images.double().amax(1), images.double().amin(1)
     spread = value - least

@@ -27,16 +27,16 @@ QUANTILE = 0.001
 
 @dataclass(frozen=True)
 class Search:
-    """A finished search: its trace, the fitness on the images as they are, and what it was a search of.
+    """The result of a search.
 
     Args:
-        trace: Every chain that was tried.
-        clean: The fitness on the images as they are.
+        trace: Every chain evaluated.
+        clean: Fitness on the clean images.
         images: Number of images.
-        fitness: What was measured, by name.
+        fitness: Name of the fitness.
         constraint: What an admissible chain had to keep.
-        model: What the model is called.
-        data: What the data set is called.
+        model: Name of the model.
+        data: Name of the data set.
     """
 
     trace: SearchTrace
@@ -49,15 +49,15 @@ class Search:
 
     @property
     def best(self) -> Trial:
-        """The worst case: the tuple of the lowest fitness that was tried, admissible or not.
+        """The chain with the lowest fitness found, admissible or not.
 
-        Where no tuple is below the images as they are, these are the worst case: the empty tuple.
+        If no chain is below the clean images, it is the empty chain.
         """
         return self._or_clean(_some(self.trace.best(), "No tuple could be evaluated on all images."))
 
     @property
     def best_admissible(self) -> Trial | None:
-        """The worst case that keeps the content; None where no tuple that was tried does, or without a constraint."""
+        """The worst admissible chain; None if none was found, or without a constraint."""
         found = self.trace.best(admissible=True) if self.constraint else None
         return None if found is None else self._or_clean(found)
 
@@ -67,12 +67,12 @@ class Search:
 
     @property
     def worst(self) -> float:
-        """The fitness under the worst tuple."""
+        """Fitness under the worst chain."""
         return self.best.score.fitness or 0.0
 
     @property
     def worst_admissible(self) -> float | None:
-        """The fitness under the worst tuple that keeps the content."""
+        """Fitness under the worst admissible chain."""
         return None if self.best_admissible is None else self.best_admissible.score.fitness
 
     @property
@@ -81,7 +81,7 @@ class Search:
         return self.trace.quantile(QUANTILE) if self.trace.searcher == "random" else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the outcome as JSON values: the worst tuples first, then every trial."""
+        """Return the result as JSON-compatible values: the worst chains first, then every trial."""
         best, kept = None if self.trace.best() is None else self.best, self.best_admissible
         label = self.trace.space.label
         return {
@@ -110,7 +110,7 @@ class Search:
         }
 
     def write(self, folder: Path, evaluator: Evaluator) -> None:
-        """Write `search.json`, and `worst.png` with images before and after the worst tuples."""
+        """Write `search.json`, and `worst.png` with images before and after the worst chains."""
         content = self.to_json()
         trials = content["trace"].pop("trials")
         text = json.dumps(content, indent=1, ensure_ascii=False)[:-2]  # a line per trial makes the file readable
@@ -130,7 +130,7 @@ class Search:
 
 
 def read(folder: str | Path) -> Mapping[str, Any]:
-    """Return the content of a search's result file, with its `SearchTrace` under `trace`.
+    """Read the result file of a search, with its `SearchTrace` under `trace`.
 
     Args:
         folder: The run directory of a search.

@@ -19,19 +19,17 @@ WORST = 1.0
 
 @dataclass(frozen=True)
 class Score:
-    """What a tuple is worth: its fitness in [0, 1], low is a weakness of the model.
+    """The score of a chain: its fitness in [0, 1], where low is a weakness of the model.
 
-    `similarity` and `agreement` are those of the constraint, where there is one, and `admissible` what it says.
-    `error` is why the tuple could not be evaluated; its fitness is then None. `violation` is how far it is from being
-    admissible, in sum over the bounds.
+    `similarity` and `agreement` are None without a constraint. If `error` is set, the fitness is None.
 
     Args:
-        fitness: From 0 to 1; low is a weakness. None where the chain could not be evaluated.
-        admissible: Whether it keeps the constraint.
-        similarity: The structural similarity to the images as they were.
-        agreement: The share of images to which the reference gives the class it gave before.
+        fitness: From 0 to 1; low is a weakness. None if the chain could not be evaluated.
+        admissible: Whether it satisfies the constraint.
+        similarity: Mean structural similarity to the clean images.
+        agreement: Share of images to which the reference model gives the same class as before.
         error: Why the chain could not be evaluated.
-        violation: How far it is from being admissible.
+        violation: Sum of the violations of the bounds; 0 if admissible.
 
     >>> Score(0.4).admissible
     True
@@ -46,9 +44,9 @@ class Score:
 
     @property
     def objective(self) -> float:
-        """What a searcher minimises: the fitness; 1 where there is none, and more where it does not count.
+        """The value that a searcher minimises: the fitness, 1 if there is none, and more than 1 if not admissible.
 
-        Among tuples that are not admissible a searcher goes where they are nearly so.
+        Among inadmissible chains, it is lower the closer they are to being admissible.
         """
         return self.fitness if self.fitness is not None and self.admissible else WORST + self.violation
 
@@ -62,11 +60,11 @@ class Evaluate(Protocol):
 
 @dataclass(frozen=True)
 class Trial:
-    """One evaluation: a tuple, its score, and the number of images it was made on (None: all).
+    """One evaluation of a chain.
 
     Args:
-        genes: The chain, as places in the space.
-        score: What it is worth.
+        genes: The chain, as indices of steps in the space.
+        score: Its score.
         images: The number of images it was measured on; None for all.
 
     >>> Trial((0, 3), Score(0.4)).images is None
@@ -80,14 +78,14 @@ class Trial:
 
 @dataclass
 class SearchTrace:
-    """Every tuple a searcher tried, in order.
+    """Every chain that a searcher evaluated, in order.
 
-    Trials on a part of the images guide the search; what is found is decided on all of them.
+    Trials on a part of the images guide the search; the result is decided on all images.
 
     Args:
-        space: What was searched.
+        space: The search space.
         length: Transformations in a chain.
-        searcher: How it was searched, by name.
+        searcher: Name of the searcher.
         seed: The seed of the search.
         trials: Every evaluation, in order.
 
@@ -107,13 +105,13 @@ class SearchTrace:
         return len(self.trials)
 
     def add(self, tuples: Sequence[Genes], scores: Sequence[Score], images: int | None = None) -> None:
-        """Note the scores of some tuples, after checking them."""
+        """Check and record the scores of some chains."""
         for genes, score in zip(tuples, scores, strict=True):
             check_fitness(score.fitness)
             self.trials.append(Trial(genes, score, images))
 
     def full(self) -> Iterator[tuple[int, Trial]]:
-        """Yield the trials on all images that gave a fitness, with their places in the trace."""
+        """Yield the trials on all images that have a fitness, with their positions in the trace."""
         for place, trial in enumerate(self.trials):
             if trial.images is None and trial.score.fitness is not None:
                 yield place, trial
@@ -123,12 +121,12 @@ class SearchTrace:
         return np.array([trial.score.fitness for _, trial in self.full()], dtype=np.float64)
 
     def best(self, *, admissible: bool = False) -> Trial | None:
-        """Return the first trial of the lowest fitness, among admissible ones or all; None where there is none."""
+        """Return the first trial with the lowest fitness, among admissible trials or all; None if there is none."""
         ranked = self.worst_tuples(1, admissible=admissible)
         return ranked[0] if ranked else None
 
     def worst_tuples(self, count: int, *, admissible: bool = False) -> list[Trial]:
-        """Return the trials of different tuples with the lowest fitness, lowest first."""
+        """Return the trials of distinct chains with the lowest fitness, lowest first."""
         found: dict[Genes, Trial] = {}
         for _, trial in self.full():
             if trial.score.admissible or not admissible:
@@ -145,12 +143,12 @@ class SearchTrace:
         return lowest
 
     def quantile(self, share: float = 0.001) -> float | None:
-        """Return the fitness below which lies a share of the trials; None where they are too few to show it."""
+        """Return a quantile of the fitness over trials; None if there are too few."""
         values = self.fitness()
         return float(np.quantile(values, share)) if len(values) * share >= 1 else None
 
     def image_evaluations(self, images: int) -> int:
-        """Return how many images were put through the model, where all are `images`; a repeated tuple costs nothing."""
+        """Return the number of images put through the model, out of `images` per full trial; repeats cost nothing."""
         reached: dict[Genes, int] = {}
         for trial in self.trials:
             reached[trial.genes] = max(reached.get(trial.genes, 0), images if trial.images is None else trial.images)
@@ -158,7 +156,7 @@ class SearchTrace:
 
     @property
     def evaluations(self) -> int:
-        """How many evaluations were begun: a tuple that goes on to more images is still the one it began as."""
+        """Number of evaluations; a chain that continues on more images counts once."""
         reached: dict[Genes, list[int]] = {}
         for trial in self.trials:
             now, ends = trial.images or sys.maxsize, reached.setdefault(trial.genes, [])
@@ -172,7 +170,7 @@ class SearchTrace:
         return [trial for trial in self.trials if trial.score.error is not None]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the trace as JSON values."""
+        """Return the trace as JSON-compatible values."""
         return {
             "space": self.space.to_json(),
             "length": self.length,

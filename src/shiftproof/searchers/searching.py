@@ -60,37 +60,39 @@ def search(
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> Search:
-    """Search for the chain of transformations a model is most vulnerable to. Writes search.json and worst.png.
+    """Search for the chain of transformations that a model is most vulnerable to. Writes search.json and worst.png.
 
-    The method of Volpi & Murino 2019, and others. With `similarity` or a `reference`, the search is for the worst chain
-    that keeps the content; the worst of all that were tried is reported too. The trace depends on the seed alone, not
-    on `batch_size`, `memory` or `executor`.
+    Implements the search of Volpi & Murino 2019, and others. With `similarity` or a `reference`, it searches for the
+    worst chain that preserves the content; the worst chain overall is reported too. The trace does not depend on
+    `batch_size`, `memory` or `executor`.
 
     Args:
-        model: What `load_model` takes or returned, or a `Service`, which answers arrays.
-        data: What `load_data` takes or returned.
+        model: Anything `load_model` accepts; in Python also a `Service`.
+        data: Anything `load_data` accepts.
         space: mnist, cifar, camvid, faces, geometric, corruptions, or a JSON file; in Python also a list of operations
             with levels.
         length: Transformations in a chain.
-        searcher: random, evolution, climbing, racing, optuna, cma, or a package's.
-        budget: Chains to try.
+        searcher: random, evolution, climbing, racing, optuna, cma, or the name of a plugin.
+        budget: Number of chains to evaluate.
         fitness: accuracy, detection_rate, or with label maps pixel_accuracy, mean_iou; in Python also a function from
             images, uint8 [N, H, W, C], and their labels to a number, or one per image, in [0, 1].
-        targets: Label maps for segmentation, whole numbers [N, H, W]: a .npy file; in Python also an array. Default:
-            those of the data, where it has some.
-        ignore: The class of pixels that do not count, with targets.
-        similarity: Keep the content: smallest mean structural similarity (SSIM), such as 0.8.
-        agreement: Smallest share of images the reference must agree on. Default: 0.9.
-        reference: Keep the content: a model that must still agree with itself.
-        memory: Bytes of images kept after first steps that chains share.
-        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        targets: Label maps for segmentation, integers [N, H, W]: a .npy file; in Python also an array. Default: those
+            of the data, if any.
+        ignore: With targets, the class of pixels to ignore.
+        similarity: Content constraint: smallest mean structural similarity (SSIM) to the clean images, such as 0.8.
+            Default: none.
+        agreement: Content constraint: smallest share of images to which the reference gives the same class as before.
+            Default: 0.9, with a reference.
+        reference: Content constraint: a second model whose predictions must not change. Default: none.
+        memory: Bytes for caching images after the first steps that chains share.
+        images: Number of inputs to use, drawn in proportion to the classes. Default: all.
         seed: Seed of every random draw.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result).
-        options: The searcher's own, such as variant=release or population=20 for evolution.
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result).
+        options: Options of the searcher, such as variant=release or population=20 for evolution.
 
     >>> found = search("demo", "demo", images=20, length=2, searcher="random", budget=4)
     >>> len(found.trace), found.worst <= found.clean
@@ -151,7 +153,7 @@ def _check_still(space: Space) -> None:
 def check_budget(budget: int) -> None:
     """Refuse a search that may try nothing."""
     if budget < 1:
-        raise ConfigurationError("A search needs a budget.", expected="1 evaluation or more", got=str(budget))
+        raise ConfigurationError("The budget must be positive.", expected="1 evaluation or more", got=str(budget))
 
 
 def _targets(targets: str | Path | ArrayLike | Tensor, subject: Subject) -> Tensor:

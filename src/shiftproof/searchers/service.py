@@ -33,23 +33,21 @@ class Clock:
 
 
 class Service:
-    """A function from images, uint8 [N, H, W, C], to one answer per image: a label, a label map, or what was detected.
+    """A black-box service: a function from images, uint8 [N, H, W, C], to one label, label map or detection per image.
 
-    It is called with at most `batch_size` images, at most `rate` times per second. A call that raises, or takes more
-    than `timeout` seconds, is made again up to `retries` times, after `wait`, 2 `wait`, 4 `wait`... seconds; then it is
-    a `ModelError`. `fingerprint` says which version of the service it is, where the function's code cannot. `clock` is
-    what it measures time with.
+    A call that raises, or takes more than `timeout` seconds, is retried up to `retries` times with exponential backoff
+    (`wait`, 2 `wait`, 4 `wait`... seconds); then it is a `ModelError`.
 
     Args:
         function: From images, uint8 [N, H, W, C], to one answer per image.
-        batch_size: The most images in a call.
-        retries: How often a failed call is made again.
+        batch_size: Largest number of images per call.
+        retries: Number of retries of a failed call.
         timeout: Seconds after which a call has failed.
-        rate: The most calls per second.
-        wait: Seconds before the first repeat; they double.
+        rate: Largest number of calls per second; None for no limit.
+        wait: Seconds before the first retry.
         name: What reports call it.
-        fingerprint: The version of the service.
-        clock: What time is measured with.
+        fingerprint: Version of the service, which its code cannot tell.
+        clock: Clock used for timing.
 
     >>> service = Service(lambda images: images.mean(axis=(1, 2, 3)) > 127, batch_size=2)
     >>> [bool(answer) for answer in service(np.full((3, 8, 8, 3), 200, np.uint8))]
@@ -113,7 +111,7 @@ class Service:
             ) from problem
         if len(answers) != len(images):
             raise ModelError(
-                f"The black box {self.name!r} does not answer every image.",
+                f"The black box {self.name!r} returned the wrong number of answers.",
                 expected=f"one answer per image: {len(images)}",
                 got=f"{len(answers)} answers",
             )

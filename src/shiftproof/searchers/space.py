@@ -43,7 +43,7 @@ CENTRES, SHADES, PATCH = (0.2, 0.4, 0.6, 0.8), (0.0, 0.5, 1.0), 0.25
 
 @dataclass(frozen=True)
 class Space:
-    """Operations, each with its levels; a tuple of length N takes N of these (operation, level) steps, with repetition.
+    """A search space of operations with levels; a chain of length N is N (operation, level) steps, with repetition.
 
     An operation is written as in the text form of shifts, less its level: `contrast`, `rotate[fill=reflect]`, and
     `fog@`, whose levels are severities. One without levels, such as `grayscale`, is a single step.

@@ -28,17 +28,17 @@ ATTEMPTS = 500
 
 
 def climbing(space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0) -> SearchTrace:
-    """Evaluate chains that repeat an operation at its ends, then change one step at a time of the worst so far.
+    """Hill climbing: try chains of one operation at its end levels, then change one step of the worst at a time.
 
     Args:
         space: The transformations and their levels.
-        evaluate: From chains to scores.
+        evaluate: Function from chains to scores.
         length: Transformations in a chain.
         budget: The most evaluations; in a small space there may be fewer.
         seed: The seed of the search.
     """
     if budget < 1:
-        raise ConfigurationError("A search needs a budget.", expected="1 evaluation or more", got=str(budget))
+        raise ConfigurationError("The budget must be positive.", expected="1 evaluation or more", got=str(budget))
     trace = SearchTrace(space, length, "climbing", seed)
     known: dict[Genes, float] = {}
     tuples = first_chains(space, length, max(1, budget // FIRST_SHARE), seed)

@@ -13,11 +13,11 @@ BATCH = 50
 def random_search(
     space: Space, evaluate: Evaluate, *, length: int, budget: int, seed: int = 0, draw: Drawing = "step"
 ) -> SearchTrace:
-    """Evaluate `budget` tuples drawn uniformly; tuple i depends on the seed and i alone.
+    """Random search: evaluate `budget` chains drawn uniformly; chain i depends only on the seed and i.
 
     Args:
         space: The transformations and their levels.
-        evaluate: From chains to scores.
+        evaluate: Function from chains to scores.
         length: Transformations in a chain.
         budget: Number of chains.
         seed: The seed of the search.

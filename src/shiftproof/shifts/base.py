@@ -49,8 +49,8 @@ class Shift(ABC, Generic[Inputs]):
     """The kind of its inputs: `images` or `texts`."""
     category: ClassVar[str] = "other"
     monotone: ClassVar[bool] = True
-    """Facts for tables: the kind of change, and whether higher severities always move inputs further. Those of our own
-    corruptions are in their severity tables."""
+    """Facts for tables: the kind of change, and whether higher severities always change inputs more. For built-in
+    corruptions they are in the severity tables."""
 
     name: str
     severity: float
@@ -60,23 +60,23 @@ class Shift(ABC, Generic[Inputs]):
 
     @property
     def label(self) -> str:
-        """The name for tables: name, severity and the fields not at their default, which `shifts.parse` reads back."""
+        """The text form: name, severity and non-default fields, which `shifts.parse` reads back."""
         return f"{self.name}@{plain(self.severity)}{bracketed(stated(self, without=('name', 'severity')))}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report that uses this shift should say."""
+        """Caveats on this shift, for reports."""
         return ()
 
     def decides_outputs(self) -> object:
-        """Return what tells shifts of one class apart: all that they hold, and the content of the `files` they name."""
+        """Return what distinguishes shifts of one class: their fields, and the content of their `files`."""
         kind = type(self)
         kept = (name for name in vars(self) if not isinstance(getattr(kind, name, None), cached_property))
         held = {name: _number(getattr(self, name)) for name in sorted(kept) if name != "device"}
         return [held, [_content(path) for path in self.files()]]
 
     def content_digest(self) -> str:
-        """Return a digest of all that the shift does: its class, its fields and the files they name, not its label."""
+        """Return a digest of everything that determines the shift: its class, fields and files, but not its label."""
         return digest(self) if self.files() else self._content  # files may be edited while a shift is held
 
     @cached_property
@@ -84,21 +84,21 @@ class Shift(ABC, Generic[Inputs]):
         return digest(self)
 
     def files(self) -> tuple[str, ...]:
-        """Return the files and folders whose content decides what the shift does."""
+        """Return the files and folders whose content determines the shift."""
         return ()
 
     def __str__(self) -> str:
         return self.label
 
     def __call__(self, inputs: Inputs, keys: Tensor | Sequence[int], *, seed: int = 0) -> Inputs:
-        """Return shifted copies of inputs; what is drawn for one depends on its key and the seed alone."""
+        """Return shifted copies of inputs; the random draws for an input depend only on its key and the seed."""
         self.check(inputs)
         named = check_keys(keys, len(inputs), self.acts_on)
         return self._shifted(inputs, named, seed) if self.severity and len(inputs) else self._copied(inputs)
 
     @abstractmethod
     def check(self, inputs: Inputs) -> None:
-        """Refuse what are no inputs of its kind."""
+        """Raise an error unless the inputs are of its kind."""
 
     @abstractmethod
     def _copied(self, inputs: Inputs) -> Inputs:

@@ -126,9 +126,9 @@ def names(family: str = "common") -> tuple[str, ...]:
 
 
 def corruption(name: str, severity: float, preset: str | None = None, **options: Any) -> ImageShift:
-    """Return a corruption by name: `corruption("fog", 3.5)`, `corruption("frost", 3, textures="photographs/")`.
+    """Make a corruption by name: `corruption("fog", 3.5)`, `corruption("frost", 3, textures="photographs/")`.
 
-    Those of other packages are made by their own classes; options that come as text are read as these annotate them.
+    Corruptions of plugins are made by their own classes; options given as text are converted by their annotations.
 
     Args:
         name: The name of a corruption (`shiftproof list shifts`).
@@ -161,15 +161,15 @@ def check_name(name: object) -> None:
     """Refuse what is not the name of a corruption, where severities are chosen apart."""
     if not isinstance(name, str):
         raise ConfigurationError(
-            "Give corruptions by name here.",
+            "Corruptions must be given by name here.",
             expected="a name such as 'fog', or a family of them; severities are chosen apart",
             got=f"the shift {name.label}" if isinstance(name, Shift) else f"a {type(name).__name__}",
-            fix="certify, corrupt, estimate and compare_methods take a shift as it is",
+            fix="certify, corrupt, estimate and compare_methods accept shift objects",
         )
 
 
 def as_shift(shift: str | Shift) -> Shift:
-    """Return the shift that a text stands for, and a shift as it is; refuse anything else.
+    """Return a shift from a shift or its text form; anything else is an error.
 
     Args:
         shift: A shift, or its text form.
@@ -179,14 +179,14 @@ def as_shift(shift: str | Shift) -> Shift:
     if isinstance(shift, Shift):
         return shift
     raise ConfigurationError(
-        "This is not a shift.",
+        "Invalid shift.",
         expected="a text such as fog@3, or a shift such as shifts.corruption('fog', 3)",
         got=f"a {type(shift).__name__}",
     )
 
 
 def as_image_shift(shift: str | Shift) -> ImageShift:
-    """Return what `as_shift` does, and refuse a shift of texts.
+    """Return an image shift from a shift or its text form; a text shift is an error.
 
     Args:
         shift: A shift of images, or its text form.
@@ -207,7 +207,7 @@ def coded(text: str) -> dict[str, dict[str, str]]:
 
 
 def facts(name: str) -> Mapping[str, Any]:
-    """Return what the tables say of a corruption: family, category, frequency and moves (of images), monotone.
+    """Return facts about a corruption: family, category, monotone and, for images, frequency and moves.
 
     Args:
         name: The name of a corruption.
@@ -222,7 +222,7 @@ def facts(name: str) -> Mapping[str, Any]:
 
 
 def parse(text: str) -> Shift:
-    """Return the shift a text stands for, such as `fog@3.5`, `contrast=0.8`, `augmix` or `fog@3 + contrast=0.8`.
+    """Parse the text form of a shift, such as `fog@3.5`, `contrast=0.8`, `augmix` or `fog@3 + contrast=0.8`.
 
     Args:
         text: The text form of a shift.

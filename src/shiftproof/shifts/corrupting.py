@@ -42,7 +42,7 @@ def corrupt(
     seed: int = 0,
     keys: int | Sequence[int] | NDArray[Any] | Tensor | None = None,
 ) -> Images:
-    """Return a corrupted copy of an image or a batch, of the kind, shape, dtype and device that came.
+    """Corrupt an image or a batch; the result has the type, shape, dtype and device of the input.
 
     `x` is one of
 
@@ -51,27 +51,26 @@ def corrupt(
     * a tensor, whose channels come first: H x W, C x H x W, or a batch N x C x H x W; a `tv_tensors.Image` stays one;
     * for a text shift such as `typos@3`, a text, a pair of texts, or a list of either.
 
-    Arrays and tensors hold uint8 or floats in [0, 1], arrays also uint16. Their order of axes is never guessed: a
-    3 x 32 x 32 array is refused, and a 3 x 32 x 32 tensor is an image. `shift` is a text, such as `fog@3`,
-    `contrast=0.8` or `fog@3 + jpeg_compression@2`, or a shift, such as `shifts.corruption("fog", 3, preset="cifar")`;
-    a name and a `severity` apart are taken too. Results lie on the 256 levels of stored images, but those of 16 bits
-    keep their depth; a shift that works on 256 levels refuses them.
+    Arrays and tensors hold uint8 or floats in [0, 1]; arrays also uint16. The order of axes is never guessed: a 3 x 32
+    x 32 array is an error, and a 3 x 32 x 32 tensor is an image. Results are rounded to the 256 levels of 8-bit images;
+    16-bit images keep their depth, and shifts that work on 256 levels do not accept them.
 
-    Instead of a shift, `corruption_name` or `corruption_number`, from 0 to 18, and `severity`, 1 where it is left out,
-    stand for what the package `imagecorruptions` means by them: ImageNet-C's severities at every image size.
+    Instead of a shift, `corruption_name` or `corruption_number` (0 to 18) and `severity` (default 1) have the meaning
+    of the package `imagecorruptions`: ImageNet-C's severities at every image size.
 
-    `keys` are whole numbers, one per image, that decide with the seed what is drawn for it. Without them an image's key
-    is a hash of its pixels at those levels. So an image gets the same draws alone, in a batch and in any order, as an
-    array, a tensor or a Pillow image; other images get others; and equal images are corrupted equally.
+    The random draws for an image depend on the seed and its key, by default a hash of its pixels. So an image is
+    corrupted identically alone or in a batch, in any order, and as an array, a tensor or a Pillow image; different
+    images get different draws, and identical images the same.
 
     Args:
         x: An image, a text, or a batch of either.
-        shift: A shift, or its text form, such as `fog@3`.
-        severity: The severity, where the shift is given by its name alone.
-        corruption_name: The name that `imagecorruptions` uses, instead of a shift.
-        corruption_number: The number that `imagecorruptions` uses, instead of a shift.
-        seed: The seed of what is drawn.
-        keys: One whole number per image; by default a hash of its content.
+        shift: A shift, or its text form, such as `fog@3`, `contrast=0.8` or `fog@3 + jpeg_compression@2`; or a name,
+            with `severity`.
+        severity: Severity, if the shift is given by name only.
+        corruption_name: Name in `imagecorruptions`, instead of a shift.
+        corruption_number: Number in `imagecorruptions`, instead of a shift.
+        seed: Seed of the random draws.
+        keys: One integer per image. Default: a hash of its content.
 
     >>> image = np.full((32, 32, 3), 128, np.uint8)
     >>> foggy = corrupt(image, "fog@3", seed=0)
@@ -109,7 +108,7 @@ def _chosen(shift: str | Shift | None, severity: float | None, name: str | None,
     numbered = number is not None and number != -1  # what imagecorruptions has as the default
     if [shift is not None, name is not None, numbered].count(True) != 1:
         raise ConfigurationError(
-            "One corruption is needed.",
+            "Give exactly one corruption.",
             expected="a shift such as 'fog@3', or corruption_name='fog' or corruption_number=9 and a severity",
             got="none" if shift is name is None and not numbered else "several",
         )
@@ -118,7 +117,9 @@ def _chosen(shift: str | Shift | None, severity: float | None, name: str | None,
     if isinstance(shift, str):
         return named_at(shift, severity or 0.0)
     if shift is not None:
-        raise ConfigurationError("This shift already has a severity.", got=f"{shift!s:.60}, severity={severity}")
+        raise ConfigurationError(
+            "severity= cannot be combined with a shift that has one.", got=f"{shift!s:.60}, severity={severity}"
+        )
     published = (*names("common"), *names("holdout"))
     if name is not None and name not in published:
         raise unknown("corruption", name, published)

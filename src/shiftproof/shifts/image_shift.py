@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageShift(Shift[Tensor]):
-    """A change of images that keeps shape, dtype, device and range; its results lie on the 256 levels of uint8."""
+    """A shift of images that keeps shape, dtype, device and range; results are rounded to the 256 levels of uint8."""
 
     acts_on = "images"
     footprint: ClassVar[int] = 1
@@ -62,14 +62,14 @@ class ImageShift(Shift[Tensor]):
 
     @property
     def moves(self) -> bool | None:
-        """Whether content ends elsewhere in the image, so that what has a place in it must move along.
+        """Whether the shift moves content within the image, so that label maps must move along.
 
-        None, until a class says: what has places is refused then.
+        None if the class does not say; label maps are then an error.
         """
         return None
 
     def origins(self, rng: Keyed, shape: Shape) -> Tensor:
-        """Return where each pixel comes from, [N, H, W] as in `shifts.origins`, with the draws of `draw`."""
+        """Return the origin of each pixel, [N, H, W] as in `shifts.origins`, for the draws of `draw`."""
         raise ConfigurationError(
             f"The shift {self.label} does not say where pixels come from.",
             expected="for label maps, a shift with a displacement, such as rotate=15 or elastic_transform@3",
@@ -77,7 +77,7 @@ class ImageShift(Shift[Tensor]):
         )
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse what is no batch of float32 images, N x C x H x W; values are looked at where they are read."""
+        """Raise an error unless the input is a batch of float32 images, N x C x H x W; values are checked later."""
         check_layout(inputs)
 
     def _copied(self, inputs: Tensor) -> Tensor:
@@ -142,12 +142,12 @@ class ImageShift(Shift[Tensor]):
 
     @property
     def keeps_depth(self) -> bool:
-        """Whether `transform` keeps more than 256 levels apart, so that images of 16 bits stay what they are."""
+        """Whether `transform` keeps more than 256 levels apart, so that 16-bit images keep their depth."""
         return False
 
     @property
     def takes_bytes(self) -> bool:
-        """Whether `transform` takes uint8 images too."""
+        """Whether `transform` also accepts uint8 images."""
         return False
 
     def _part(self, images: Tensor) -> int:

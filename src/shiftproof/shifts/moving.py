@@ -43,17 +43,17 @@ def pixel_origins(
 def move_labels(
     shift: ImageShift, labels: Tensor, keys: Tensor | Sequence[int], *, seed: int = 0, ignore: float = IGNORE
 ) -> Tensor:
-    """Return label maps, [N, H, W] of any type, as they belong to the images that the shift makes with these keys.
+    """Return label maps [N, H, W] of any type, moved along with the content of the shifted images.
 
-    A shift that does not move content leaves them as they are; otherwise `ignore` is the label of pixels whose content
-    comes from outside, also where the image shows a fill or its own reflection there.
+    A shift that does not move content leaves them unchanged. Otherwise, pixels whose content comes from outside the
+    image get the label `ignore`, even if the image shows a fill or its reflection there.
 
     Args:
-        shift: The shift that the images went through.
+        shift: The shift applied to the images.
         labels: Label maps [N, H, W].
         keys: The keys of the images, [N].
-        seed: The seed that the images were shifted with.
-        ignore: The label of pixels whose content comes from outside.
+        seed: The seed used to shift the images.
+        ignore: Label of pixels whose content comes from outside the image.
 
     >>> import torch
     >>> from shiftproof import shifts

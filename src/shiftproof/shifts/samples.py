@@ -29,20 +29,20 @@ Sample: TypeAlias = Any
 
 @dataclass(frozen=True)
 class Transform:
-    """A shift as a step of a data set's pipeline: `Transform("fog@3")(image)` is `corrupt(image, "fog@3")`.
+    """A shift as a data set transform: `Transform("fog@3")(image)` is `corrupt(image, "fog@3")`.
 
-    It takes samples too, as arguments of their own or nested in tuples, lists and dicts: of `(image, target)` the image
-    is corrupted and the target is kept. Images are `tv_tensors.Image` and `Video` and a Pillow image; where there are
-    none, the first tensor or array of two or more axes. A `tv_tensors.Mask` moves with a shift that moves content and
-    has the label `ignore` outside (False in a mask of bools); `BoundingBoxes` and `KeyPoints` are refused then.
+    It also accepts samples, as several arguments or nested in tuples, lists and dicts: in `(image, target)`, the image
+    is corrupted and the target kept. Images are `tv_tensors.Image`, `Video` and Pillow images; without any, the first
+    tensor or array with two or more axes. With a shift that moves content, a `tv_tensors.Mask` moves along, with the
+    label `ignore` outside (False in a boolean mask); `BoundingBoxes` and `KeyPoints` are then an error.
 
-    It holds no state and pickles. What it draws depends on the image's content, so that an image is corrupted alike in
-    every worker and every epoch; `dataclasses.replace(transform, seed=epoch)` draws anew.
+    It is stateless and can be pickled. The random draws depend on the image's content, so an image is corrupted
+    identically in every worker and epoch; use `dataclasses.replace(transform, seed=epoch)` for new draws.
 
     Args:
         shift: A shift, or its text form.
-        seed: The seed of what is drawn.
-        ignore: The label of mask pixels whose content comes from outside.
+        seed: Seed of the random draws.
+        ignore: Label of mask pixels whose content comes from outside the image.
 
     >>> grey, label = Transform("grayscale")(torch.rand(3, 32, 32), 7)
     >>> grey.shape, torch.equal(grey[0], grey[2]), label
@@ -61,7 +61,7 @@ class Transform:
     @overload
     def __call__(self, *sample: Sample) -> Sample: ...
     def __call__(self, *sample: Sample) -> Sample:
-        """Return a corrupted copy of what `corrupt` takes, or of a sample; several arguments are a tuple of as many."""
+        """Return a corrupted copy of an input of `corrupt`, or of a sample; several arguments return a tuple."""
         shift = as_shift(self.shift)
         whole = sample[0] if len(sample) == 1 else sample
         if isinstance(shift, TextShift):

@@ -22,12 +22,12 @@ _EMPTY = ("", "nan", "none", "null", "n/a")
 
 @dataclass(frozen=True)
 class Attribute:
-    """A column of a table of images as bins: `bins` [N] are places in `words`, which say what is in a bin.
+    """A column of a table of images, divided into bins.
 
     Args:
         name: The column.
-        words: What is in each bin.
-        bins: The bin of each image, [N].
+        words: Description of each bin.
+        bins: Index of each image's bin in `words`, [N].
     """
 
     name: str
@@ -48,10 +48,10 @@ def attributes_of_classes(labels: ArrayLike, classes: Sequence[str], images: int
 
 
 def attributes(columns: Mapping[str, Column], images: int) -> list[Attribute]:
-    """Return columns, each with a value for every image, as attributes; those with one value are left out.
+    """Return columns as binned attributes; columns with a single value are left out.
 
     Args:
-        columns: A value per image, by the name of the column.
+        columns: One value per image, by the name of the column.
         images: Number of images.
 
     >>> [each.words for each in attributes({"camera": ["a", "b", "a"], "site": ["x", "x", "x"]}, 3)]
@@ -111,7 +111,7 @@ def _edge(edges: NDArray[np.float64], number: int) -> str:
 def _check_length(name: str, found: int, images: int) -> None:
     if found != images:
         raise DataError(
-            f"The column {name!r} does not fit the images.",
+            f"The column {name!r} has the wrong length.",
             expected=f"{images} values, one per image",
             got=f"{found} values",
         )

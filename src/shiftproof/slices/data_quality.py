@@ -26,14 +26,14 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class LabelError:
-    """An image whose label is likely wrong: the class the model takes it for, and its probabilities of both.
+    """An image whose label is likely wrong, and the class the model suggests.
 
     Args:
-        index: Which image it is.
-        label: The label it has.
-        suggested: The class the model takes it for.
-        label_probability: The probability of its label.
-        suggested_probability: The probability of the suggested class.
+        index: Index of the image.
+        label: Its label.
+        suggested: The class the model predicts.
+        label_probability: Probability of its label.
+        suggested_probability: Probability of the suggested class.
     """
 
     index: int
@@ -45,13 +45,13 @@ class LabelError:
 
 @dataclass(frozen=True)
 class DataQuality:
-    """What is wrong with a set, by the places of images in it.
+    """Data quality problems of a set; images are given by index.
 
     Args:
         images: Number of images.
-        copies: Groups of equal or nearly equal images.
-        copies_across_classes: Those with different labels.
-        label_errors: Labels that are likely wrong.
+        copies: Groups of identical or nearly identical images.
+        copies_across_classes: The groups with different labels.
+        label_errors: Likely label errors.
         blank: Images of one colour.
         unreadable: Files that cannot be decoded.
     """
@@ -64,7 +64,7 @@ class DataQuality:
     unreadable: tuple[BadFile, ...]
 
     def sentences(self, files: Sequence[str], classes: Sequence[str]) -> list[str]:
-        """Say what was found; nothing where nothing was."""
+        """Return the findings as sentences; empty if there are none."""
         told = []
         if self.unreadable:
             named = _some(self.unreadable, lambda bad: bad.file)
@@ -89,7 +89,7 @@ class DataQuality:
         return told
 
     def to_row(self) -> dict[str, Json]:
-        """Return it as JSON values."""
+        """Return it as JSON-compatible values."""
         return {
             "images": self.images,
             "copies": [list(group) for group in self.copies],
@@ -110,15 +110,15 @@ class DataQuality:
 
 
 def check_quality(data: ImageSet, probabilities: ArrayLike | None = None, *, batch_size: int = 64) -> DataQuality:
-    """Return what is wrong with a set of images.
+    """Find data quality problems: duplicates, likely label errors, blank and unreadable images.
 
-    `probabilities` [N, K] are a model's, which should not have been trained on these images; without them, or without
-    labels, label errors are not looked for.
+    Label errors are searched for only with labels and with the probabilities of a model, which should not have been
+    trained on these images.
 
     Args:
-        data: The images.
-        probabilities: A model's probabilities, [N, K], to find label errors.
-        batch_size: Images in a batch.
+        data: A set of images.
+        probabilities: Predicted probabilities, [N, K]. Default: do not look for label errors.
+        batch_size: Images per batch.
     """
     seen: dict[int, tuple[int, bool]] = {}
     for batch in data.batches(batch_size):
@@ -142,14 +142,14 @@ def check_quality(data: ImageSet, probabilities: ArrayLike | None = None, *, bat
 
 
 def find_label_errors(probabilities: ArrayLike | None, labels: ArrayLike | None) -> tuple[LabelError, ...]:
-    """Return the images whose labels are likely wrong, the likeliest first, by confident learning.
+    """Find likely label errors by confident learning, the most likely first (Northcutt et al. 2021).
 
-    A class's threshold is the mean probability that images labelled so have for it. An image is counted to the most
-    probable of the classes whose thresholds it reaches; where that is not its label, the label is in doubt (Northcutt
-    et al. 2021, the off-diagonal of the confident joint).
+    The threshold of a class is the mean probability of that class over the images labelled with it. An image is
+    assigned to the most probable class whose threshold it reaches; if that is not its label, the label is likely wrong
+    (the off-diagonal of the confident joint).
 
     Args:
-        probabilities: A model's probabilities, [N, K].
+        probabilities: Predicted probabilities, [N, K].
         labels: The labels, [N].
 
     >>> shares = [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.95, 0.05], [0.2, 0.8]]

@@ -26,13 +26,13 @@ _NO_NAME = re.compile(r"\W+")
 
 
 def write_fiftyone(table: ImageTable, folder: str | Path) -> dict[str, Path]:
-    """Write a table of results as files that FiftyOne imports; return them by the field that each is meant for.
+    """Write a table of results as files that FiftyOne imports; return their paths by FiftyOne field.
 
     The first is `ground_truth`, where images have labels; the others are named by shift, severity and method.
 
     Args:
-        table: Columns as those of `images.csv`.
-        folder: Where the files are written.
+        table: Columns as in `images.csv`.
+        folder: Destination folder.
     """
     truth: dict[str, Json] = {}
     said: dict[str, dict[str, Json]] = defaultdict(dict)
@@ -55,13 +55,13 @@ def write_fiftyone(table: ImageTable, folder: str | Path) -> dict[str, Path]:
 
 
 def read_fiftyone(path: str | Path, *, files: Sequence[str] | None = None) -> ImageTable:
-    """Return labels that FiftyOne exported, or that `write_fiftyone` wrote, as a table: file, label, and what else.
+    """Read labels that FiftyOne exported, or that `write_fiftyone` wrote, as a table.
 
-    Files are named without their suffix, as in the file; with `files`, such as the column of `images.csv`, as there.
+    FiftyOne names files without their suffix; pass `files`, such as the column of `images.csv`, to restore it.
 
     Args:
-        path: The JSON file of labels.
-        files: Names with their suffixes, which are then used.
+        path: JSON file of labels.
+        files: File names with suffixes. Default: names stay without suffix.
     """
     try:
         content = read_json(Path(path))

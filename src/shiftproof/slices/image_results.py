@@ -27,12 +27,12 @@ _COLUMNS = {"entropy": "prediction_entropy"}
 
 
 class AnswerCondition(NamedTuple):
-    """Under what images were answered: a shift at a severity, and the method that adapted the model.
+    """The condition of a prediction: a shift at a severity, and the adaptation method.
 
     Args:
         shift: The name of the shift.
         severity: Its severity.
-        method: The method that adapted the model, or `source`.
+        method: The adaptation method, or `source` for the unadapted model.
 
     >>> AnswerCondition("fog", 3.0)
     AnswerCondition(shift='fog', severity=3.0, method='source')
@@ -45,18 +45,18 @@ class AnswerCondition(NamedTuple):
 
 @dataclass(frozen=True)
 class Answered:
-    """What a model said of images: its answer and confidence, and more where all its scores are known, each [N].
+    """Predictions of a model on N images; further fields are None unless all scores are known.
 
-    `places` [N] says which of all images these are, where they are not all.
+    `places` holds the indices of the images if they are a subset.
 
     Args:
         predicted: The predicted class.
         confidence: Its probability.
-        label_probability: The probability of the label.
-        margin: The probability of the first class less that of the second.
+        label_probability: Probability of the label.
+        margin: Probability of the most likely class minus that of the second.
         entropy: Entropy of the prediction, in nats.
-        loss: Cross entropy of the label.
-        places: Which of all images these are, where they are not all.
+        loss: Cross-entropy loss.
+        places: Indices of these images among all; None if they are all.
 
     >>> Answered.of([[2.0, 0.0], [0.0, 1.0]], [0, 0]).predicted.tolist()
     [0, 1]
@@ -72,7 +72,7 @@ class Answered:
 
     @classmethod
     def of(cls, logits: ArrayLike, labels: ArrayLike | None = None) -> Answered:
-        """Take the answers of logits [N, K].
+        """Return the predictions of logits [N, K].
 
         >>> Answered.of([[0.0, 2.0]], [0]).predicted.tolist()
         [1]
@@ -90,7 +90,7 @@ class Answered:
         )
 
     def at(self, chosen: NDArray[np.int64]) -> Answered:
-        """Return what was said of some of the images."""
+        """Return the predictions for some of the images."""
         held: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         return replace(self, **{name: values[chosen] for name, values in held.items() if values is not None})
 
@@ -103,16 +103,16 @@ def image_table(
     classes: Sequence[str] = (),
     columns: Mapping[str, Column] | None = None,
 ) -> ImageTable:
-    """Return one row per image and condition: what it is, what the model said, whether that is right.
+    """Return a table with one row per image and condition: file, label, prediction, and whether it is correct.
 
-    `flipped` are images that are right clean and wrong now; `breaks_at` is the smallest severity of the same shift and
-    method at which an image is wrong. `columns` hold one value per image.
+    The column `flipped` marks images predicted correctly when clean and wrongly now; `breaks_at` is the smallest
+    severity of the same shift and method at which an image is predicted wrongly.
 
     Args:
         files: The name of each image.
-        answers: What the model said under each condition.
-        labels: Classes, [N].
-        classes: Their names.
+        answers: Predictions under each condition.
+        labels: Class indices, [N].
+        classes: Class names.
         columns: Further values per image, by the name of the column.
 
     >>> answers = {AnswerCondition(): Answered.of([[2.0, 0.0], [0.0, 1.0]], [0, 0])}
@@ -137,24 +137,24 @@ def image_tables(
     wrong: bool = False,
     most: int | None = None,
 ) -> Iterator[ImageTable]:
-    """Yield the rows of `image_table` condition by condition: all of a large set need not be held at once.
+    """Yield the rows of `image_table` one condition at a time, to save memory on large sets.
 
-    With `wrong`, only those that are, the most confident first, and at most so many as `most` under each condition.
+    With `wrong`, only wrong predictions are included, the most confident first.
 
     Args:
         files: The name of each image.
-        answers: What the model said under each condition.
-        labels: Classes, [N].
-        classes: Their names.
+        answers: Predictions under each condition.
+        labels: Class indices, [N].
+        classes: Class names.
         columns: Further values per image, by the name of the column.
-        wrong: Whether to keep wrong answers alone.
-        most: The most rows under each condition, with `wrong`.
+        wrong: Whether to include only wrong predictions.
+        most: With `wrong`, the largest number of rows per condition. Default: all.
     """
     truth = None if labels is None else np.asarray(labels, np.int64)
     for name, held in {"labels": truth, **(columns or {})}.items():
         if held is not None and len(np.asarray(held)) != len(files):
             got = f"{len(np.asarray(held))} values of {name}"
-            raise DataError("A column does not fit the images.", expected=f"{len(files)} values", got=got)
+            raise DataError("A column has the wrong length.", expected=f"{len(files)} values", got=got)
     own = {name: np.asarray(held, dtype=object) for name, held in (columns or {}).items()}
     measures = [name for name in MEASURES if any(getattr(found, name) is not None for found in answers.values())]
     where = {condition: _places(condition, found, len(files)) for condition, found in answers.items()}
@@ -180,11 +180,11 @@ def image_tables(
 
 
 def failures(table: ImageTable, *, most: int | None = None) -> ImageTable:
-    """Return the rows that are wrong, the most confident first; under each shift and method at most so many.
+    """Return the rows with wrong predictions, the most confident first, up to a number per shift and method.
 
     Args:
         table: A table of `image_table`.
-        most: The most rows for each shift and method.
+        most: Largest number of rows per shift and method. Default: all.
 
     >>> failures({"shift": ["clean"] * 2, "right": [True, False], "confidence": [0.9, 0.8], "file": ["a", "b"]})["file"]
     ['b']
@@ -258,7 +258,7 @@ def _places(condition: AnswerCondition, found: Answered, count: int) -> NDArray[
     places = np.arange(count) if found.places is None else found.places
     if len(found.predicted) != len(places):
         got = f"{len(found.predicted)} answers under {condition.shift}"
-        raise DataError("Answers do not fit the images.", expected=f"{len(places)} answers", got=got)
+        raise DataError("The predictions have the wrong length.", expected=f"{len(places)} answers", got=got)
     return places
 
 

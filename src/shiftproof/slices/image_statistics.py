@@ -32,12 +32,12 @@ _CLIPPED = 1.5 / 255
 
 
 def image_statistics(images: Tensor) -> dict[str, NDArray[np.float64]]:
-    """Return statistics of images [N, C, H, W] in [0, 1], each [N].
+    """Compute statistics of images [N, C, H, W] in [0, 1], each [N].
 
     brightness is the mean of luma (ITU-R 601), contrast its standard deviation, entropy that of its 256 levels in bits,
-    sharpness the logarithm of the variance of its Laplacian (low: blurred), noise the standard deviation that
-    Immerkaer's mask sees (1996), colourfulness Hasler and Suesstrunk's (2003), saturation the share of values that are
-    black or white.
+    sharpness the logarithm of the variance of its Laplacian (low if blurred), noise the standard deviation estimated
+    with Immerkaer's mask (1996), colourfulness that of Hasler and Suesstrunk (2003), and saturation the share of values
+    that are black or white.
 
     Args:
         images: Images [N, C, H, W] in [0, 1].

@@ -28,14 +28,14 @@ _IFD = 0x8769
 
 
 def read_columns(path: str | Path, files: Sequence[str], image_column: str | None = None) -> dict[str, list[Value]]:
-    """Return the columns of a CSV or TSV for some files, in their order; the column of files itself is left out.
+    """Read the columns of a CSV or TSV for some files, in their order, without the column of files.
 
-    What the table does not say of a file is None. A table that names none of the files is refused.
+    Missing values are None. A table that has none of the files is an error.
 
     Args:
         path: A CSV or TSV.
-        files: The images, in the order wanted.
-        image_column: The column that names them; by default it is found.
+        files: Names of the images, in the order wanted.
+        image_column: The column of file names. Default: found by its name.
     """
     path = Path(path)
     if not is_file(path):
@@ -63,12 +63,12 @@ def read_columns(path: str | Path, files: Sequence[str], image_column: str | Non
 
 
 def file_columns(files: Sequence[str], paths: Sequence[Path | None]) -> dict[str, list[Value]]:
-    """Return what files say of themselves: sub-folders, pixels, aspect, bytes per pixel, and EXIF.
+    """Return columns read from image files: sub-folders, pixels, aspect ratio, bytes per pixel, and EXIF.
 
-    `files` are paths from the root of the data. Columns without any value are left out.
+    Columns without any value are left out.
 
     Args:
-        files: Paths from the root of the data.
+        files: Paths relative to the root of the data.
         paths: The files themselves.
     """
     made: dict[str, list[Value]] = {}

@@ -33,11 +33,11 @@ _LONGEST = 80
 
 
 def write_table(table: ImageTable, folder: str | Path) -> tuple[Path, ...]:
-    """Write images.csv, and images.parquet with the extra `parquet` (pyarrow); return what was written.
+    """Write images.csv, and images.parquet if pyarrow is installed (extra `parquet`); return the paths.
 
     Args:
-        table: The columns by name.
-        folder: Where to write.
+        table: Columns by name.
+        folder: Destination folder.
     """
     return write_tables(lambda: [table], folder)
 
@@ -45,14 +45,14 @@ def write_table(table: ImageTable, folder: str | Path) -> tuple[Path, ...]:
 def write_tables(
     tables: Callable[[], Iterable[ImageTable]], folder: str | Path, *, inputs: str = "images"
 ) -> tuple[Path, ...]:
-    """Write tables of the same columns as one, part by part, as `write_table` does; return what was written.
+    """Write tables with the same columns into one file, part by part, as `write_table` does; return the paths.
 
-    `tables` gives them anew for every file: all of a large set need not be held at once. Of texts, it is texts.csv.
+    Tables are read once per file format, so that a large set need not be held in memory.
 
     Args:
-        tables: Gives the tables, anew for each file.
-        folder: Where to write.
-        inputs: `images` or `texts`: the name of the files.
+        tables: Function that returns the tables, called once per file.
+        folder: Destination folder.
+        inputs: `images` or `texts`, which names the files.
     """
     comma, parquet = (Path(folder, f"{inputs}.{kind}") for kind in ("csv", "parquet"))
     with replacing(comma) as file:
@@ -77,9 +77,9 @@ def csv_text(table: ImageTable, *, header: bool = True) -> str:
 
 
 def read_csv(path: str | Path) -> ImageTable:
-    """Return the table that `write_table` wrote as CSV, or one that a spreadsheet or another tool wrote of it.
+    """Read a CSV table that `write_table` wrote, also after editing it in a spreadsheet or another tool.
 
-    Columns of names stay texts; in others, what reads as a number, true or false is one, and an empty cell is None.
+    Columns of names stay strings; in other columns, numbers, true and false are parsed, and an empty cell is None.
 
     Args:
         path: The file.
@@ -134,15 +134,14 @@ def copy_failures(
 ) -> list[Path]:
     """Copy the images of a table of failures into a folder, by shift and label; return the copies.
 
-    `paths` are the files of the images by their `index`. Of an image that has none, `drawn` gives a PNG by its index;
-    without that it is left out. Copies are named by their index, what the model said and the file's own name, so that
-    no two are one; no name leads out of the folder.
+    Copies are named by index, prediction and file name, so names are unique and stay inside the folder. Images without
+    a file are left out unless `drawn` is given.
 
     Args:
         table: A table of failures.
-        paths: The file of each image, by its index.
-        folder: Where copies go.
-        drawn: From the index of an image without a file to a PNG.
+        paths: The file of each image, by index.
+        folder: Destination folder.
+        drawn: Function from the index of an image without a file to PNG bytes.
     """
     copies = []
     for row, index in enumerate(table["index"]):

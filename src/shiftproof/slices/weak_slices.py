@@ -34,25 +34,24 @@ Counts: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WeakSlice:
-    """A group of images that a model is worse on than on the rest of what the group is part of.
+    """A group of images with lower accuracy than the rest.
 
-    `words` say what is in it and `shift` under what, `part_of` what it is compared with: the rest of that, which has
-    `rest` as its accuracy. The interval of the accuracy holds for all named slices together on average (false coverage
-    rate), and so does that of the `effect`, rest - accuracy.
+    A slice is compared with the rest of `part_of`. The intervals of the accuracy and of the effect (rest - accuracy)
+    control the false coverage rate over all reported slices.
 
     Args:
-        words: What is in it.
-        part_of: What it is compared with the rest of.
-        shift: Under what.
+        words: Description of the slice.
+        part_of: The larger group whose rest it is compared with.
+        shift: The shift the images are under.
         images: Number of its images.
-        errors: How many of them are wrong.
+        errors: Number of wrong predictions.
         accuracy: Accuracy on its images.
-        low: The lower end of the interval of the accuracy.
-        high: The upper end.
+        low: Lower end of the interval of the accuracy.
+        high: Upper end of the interval of the accuracy.
         rest: Accuracy on the rest.
-        effect_low: The lower end of the interval of rest - accuracy.
-        effect_high: The upper end.
-        p: The p-value, before correction.
+        effect_low: Lower end of the interval of rest - accuracy.
+        effect_high: Upper end of the interval of rest - accuracy.
+        p: p-value, before correction for multiple testing.
         also: Other slices of nearly the same images.
     """
 
@@ -72,12 +71,12 @@ class WeakSlice:
 
     @property
     def effect(self) -> float:
-        """By how much the accuracy is lower than that of the rest."""
+        """Accuracy on the rest minus accuracy on the slice."""
         return self.rest - self.accuracy
 
     @property
     def name(self) -> str:
-        """What is in it, and under which shift."""
+        """Description of the slice, with its shift."""
         return ", ".join(self.words) + ("" if self.shift == CLEAN else f", under {self.shift}")
 
     def __str__(self) -> str:
@@ -89,22 +88,22 @@ class WeakSlice:
         )
 
     def to_row(self) -> dict[str, Json]:
-        """Return it as JSON values."""
+        """Return it as JSON-compatible values."""
         return {"slice": self.name, "told": str(self), **asdict(self), "effect": self.effect}
 
 
 @dataclass(frozen=True)
 class WeakSlices:
-    """The weak slices that were found, the worst first, among how many, and how bad one must be to be found.
+    """The weak slices found, the worst first, and the power of the search.
 
     `members` [S, N] says which images are in each.
 
     Args:
         slices: The slices, the worst first.
-        tested: How many groups were tested.
+        tested: Number of groups tested.
         images: Number of images.
         accuracies: Accuracy under each shift.
-        power: How bad a slice of so many images must be to be found.
+        power: Smallest effect that can be detected, by number of images.
         members: Which images are in each slice, [S, N].
     """
 
@@ -120,7 +119,7 @@ class WeakSlices:
 
     @property
     def power_note(self) -> str:
-        """How bad slices have to be to be found, in a sentence."""
+        """A sentence on the smallest effect that can be detected."""
         if not self.tested:
             return f"No group has enough images to be tested: {self.images:,} images are too few."
         told = [
@@ -178,20 +177,19 @@ def find_weak_slices(
     min_support: int = MIN_SUPPORT,
     min_effect: float = MIN_EFFECT,
 ) -> WeakSlices:
-    """Find groups of images on which a model is worse than on the rest, the largest sure effect first.
+    """Find groups of images on which a model is less accurate than on the rest, the largest lower-bounded effect first.
 
-    `right` [N] says which images are answered rightly; under several shifts, by the name of each, of the same images.
-    `columns` hold a value for every image: metadata, statistics of the image; numbers are cut into fifths. `labels` [N]
-    with names in `classes` are a column too. Groups are bins and pairs of bins of two columns, under one shift each.
+    Groups are bins of one column and pairs of bins of two columns, under one shift each; numeric columns are cut into
+    fifths, and the labels are a column too.
 
     Args:
-        right: Which images are answered rightly, [N]; or that by shift.
-        columns: A value per image, by the name of the column.
-        labels: Classes, [N].
-        classes: Their names.
-        q: The expected share of false slices among those named.
-        min_support: The fewest images of a slice.
-        min_effect: The smallest loss of accuracy that is looked for, a fraction.
+        right: Whether each image is predicted correctly, [N]; or a mapping from shift to that, for the same images.
+        columns: One value per image, such as metadata or image statistics, by the name of the column.
+        labels: Class indices, [N].
+        classes: Class names.
+        q: False discovery rate.
+        min_support: Smallest number of images in a slice.
+        min_effect: Smallest loss of accuracy to look for, as a fraction.
 
     >>> rng = np.random.default_rng(0)
     >>> camera = np.repeat(["a", "b", "c", "d"], 250)

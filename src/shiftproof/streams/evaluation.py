@@ -37,22 +37,21 @@ def evaluate(
     predictions: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Trace:
-    """Return the trace of a model along a stream, from the stream's position to its end, or to `stop`.
+    """Evaluate a model along a stream, from its current position to the end or to `stop`.
 
-    `model` is anything from images to logits. One that adapts (`shiftproof.adapters.adapt`) is told of every change of
-    shift and learns as it goes. With a run directory `out`, the trace and the state of the model are saved every
-    `chunk` batches, and the same call on a fresh model and stream goes on where the last one was killed: bit for bit
-    on one device, as far as the device's own arithmetic repeats itself. With `predictions` the trace keeps every
-    answer; without labels, that is all it tells. `on_progress(done, all, result)` hears of progress.
+    A model that adapts (`shiftproof.adapters.adapt`) learns along the way and is told of every change of shift. With a
+    run directory `out`, the trace and the state of the model are saved every `chunk` batches, and the same call on a
+    fresh model and stream resumes an interrupted run: bit for bit on one device, as far as its arithmetic is
+    deterministic. A stream without labels needs `predictions`.
 
     Args:
-        model: Any model; one that adapts learns as it goes.
-        stream: The stream, from its position on.
-        out: A run directory; the same call then resumes.
-        stop: The position to end at; by default the end of the stream.
+        model: Any model.
+        stream: The stream; it is read from its current position.
+        out: Run directory; the same call resumes it. Default: none.
+        stop: Position to stop at. Default: the end of the stream.
         chunk: Batches between two saves.
-        predictions: Whether to keep every answer.
-        on_progress: Called with the results done, all, and the last one.
+        predictions: Whether to keep the prediction of every image.
+        on_progress: Called as on_progress(done, total, result).
 
     >>> from shiftproof import adapt, load_data, load_model
     >>> from shiftproof.streams import Concatenated
@@ -64,8 +63,8 @@ def evaluate(
     if stream.data.labels is None and not predictions:
         raise DataError(
             "The stream has no labels.",
-            expected="images with labels: a trace tells how many answers are right",
-            fix="predictions=True keeps the answers, which need none",
+            expected="images with labels, which the accuracy of a trace needs",
+            fix="predictions=True keeps the predictions, which need no labels",
         )
     if predictions and stream.task.per_pixel:
         raise DataError(
@@ -188,6 +187,6 @@ class _Runner:
             raise RunError(
                 f"The state of the model at position {position} is gone or cannot be read.",
                 reason=error.facts["got"],
-                fix=f"remove the folder {str(self.folder)!r}; the same command then starts again",
+                fix=f"remove the folder {str(self.folder)!r}, and run the same command to start again",
             ) from error
         model.load_state_dict(state)

@@ -36,7 +36,9 @@ def read_stream(stream: str, data: DataLike) -> tuple[str, DataLike]:
     spec = data if isinstance(data, DataSpec) else DataSpec(data)
     if not (isinstance(spec.given, str) and spec.given == "demo"):
         raise ConfigurationError(
-            "A stream of folders brings its own data.", expected="no data beside it", got=f"{stream} and {spec.given}"
+            "data= cannot be combined with a stream of folders or a suite.",
+            expected="no data=",
+            got=f"{stream} and {spec.given}",
         )
     return "domains", DataSpec(stream, **spec.options)
 
@@ -68,10 +70,12 @@ def as_stream(
 def check_options(kind: str, *, shifts: Sequence[str] | None, speed: int | None) -> None:
     """Refuse options that a kind of stream does not have."""
     if kind in ("mixed", "domains") and speed is not None:
-        raise ConfigurationError(f"A {_WORDS[kind]} has no steps.", expected="no speed", got=f"speed {speed}")
+        raise ConfigurationError(
+            f"speed= cannot be used with a {_WORDS[kind]}.", expected="no speed", got=f"speed {speed}"
+        )
     if kind == "domains" and shifts is not None:
         raise ConfigurationError(
-            "A stream of folders has images as they are.", expected="no shifts", got=", ".join(shifts)
+            "shifts= cannot be used with a stream of folders or a suite.", expected="no shifts", got=", ".join(shifts)
         )
 
 
@@ -79,7 +83,7 @@ def severities_of(kind: str, severity: float | None) -> dict[str, float | tuple[
     """Return one severity for all corruptions as a kind of stream takes it; refuse it where severities change."""
     if severity is not None and kind in ("ccc", "gradual", "domains"):
         raise ConfigurationError(
-            "This stream has severities of its own.", expected="no severity", got=f"severity {severity:g}"
+            "severity= cannot be used with this stream.", expected="no severity", got=f"severity {severity:g}"
         )
     if kind == "mixed":
         return {"severities": None if severity is None else (severity,)}
@@ -90,11 +94,11 @@ _WORDS = {"mixed": "mixed stream", "domains": "stream of folders"}
 
 
 def make_stream(kind: str, data: Dataset, **options: Any) -> Stream:
-    """Return a stream by name; options that are None are left to the stream.
+    """Make a stream by name; options that are None keep the stream's defaults.
 
     Args:
         kind: One of `streams.STREAMS`.
-        data: Where the images come from.
+        data: The set of images.
         options: Options of that stream; those that are None keep their defaults.
 
     >>> from shiftproof import load_data

@@ -75,7 +75,7 @@ class Concatenated(Staged):
     and no `speed` is given, every shift has an equal share of it.
 
     Args:
-        data: Where the images come from.
+        data: The set of images.
         shifts: Names of corruptions or families, or shifts; by default the fifteen of ImageNet-C.
         severity: The severity of shifts that are given by name.
         length: Number of images; by default all images under each shift.
@@ -136,10 +136,10 @@ class Concatenated(Staged):
 
 
 class Mixed(Stream):
-    """Every image under a shift and a severity of its own, drawn at random; shifts that are given come as they are.
+    """Every image under a random shift and severity of its own; shifts with a severity keep it.
 
     Args:
-        data: Where the images come from.
+        data: The set of images.
         shifts: Names of corruptions or families, or shifts; by default the fifteen of ImageNet-C.
         severities: The severities to draw from.
         length: Number of images; by default all images under as many shifts as there are.
@@ -181,13 +181,13 @@ class Mixed(Stream):
 
 
 class Correlated(Concatenated):
-    """Shifts one after another, where images of a class come together.
+    """Shifts one after another, with temporally correlated labels: images of a class come together.
 
     With a `concentration`, each class divides itself over ten parts of a pass by shares from a symmetric Dirichlet
     distribution (the smaller, the more unequal), and each part goes class by class; 0 sorts a pass by label.
 
     Args:
-        data: Where the images come from, with labels.
+        data: A labelled set of images.
         concentration: Of the Dirichlet distribution: the smaller, the more correlated; 0 sorts by label.
         options: Those of `Concatenated`.
 
@@ -248,10 +248,10 @@ class Correlated(Concatenated):
 
 
 class Recurring(Correlated):
-    """The same shifts in the same order, visited over and over, with correlated labels (PeTTA; Hoang et al. 2024).
+    """The same shifts in the same order, visited repeatedly, with correlated labels (PeTTA; Hoang et al. 2024).
 
     Args:
-        data: Where the images come from, with labels.
+        data: A labelled set of images.
         visits: How often all shifts are visited.
         length: Number of images; by default that of all visits.
         options: Those of `Correlated`.
@@ -282,7 +282,7 @@ class Gradual(Staged):
     """One shift after another, each rising to its highest severity and falling again, `speed` images a step.
 
     Args:
-        data: Where the images come from.
+        data: The set of images.
         shifts: Names of corruptions or families; by default the fifteen of ImageNet-C.
         severities: The severities, rising; they fall again in the opposite order.
         speed: Images at each severity.

@@ -46,19 +46,19 @@ class Shifted(NamedTuple):
 
 
 class Stream(ABC):
-    """Batches of images whose shift changes over time; iterating goes on from `position`.
+    """A stream of batches of images whose shift changes over time; iteration continues from `position`.
 
-    `len(stream)` counts images. Every pass over the images takes each of them once, in an order of its own. Batches
-    hold float32 images in [0, 1], labels (None where nobody knows them), keys and the label of their shift, all on
-    `device`; they are made on the fly and never stored.
+    `len(stream)` counts images. Every pass over the data uses each image once, in a new order. Batches hold float32
+    images in [0, 1], labels (None if unknown), keys and the label of their shift, all on `device`; they are generated
+    on the fly.
 
     Args:
-        data: Where the images come from.
+        data: The set of images.
         length: Number of images along the stream.
-        seed: The seed of the order of images and of what shifts draw.
+        seed: Seed of the order of images and of the shifts.
         batch_size: Images in a batch.
-        device: Where batches are.
-        framing: A shift that every image goes through first, such as a random crop.
+        device: Device of the batches.
+        framing: A shift applied to every image first, such as a random crop. Default: none.
     """
 
     kind: ClassVar[str]
@@ -77,7 +77,7 @@ class Stream(ABC):
     ) -> None:
         if length < 1 or batch_size < 1:
             raise ConfigurationError(
-                "A stream needs images.",
+                "The length and batch size of a stream must be positive.",
                 expected="a length and a batch size of 1 or more",
                 got=f"{length}, {batch_size}",
             )
@@ -110,12 +110,12 @@ class Stream(ABC):
 
     @property
     def class_labels(self) -> Tensor | None:
-        """The class of each image, [N]; None where nobody knows it, or where labels are maps."""
+        """The class of each image, [N]; None if unknown, or for label maps."""
         return None if self.task.per_pixel else self.data.labels
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a report on this stream should say."""
+        """Caveats on this stream, for reports."""
         return ()
 
     @property
@@ -129,14 +129,14 @@ class Stream(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Json]:
-        """Return the choices that decide the stream's content, besides its images."""
+        """Return the settings that determine the stream's content, besides its images."""
 
     def order(self, number: int) -> Tensor:
-        """Return the rows in the order in which pass `number` takes them, [N]."""
+        """Return the order of the images in pass `number`, as row indices [N]."""
         return Keyed(self.seed, [number]).fork("order").permutation(len(self.pool))[0]
 
     def rows_at(self, positions: Tensor) -> Tensor:
-        """Return which images are at some positions, [n] int64."""
+        """Return the row indices of the images at some positions, [n] int64."""
         passes = positions // len(self.pool)
         rows = torch.empty_like(positions)
         for number in dict.fromkeys(passes.tolist()):
@@ -145,14 +145,14 @@ class Stream(ABC):
         return rows
 
     def read(self, start: int, stop: int) -> Batch[Tensor]:
-        """Return the images at positions start to stop - 1 as one batch, whatever was read before."""
+        """Return the images at positions start to stop - 1 as one batch, independent of the current position."""
         return self._batches(start, stop, max(1, stop - start))[0]
 
     def _batches(self, start: int, stop: int, size: int) -> list[Batch[Tensor]]:
         """Make a run of positions at one go, and cut it into batches: one call of each shift."""
         if not 0 <= start < stop <= self.length:
             raise ConfigurationError(
-                "The stream has no such positions.", expected=f"0 to {self.length}", got=f"{start} to {stop}"
+                "The positions are outside the stream.", expected=f"0 to {self.length}", got=f"{start} to {stop}"
             )
         positions = torch.arange(start, stop)
         rows = self.rows_at(positions)
@@ -206,10 +206,10 @@ class Stream(ABC):
             yield from self._batches(low, min(low + block, stop), self.batch_size)
 
     def seek(self, position: int) -> None:
-        """Go to a position; iterating goes on from there."""
+        """Set the position; iteration continues from there."""
         if not 0 <= position <= self.length:
             raise ConfigurationError(
-                "The stream has no such position.", expected=f"0 to {self.length}", got=str(position)
+                "The position is outside the stream.", expected=f"0 to {self.length}", got=str(position)
             )
         self.position = position
 
@@ -221,11 +221,11 @@ class Stream(ABC):
         return digest([*content, self.data.fingerprint])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the stream is."""
+        """Return the position of the stream."""
         return {"position": self.position, "fingerprint": self.fingerprint}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go where a stream of the same content was."""
+        """Restore the position of a stream of the same content."""
         if state["fingerprint"] != self.fingerprint:
             raise DataError(
                 "This state belongs to another stream.", expected=self.fingerprint, got=str(state["fingerprint"])

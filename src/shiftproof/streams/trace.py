@@ -13,21 +13,21 @@ from shiftproof.runs import Json, Row
 
 @dataclass(frozen=True)
 class Trace:
-    """Per batch: its images, the right answers and the seconds; and the shifts with how many images came under each.
+    """The trace of a model along a stream: images, correct predictions and seconds per batch, and the shifts.
 
     `updates` counts how often a model that adapts learnt from a batch, `resets` how often it went back to its start.
     Where answers were kept, `predicted` are the classes of all images, with their `confidences`.
 
     Args:
         images: Images in each batch.
-        right: Right answers in each batch.
-        seconds: Time that each batch took.
-        shifts: Each shift in turn, with the number of images under it.
-        start: The position in the stream of the first image.
-        resets: How often the model went back to its start.
-        updates: How often it learnt from a batch.
-        predicted: The classes of all images, where they were kept.
-        confidences: The confidence of each of these answers.
+        right: Correct predictions in each batch.
+        seconds: Seconds per batch.
+        shifts: Each shift in order, with the number of images under it.
+        start: Position of the first image in the stream.
+        resets: Number of resets of an adaptive model.
+        updates: Number of updates of an adaptive model.
+        predicted: Predicted classes of all images, if they were kept.
+        confidences: Confidence of each of these predictions.
     """
 
     images: tuple[int, ...]
@@ -42,7 +42,7 @@ class Trace:
 
     @classmethod
     def join(cls, rows: Iterable[Row]) -> Trace:
-        """Return the trace whose parts were stored as rows, in order."""
+        """Join parts of a trace that were stored as rows, in order."""
         images: list[int] = []
         right: list[float] = []
         seconds: list[float] = []
@@ -68,7 +68,7 @@ class Trace:
 
     @property
     def accuracy(self) -> float:
-        """The share of right answers over the whole trace; of label maps, the mean of each image's own mIoU."""
+        """Accuracy over the whole trace; for label maps, the mean over images of each image's mIoU."""
         return sum(self.right) / sum(self.images)
 
     @property
@@ -77,20 +77,20 @@ class Trace:
         return sorted(self.seconds)[len(self.seconds) // 2]
 
     def rolling(self, window: int = WINDOW) -> tuple[list[int], list[float]]:
-        """Return where batches end in the stream, and the accuracy over the last `window` images up to there."""
+        """Return the end position of each batch, and the accuracy over the last `window` images up to it."""
         ends, accuracy = rolling_accuracy(self.right, self.images, window)
         return [self.start + int(end) for end in ends], accuracy.tolist()
 
     def area(self, source: Trace) -> float:
-        """Return the mean difference in accuracy to the source model's trace on the same stream."""
+        """Return the mean difference in accuracy from the source model's trace on the same stream."""
         return area_against(self.right, self._same(source).right, self.images)
 
     def collapse(self, source: Trace, window: int = WINDOW) -> int | None:
-        """Return after how many images this model fell below the source model for good; None where it did not."""
+        """Return the number of images after which the model stayed below the source model; None if it never did."""
         return collapse(self.right, self._same(source).right, self.images, window=window)
 
     def to_row(self) -> dict[str, Json]:
-        """Return its numbers."""
+        """Return its numbers as JSON-compatible values."""
         return {
             "images": sum(self.images),
             "right": sum(self.right),

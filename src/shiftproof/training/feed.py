@@ -278,7 +278,7 @@ class _Read:
         for batch in some.batches(size, workers=self.decoders, device=self.device):
             if len(batch) % places.shape[1] or batch.labels is None:
                 raise DataError(
-                    "A training set that does not fit in memory cannot leave files out.",
+                    "Unreadable files cannot be skipped in a training set that does not fit in memory.",
                     got=", ".join(bad.file for bad in some.bad_files[:4]),
                     fix="repair or remove these files",
                 )

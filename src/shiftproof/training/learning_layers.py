@@ -87,10 +87,10 @@ def check_gradients(network: nn.Module, images: Tensor) -> None:
         scores = scores_in(network(images.to(device_of(network), precision_of(network))))
     if isinstance(scores, Tensor) and not scores.requires_grad:
         raise ModelError(
-            "The model gives no gradients.",
-            expected="a PyTorch module whose answers depend on its weights by operations that can be differentiated",
-            got="answers that are cut off from the weights",
-            fix="take torch.no_grad(), .detach() and NumPy out of its forward()",
+            "The model provides no gradients.",
+            expected="a PyTorch module whose outputs depend on its weights through differentiable operations",
+            got="outputs that are detached from the weights",
+            fix="remove torch.no_grad(), .detach() and NumPy from its forward()",
         )
 
 

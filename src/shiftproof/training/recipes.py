@@ -37,22 +37,21 @@ SIGMA = 0.25
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained: `augment` is the text form of a shift, `tuples` a growing set of transformations.
+    """A training recipe: loss, augmentation, noise and default settings.
 
-    `noise` goes on every image, on half of them (each with probability one half, and only where sigma is given), or on
-    none. `defaults` are the paper's settings of the loop where they differ from the usual ones, `large` its options for
-    ImageNet's images where they are not those for CIFAR's.
+    `noise` is added to all images, to half of them (each with probability one half, and only if sigma is given), or to
+    none.
 
     Args:
-        name: What it is called by.
-        does: What it does, in a few words.
-        paper: Where it was published.
+        name: Name of the recipe.
+        does: Short description.
+        paper: Reference.
         objective: The loss, and what it needs.
-        augment: The text form of a shift that every image goes through.
+        augment: Text form of a shift applied to every image.
         noise: Which images get Gaussian noise: `all`, `half` or `none`.
-        tuples: How chains of transformations are found while training.
-        defaults: Settings that differ from the usual ones.
-        large: Options for images of ImageNet's size.
+        tuples: How chains of transformations are searched for during training.
+        defaults: The paper's training settings that differ from the usual ones.
+        large: Options for ImageNet-sized images that differ from those for CIFAR.
         departures: Where it differs from the paper or its code.
 
     >>> Recipe("mine", does="trains under fog", paper="none", augment="fog@2").noise
@@ -72,16 +71,16 @@ class Recipe:
 
     @property
     def passes(self) -> int:
-        """How many images go through the network for each image of a batch."""
+        """Forward passes per image of a batch."""
         return self.objective.passes
 
     @property
     def denoising(self) -> Denoising | None:
-        """How a denoiser is trained, where that is what is trained."""
+        """How a denoiser is trained; None if the recipe does not train one."""
         return self.objective if isinstance(self.objective, Denoising) else None
 
     def with_options(self, **options: Any) -> Recipe:
-        """Return the recipe with other settings of its loss, its tuples or its augmentation.
+        """Return the recipe with other options of its loss, its chains or its augmentation.
 
         >>> recipe("fouriermix+hcr").with_options(lam=20).objective.lam
         20.0
@@ -98,7 +97,7 @@ class Recipe:
         return replace(self, **changes) if changes else self
 
     def fitting(self, side: float, given: Collection[str]) -> Recipe:
-        """Return the recipe for images of a side, in pixels: of large ones, the options that were not given.
+        """Return the recipe for an image side in pixels: for large images, options not given are set from `large`.
 
         >>> recipe("fouriermix+hcr").fitting(224, ["eta"]).options()["lam"]
         5.0
@@ -108,7 +107,7 @@ class Recipe:
         return self.with_options(**{name: value for name, value in self.large.items() if name not in given})
 
     def options(self) -> dict[str, Any]:
-        """Return the settings a recipe has of its own, by name."""
+        """Return the options of the recipe, by name."""
         own = {name: value for part in self._parts().values() for name, value in part.to_dict().items()}
         return own if self.augment is None else {**own, "augment": self.augment}
 
@@ -116,7 +115,7 @@ class Recipe:
         return {"objective": self.objective} | ({} if self.tuples is None else {"tuples": self.tuples})
 
     def sigma(self, given: float | None) -> float:
-        """Return the noise to train with; refuse one that does not go with the recipe."""
+        """Return the noise to train with; an error if it does not suit the recipe."""
         if self.noise == "none":
             if given:
                 raise ConfigurationError(
@@ -130,7 +129,7 @@ class Recipe:
         least = "0 (no noise) or more" if self.noise == "half" else "more than 0"
         if not 0.0 <= value < 10.0 or (self.noise == "all" and value == 0.0):
             raise ConfigurationError(
-                f"The recipe {self.name!r} cannot have this noise.",
+                f"The recipe {self.name!r} cannot use this sigma.",
                 expected=f"sigma {least}, on the [0, 1] scale of images, such as 0.25",
                 got=f"{value:g}",
             )
@@ -200,14 +199,14 @@ def _recipes() -> dict[str, Recipe]:
         Recipe("rda", "a random chain of operations per batch", volpi, tuples=Tuples()),
         Recipe(
             "rsda",
-            "tuples the network is weak to, by random search",
+            "chains of transformations the network is weak to, by random search",
             volpi,
             tuples=Tuples(searcher="random", budget=100),
             departures=_SEARCHED,
         ),
         Recipe(
             "esda",
-            "tuples the network is weak to, by evolution",
+            "chains of transformations the network is weak to, by evolution",
             volpi,
             tuples=Tuples(searcher="evolution", budget=110),
             departures=f"{_SEARCHED}; evolution selects by rank, not by 1 / f",
@@ -229,7 +228,7 @@ def _recipes() -> dict[str, Recipe]:
             does = f"divergence of an image and two {name} views"
             made[f"{name}+jsd"] = replace(made[name], name=f"{name}+jsd", does=does, objective=ThreeWay())
         if "anchor" in losses:
-            does = f"hold on to what the network said before it was trained, under {name} views too"
+            does = f"fine-tuning that stays close to the original network's outputs, also under {name} views"
             made[f"{name}+anchor"] = replace(made[name], name=f"{name}+anchor", does=does, objective=Anchored())
         if "hcr" in losses:
             made[f"{name}+hcr"] = Recipe(
@@ -258,11 +257,11 @@ RECIPES: Registry[Recipe] = Registry(
 
 
 def recipe(name: str | Recipe, **options: Any) -> Recipe:
-    """Return a recipe by name, with other settings: `recipe("esda", length=3)`.
+    """Return a recipe by name, with options: `recipe("esda", length=3)`.
 
     Args:
         name: The name of a recipe (`shiftproof list recipes`), or a `Recipe`.
-        options: Other settings of the recipe.
+        options: Options of the recipe.
 
     >>> recipe("fouriermix+hcr").passes
     6

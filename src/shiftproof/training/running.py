@@ -71,7 +71,7 @@ def _extend(runner: Runner, store: Store, subject: dict[str, str]) -> None:
         left = len(planned) - len([each for each in store.results(Plan(planned, subject)) if each.row is not None])
         if epochs < ended or left:
             raise RunError(
-                f"The run in {str(store.folder)!r} is about other epochs.",
+                f"The run in {str(store.folder)!r} was made with another number of epochs.",
                 expected=f"epochs {ended}, as in the folder" + ("; more, once these are done" if left else ", or more"),
                 got=f"epochs {epochs}",
                 fix=f"give --epochs {ended}, or choose another folder; this one is left as it is",

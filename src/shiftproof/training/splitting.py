@@ -22,7 +22,7 @@ def share_of(validation: object) -> float | None:
         return None
     if not 0.0 < share < 1.0:
         raise ConfigurationError(
-            "This is not a share of the images.",
+            "Invalid share of the images.",
             expected="a number between 0 and 1, such as 0.1, or a set of images",
             got=str(given),
         )

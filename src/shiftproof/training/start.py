@@ -52,9 +52,9 @@ class Start:
         """Return the network: whatever it draws at random, the seed decides."""
         if self.recipe.objective.anchored and self.is_drawn:
             raise ConfigurationError(
-                f"The recipe {self.recipe.name!r} fine-tunes a trained network.",
+                f"The recipe {self.recipe.name!r} needs a trained network to fine-tune.",
                 expected="a network with weights",
-                got=f"{self.text}, whose weights are drawn at random",
+                got=f"{self.text}, whose weights are random",
                 fix="train it first, with --recipe erm or mixed+jsd",
             )
         return self._network(self.seed)
@@ -100,7 +100,7 @@ class Start:
                 got=f"{loaded!r}, which has no weights to change",
             )
         if not any(parameter.requires_grad for parameter in loaded.parameters()):
-            raise ModelError("The model has no weights that can change.", got="no parameter that requires gradients")
+            raise ModelError("The model has no trainable weights.", got="no parameter that requires gradients")
         network = copy.deepcopy(loaded)
         if self.outputs is None:
             return network

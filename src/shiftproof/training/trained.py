@@ -22,20 +22,19 @@ from shiftproof.training.card import CARD, card
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained network with the record of how it came about.
+    """A trained network and its training log.
 
-    `model` is in evaluation mode. `log` has a row for every `log_every` steps. `tuples` are those that rsda and esda
-    found, in their order, as texts. `folder` is the run directory, which `load_model` and `--model` take, or None.
-    `kept` is the step whose weights were kept, where a goal chose it: accuracies are those of that step.
+    `log` has a row for every `log_every` steps. If a goal selected the weights of the step `kept`, accuracies are those
+    of that step.
 
     Args:
         model: The network, in evaluation mode.
-        recipe: What it was trained by.
-        sigma: Standard deviation of the noise it was trained with.
+        recipe: Name of the recipe.
+        sigma: Standard deviation of the training noise.
         log: Rows of the training log.
-        tuples: Chains that were found while training.
-        folder: The run directory, or None.
-        kept: The step whose weights were kept, where a goal chose it.
+        tuples: Chains of transformations that rsda and esda found during training, as text.
+        folder: The run directory, which `load_model` accepts; None without one.
+        kept: The step whose weights were kept; None without a goal.
     """
 
     model: nn.Module
@@ -48,20 +47,20 @@ class Trained:
 
     @property
     def loss(self) -> float:
-        """The mean loss over the last steps that were logged."""
+        """Mean loss over the last logged steps."""
         return float(str(self.log[-1]["loss"]))
 
     @property
     def accuracy(self) -> float | None:
-        """The accuracy on the validation set at the end, where there was one: under noise of `sigma`, where it has any.
+        """Final accuracy on the validation set, under noise of `sigma` if any; None without a validation set.
 
-        The noise is one draw per image: it is that of the network alone, not of the smoothed classifier.
+        One draw of noise per image: this is the accuracy of the network, not of the smoothed classifier.
         """
         return self._last("noisy_accuracy" if self.sigma else "accuracy")
 
     @property
     def clean_accuracy(self) -> float | None:
-        """The accuracy on the validation set at the end, without noise."""
+        """Final accuracy on the validation set, without noise."""
         return self._last("clean_accuracy" if self.sigma else "accuracy")
 
     def _last(self, name: str) -> float | None:
@@ -70,7 +69,7 @@ class Trained:
 
     @property
     def row(self) -> Row:
-        """The line of the log of the weights that were kept."""
+        """The row of the log for the kept weights."""
         return next((row for row in self.log if row["step"] == self.kept), self.log[-1])
 
     def losses(self) -> list[float]:

@@ -56,34 +56,35 @@ def train(
     on_plan: Callable[[TrainingPlan], None] | None = None,
     **settings: Any,
 ) -> Trained:
-    """Train a network robustly. Writes model.safetensors, which `--model DIR` loads, and log.jsonl.
+    """Train a network for robustness. Writes model.safetensors, which `--model DIR` loads, and log.jsonl.
 
-    The recipe denoiser leaves the network as it is and trains a denoiser for it, to be put before it: it writes
+    The recipe denoiser does not change the network but trains a denoiser to put in front of it. It writes
     denoiser.safetensors, which `certify --denoiser DIR` loads.
 
-    With a run directory a checkpoint is written every epoch, or every `checkpoint_every` steps, and the same call after
-    a kill resumes to the same weights, bit for bit on a CPU; at the end `load_model(out)` returns the network. Classes
-    of the data are matched to the network's outputs by name where it has names. A reference network normalises with the
-    mean and std of its `ModelSpec`: by default those of CIFAR-10, or none where the recipe adds noise, as in the papers
-    on certified robustness. A finished run can continue with more epochs; its learning-rate schedule then starts again.
+    With a run directory, a checkpoint is written every epoch, or every `checkpoint_every` steps, and the same call
+    resumes an interrupted run to the same weights, bit for bit on a CPU. Afterwards `load_model(out)` returns the
+    network. Classes of the data are matched to the network's outputs by name, if it has names. A reference network
+    normalises with the mean and std of its `ModelSpec`: by default those of CIFAR-10, or none if the recipe adds noise,
+    as in the papers on certified robustness. A finished run can continue with more epochs; its learning-rate schedule
+    then starts again.
 
     Args:
-        model: resnet20, resnet110, wrn16_4, convnet, cct6, for segmentation unet (random weights, or those of a
-            `ModelSpec`), or what `load_model` makes a module of; a module is copied.
-        data: Images with labels or label maps: what `load_data` takes or returned.
+        model: resnet20, resnet110, wrn16_4, convnet, cct6, or unet for segmentation (random weights, or those of a
+            `ModelSpec`), or anything that `load_model` loads as a PyTorch module, which is copied.
+        data: Images with labels or label maps: anything `load_data` accepts.
         recipe: erm, gaussian, augmix+jsd, fouriermix+hcr, esda, denoiser, ...
-        sigma: Standard deviation of the noise. Default: 0.25, where a recipe has noise.
-        options: The recipe's own settings, such as lam=20; in Python also {"lam": 20}.
-        validation: Images to take the accuracy on at every checkpoint, under the recipe's noise: a set, split=val for
-            another split of the data, or a share of the data such as 0.1, which is then not trained on.
-        track: Also log to tensorboard, wandb or mlflow. Default: to TensorBoard where it is installed.
-        decoders: Processes that decode images, where they are not held in memory.
-        images: Use this many inputs, drawn in proportion to the classes. Default: all.
+        sigma: Standard deviation of the Gaussian noise. Default: 0.25 for recipes with noise.
+        options: Options of the recipe, such as lam=20; in Python also {"lam": 20}.
+        validation: Images to measure accuracy on at every checkpoint, under the recipe's noise: a data set, split=val
+            for another split of the data, or a share of the data to hold out, such as 0.1. Default: none.
+        track: Also log to tensorboard, wandb or mlflow. Default: TensorBoard if installed.
+        decoders: Processes that decode images that are not held in memory; 0 decodes in this one.
+        images: Number of inputs to use, drawn in proportion to the classes. Default: all.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         out: Run directory; the same call resumes it.
         on_progress: Called as on_progress(step, steps, row).
-        on_plan: Called with a forecast before any long work.
-        settings: `TrainingSettings` by name: epochs, batch_size, lr, schedule, ema, clip, seed, ...
+        on_plan: Called with a forecast of the running time before any long work.
+        settings: Fields of `TrainingSettings` by name: epochs, batch_size, lr, schedule, ema, clip, seed, ...
 
     >>> trained = train("convnet", "demo", images=64, batch_size=32, epochs=1)
     >>> trained.to_row()["steps"], trained.model.training
@@ -178,7 +179,7 @@ def _sets(
 def _check_goal(settings: TrainingSettings, validation: ImageSet | None) -> None:
     if settings.goal is not None and validation is None:
         raise ConfigurationError(
-            f"The goal {settings.goal!r} is measured on images that are not trained on.",
+            f"The goal {settings.goal!r} needs a validation set.",
             expected="a validation set",
             fix="--validation FOLDER, or --validation 0.1 for a tenth of the data (validation= in Python)",
         )
@@ -191,7 +192,7 @@ def _check_answers(settings: TrainingSettings, recipe: Recipe) -> None:
     ]
     if asked and not recipe.objective.answers:
         raise ConfigurationError(
-            f"The loss of {recipe.name!r} takes labels as they are.",
+            f"The loss of {recipe.name!r} does not support modified labels.",
             got=", ".join(asked),
             fix="leave these out, or choose a recipe with a cross-entropy, such as gaussian or augmix+jsd",
         )

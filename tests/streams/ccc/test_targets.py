@@ -26,5 +26,5 @@ def test_numbers_are_themselves_also_as_text():
 
 @pytest.mark.parametrize("target", [0.0, 1.0, -1, 34, "34", "nan", "simple", ""])
 def test_anything_else_is_refused(target):
-    with pytest.raises(ConfigurationError, match="A target is an accuracy"):
+    with pytest.raises(ConfigurationError, match="target must be an accuracy"):
         read_target(target)

@@ -45,12 +45,12 @@ class ImageSet(Dataset[Tensor]):
 
     @property
     def names(self) -> list[str]:
-        """What its images are called: the paths of their files in a folder, or their places in the set."""
+        """Names of the images: file paths relative to the folder, or indices."""
         return [self.source.file(row) or str(place) for place, row in enumerate(self._rows.tolist())]
 
     @property
     def paths(self) -> list[Path | None]:
-        """Where the files of its images are; None of images that have none."""
+        """Paths of the image files; None for images without a file."""
         return [self.source.path(row) for row in self._rows.tolist()]
 
     @property
@@ -60,7 +60,7 @@ class ImageSet(Dataset[Tensor]):
 
     @property
     def nbytes(self) -> int:
-        """The memory `in_memory` takes."""
+        """Bytes that `in_memory` needs."""
         return len(self) * math.prod(self.shape) * self.source.value_bytes
 
     @property
@@ -95,7 +95,7 @@ class ImageSet(Dataset[Tensor]):
         return numbered(content_keys(pixels.images), self._repeats.numbers[self._rows[places]])
 
     def subset(self, indices: Sequence[int] | Tensor) -> Self:
-        """Return the images at some places, in the order given."""
+        """Return the images at some indices, in the order given."""
         made = super().subset(indices)
         made._keys = None if self._keys is None else self._keys[torch.as_tensor(indices, dtype=torch.int64)]
         return made
@@ -116,7 +116,7 @@ class ImageSet(Dataset[Tensor]):
     def on_disk(self, *, workers: int = 0) -> Self:
         """Return the same set with its pixels decoded and kept in a temporary file, as `in_memory` keeps them.
 
-        As it is where the disk has no room, or others fill it meanwhile.
+        The set is returned unchanged if the disk has no room.
         """
         if not fits_on_disk(self.nbytes):
             return self
@@ -153,7 +153,7 @@ class ImageSet(Dataset[Tensor]):
 
 
 def as_images(data: Dataset) -> ImageSet:
-    """Return a set of images as what it is, and refuse another: for what works on pixels.
+    """Return `data` if it is a set of images; anything else is an error.
 
     Args:
         data: Any data set.
@@ -161,7 +161,7 @@ def as_images(data: Dataset) -> ImageSet:
     if isinstance(data, ImageSet):
         return data
     raise DataError(
-        f"These are {data.noun.many}, and this works on images.",
+        f"Images are needed, not {data.noun.many}.",
         expected="a set of images",
         got=f"a set of {data.noun.many}",
         fix="audit, estimate and corrupt take texts",

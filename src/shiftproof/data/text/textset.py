@@ -53,7 +53,7 @@ class TextSet(Dataset[list[Text]]):
 
 
 def as_texts(data: Dataset) -> TextSet:
-    """Return a set of texts as what it is, and refuse another: for what works on texts.
+    """Return `data` if it is a set of texts; anything else is an error.
 
     Args:
         data: Any data set.
@@ -61,7 +61,7 @@ def as_texts(data: Dataset) -> TextSet:
     if isinstance(data, TextSet):
         return data
     raise DataError(
-        f"These are {data.noun.many}, and this works on texts.",
+        f"Texts are needed, not {data.noun.many}.",
         expected="a set of texts",
         got=f"a set of {data.noun.many}",
     )

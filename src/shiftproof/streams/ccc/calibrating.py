@@ -68,31 +68,32 @@ def calibrate(
     executor: str | Executor = "inline",
     on_progress: OnProgress | None = None,
 ) -> StreamCalibration:
-    """Calibrate a CCC stream on a model: how hard pairs of corruptions are for it. Writes calibration.json.
+    """Calibrate a CCC stream: measure how hard pairs of corruptions are for a model. Writes calibration.json.
 
-    A longer stream, or another target, measures only what is missing. Where severities go in steps too coarse for a
-    model, or one corruption undoes part of the other, as blur does of noise, no path keeps the accuracy constant.
+    A later call with a longer stream or another target measures only what is missing. Where the steps of severity are
+    too coarse for a model, or one corruption undoes part of the other, as blur does with noise, no path keeps the
+    accuracy constant.
 
     Args:
-        model: What `load_model` takes or returned.
-        data: What `load_data` takes or returned.
+        model: Anything `load_model` accepts.
+        data: Anything `load_data` accepts.
         target: Accuracy of the model along the stream: easy, medium, hard, or a number such as 0.34.
         speed: Images per step of severity.
         shifts: Shifts or families; holdout is for choosing hyper-parameters.
-        calibration_images: The most images for a pair of severities.
-        precision: Standard error of the accuracy over any two steps of a path (over one, where a step has more than
-            1,000 images), to be reached.
-        crop: Smallest area of the random crops. Default: by image size.
+        calibration_images: Largest number of images to measure per pair of severities.
+        precision: Target standard error of the accuracy over any two steps of a path (over one if a step has more than
+            1,000 images).
+        crop: Smallest area of the random crops, as a fraction of the image. Default: chosen by image size.
         steady: Avoid pairs that cannot stay within this distance of the target; 1 avoids none, as published.
-        variant: steady over any 2,000 images, exact in a path's mean, as published, or release: the corruptions and the
-            search of the released generator, which avoids no pair.
+        variant: How paths keep to the target. steady: over any 2,000 images; exact: in the mean of a path, as
+            published; release: with the corruptions and path search of the released generator, which avoids no pair.
         images: Length of the stream.
         seed: Seed of the stream.
         device: auto, cpu, cuda or cuda:1; auto uses CUDA if available.
         batch_size: Inputs per forward pass. Default: chosen by device and image size.
         out: Run directory; the same call resumes it.
-        executor: inline, processes, processes:4, ray or ray:16; the numbers are the same.
-        on_progress: Called as on_progress(done, all, result), in images measured, of about how many.
+        executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
+        on_progress: Called as on_progress(done, total, result); counts are images, and the total is an estimate.
 
     >>> import torch
     >>> images = torch.linspace(0.3, 0.7, 40)[:, None, None, None].expand(40, 3, 32, 32).clone()
@@ -114,8 +115,8 @@ def calibrate(
     target = read_target(target)
     if length < 1 or speed < 1 or images < 1 or precision <= 0:
         raise ConfigurationError(
-            "A calibration needs images and a precision.",
-            expected="1 or more images, a precision over 0",
+            "Invalid calibration settings.",
+            expected="length, speed and images of 1 or more, a precision above 0",
             got=f"length {length}, speed {speed}, images {images}, precision {precision:g}",
         )
     tested = Subject.of(model, data, device=device, batch_size=batch_size)

@@ -35,22 +35,21 @@ def default_crop(data: Dataset) -> float:
 class Ccc(Staged):
     """Continually changing corruptions (Press et al. 2023), endless and seekable.
 
-    Every image is cropped and mirrored at random, then goes through two corruptions with 256 levels between them. A
-    step of `speed` images has one pair of severities; the next lowers the first or raises the second by 0.25. A
+    Every image is randomly cropped and mirrored, then corrupted twice, with rounding to 256 levels in between. A step
+    of `speed` images has one pair of severities; the next step lowers the first or raises the second by 0.25. A
     `calibration` gives paths along which the accuracy of its model stays at its target. Without one, severities go
-    straight from (`severity`, 0) to (0, `severity`): the difficulty then varies. Length, speed and seed are by default
-    those of the calibration, or 100,000 images, 1,000 a step and seed 43. Where labels are known, every stretch
-    of 256 images has the classes in their shares: the accuracy of a window then does not move with its mix of classes.
+    straight from (`severity`, 0) to (0, `severity`), and the difficulty varies. With labels, every stretch of 256
+    images has the class proportions of the data, so that accuracy over a window does not vary with its class mix.
 
     Args:
-        data: Where the images come from.
-        length: Number of images along the stream.
+        data: The set of images.
+        length: Number of images. Default: that of the calibration, or 100,000.
         calibration: Paths of severities along which the accuracy of a model stays at its target.
         shifts: Names of corruptions or families; by default the fifteen of ImageNet-C.
         severity: The highest severity, without a calibration.
-        speed: Images at each pair of severities.
-        seed: The seed of pairs, paths and the order of images.
-        crop: The least share of an image's area that a crop keeps.
+        speed: Images per step. Default: that of the calibration, or 1,000.
+        seed: Seed of pairs, paths and the order of images. Default: that of the calibration, or 43.
+        crop: Smallest area of a random crop, as a fraction of the image.
         options: Those of `Stream`.
 
     >>> from shiftproof import load_data

@@ -38,36 +38,31 @@ NEAR = 0.02
 
 @dataclass(frozen=True)
 class StreamCalibration:
-    """Right answers of one model under pairs of corruptions, and a path for each pair, for one target.
+    """The calibration of a CCC stream: a path of severities for each pair of corruptions, for one model and target.
 
-    `model` and `data` are fingerprints; `clean` is the model's accuracy on the images as they are, of `classes`
-    classes. `measured` holds counts by the label of a shift, on `images` images at most, `expected` the fitted accuracy
-    along each path and `errors` its largest standard error over a stretch, `left_out` the accuracy at severity 5 of
-    corruptions too weak to reach the target, `off_target` how far the paths of pairs to be avoided stray from it.
-    `seed` chose the images, `crop` is the least area of their crops: accuracies are those of cropped images, as in a
-    stream. `length`, `speed` and `stream_seed` are those of the run it was made for, and a stream's own unless it is
-    told others; `name` is what the model was called.
+    Accuracies are those of cropped images, as in a stream. `length`, `speed` and `stream_seed` are the defaults of a
+    stream that uses the calibration.
 
     Args:
         model: Fingerprint of the model.
         data: Fingerprint of the data.
-        target: The accuracy that the paths keep to.
-        clean: Accuracy on the images as they are.
+        target: Accuracy that the paths keep.
+        clean: Accuracy on clean images.
         classes: Number of classes.
-        images: The most images measured at a pair of severities.
-        seed: The seed that chose the images.
-        crop: The least share of an image's area that a crop keeps.
-        variant: `paper` or `release`: whose corruptions.
+        images: Largest number of images measured per pair of severities.
+        seed: Seed of the choice of images.
+        crop: Smallest area of a random crop, as a fraction of the image.
+        variant: `steady`, `exact` or `release`, as in `calibrate`.
         noises: Corruptions that come first in a pair.
         left_out: Accuracy at severity 5 of corruptions too weak to reach the target.
-        measured: Right answers and images, by the label of a shift.
+        measured: Numbers of correct predictions and images, by the label of a shift.
         paths: Pairs of severities, step by step, for each pair of corruptions.
-        expected: The fitted accuracy along each path.
-        errors: The largest standard error of the fitted accuracy over a stretch of each path.
-        off_target: How far the paths of pairs to be avoided are from the target.
-        name: What the model was called.
+        expected: Fitted accuracy along each path.
+        errors: Largest standard error of the fitted accuracy over a stretch of each path.
+        off_target: Distance from the target, for pairs that cannot keep to it and are avoided.
+        name: Name of the model.
         length: Number of images of the stream it was made for.
-        speed: Images a step of that stream.
+        speed: Images per step of that stream.
         stream_seed: The seed of that stream.
     """
 
@@ -93,7 +88,7 @@ class StreamCalibration:
     stream_seed: int | None = None
 
     def accuracy(self, pair: Pair) -> float:
-        """Return the mean accuracy to be expected along a pair's path."""
+        """Return the expected mean accuracy along a pair's path."""
         return sum(self.expected[pair]) / len(self.expected[pair])
 
     def labels(self, pair: Pair) -> list[str]:
@@ -102,7 +97,7 @@ class StreamCalibration:
 
     @cached_property
     def interpolated(self) -> int:
-        """How many places on the paths in use were interpolated, not measured."""
+        """Number of points on the paths in use that were interpolated, not measured."""
         return sum(label not in self.measured for pair in self.used for label in self.labels(pair))
 
     @property
@@ -112,7 +107,7 @@ class StreamCalibration:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What has to be said about it: what was left out, missed or interpolated."""
+        """Caveats: corruptions left out, targets missed, points interpolated."""
         said = []
         if self.left_out:
             weak = ", ".join(f"{name} ({100 * value:.0f}%)" for name, value in self.left_out.items())
@@ -141,12 +136,12 @@ class StreamCalibration:
         return tuple(said)
 
     def check(self, *, target: Target | None = None) -> None:
-        """Refuse a calibration for another target."""
+        """Raise an error if the calibration is for another target."""
         if target is not None and accuracy_at(target, clean=self.clean, classes=self.classes) != self.target:
             raise DataError("This calibration is for another target.", expected=f"{target}", got=f"{self.target:.3g}")
 
     def notes_for(self, model: str) -> tuple[str, ...]:
-        """Return what has to be said where another model, of this fingerprint, is sent along the stream."""
+        """Return the caveats for evaluating a model with this fingerprint along the stream."""
         if model == self.model:
             return ()
         whose = repr(self.name) if self.name else f"with the fingerprint {self.model}"

@@ -29,7 +29,7 @@ def read_target(target: Target) -> Target:
         accuracy = -1.0
     if not 0 < accuracy < 1:
         raise ConfigurationError(
-            "A target is an accuracy.",
+            "The target must be an accuracy.",
             expected=f"between 0 and 1, such as 0.34, or {', '.join(SHARES)}",
             got=target if isinstance(target, str) else f"{target:g}",
         )
