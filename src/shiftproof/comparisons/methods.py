@@ -77,7 +77,7 @@ class MethodComparison:
         preset: The preset that all methods used.
         measure: accuracy, or mIoU for label maps.
         overlaps: mIoU by (method, shift), for label maps.
-        gain_intervals: 95% interval of the gain over the source model on images like these, by method; the intervals hold
+        gain_intervals: 95% interval of the gain over the source model on images like these, by method; they hold
             for all methods together.
     """
 

@@ -261,7 +261,7 @@ class Adaptation(Section):
                 *blocks,
             ),
             notes=(
-                f"{images:,} images a stream, in batches of {batch}, each from a fresh start"
+                f"{images:,} images a stream, in batches of {batch}, each from a fresh start{_at_most(found)}"
                 + (f", with the options of the preset {preset}." if preset else "."),
                 *diagnoses(counts),
                 *sorted(set(refused.values())),
@@ -290,6 +290,12 @@ def _few_updates(found: Sequence[tuple[AdaptedStream, Row]]) -> str:
     most = _most_updates(found)
     told = f", within {most} updates: too few to tell what learning brings along a long stream"
     return told if 0 < most < UPDATES_THAT_TELL else ""
+
+
+def _at_most(found: Sequence[tuple[AdaptedStream, Row]]) -> str:
+    """Return how often methods that learn could: with few updates they answer almost as batch statistics do."""
+    most = _most_updates(found)
+    return f", so at most {most} updates" if most else ""
 
 
 def _most_updates(found: Sequence[tuple[Measurement, Row]]) -> int:
