@@ -122,7 +122,7 @@ ERRORS = {
     "no sigma": (["certify"], "--sigma"),
     "zero sigma": (["certify", "--sigma", "0"], "sigma above 0"),
     "negative sigma": (["certify", "--sigma=-1"], "sigma above 0"),
-    "sigma of 255": (["certify", "--sigma", "25"], "scale of 0 to 255, sigma=0.098"),
+    "sigma of 255": (["certify", "--sigma", "25"], "scale 0 to 255, use sigma=0.098"),
     "alpha": (["certify", "--sigma", "0.1", "--alpha", "1.5"], "alpha in (0, 1)"),
     "few samples": (["certify", "--sigma", "0.1", "--n", "5"], "certify nothing"),
     "n0 over n": (["certify", "--sigma", "0.1", "--n0", "500", "--n", "100"], "n0 from 1 to n"),

@@ -543,11 +543,11 @@ def test_objects_are_taken_or_refused_in_words(tmp_path):
     tent: Any = adapters.method("tent")
     nonsense: Any = 3
     assert shiftproof.adapt(model, tent).method is tent
-    with pytest.raises(ConfigurationError, match=r"(?s)not a method of adaptation.*a int"):
+    with pytest.raises(ConfigurationError, match=r"(?s)Invalid adaptation method.*a int"):
         shiftproof.adapt(model, nonsense)
     verbs: Any = ((shiftproof.audit, None), (compare_methods, ["fog@3"]), (compare_on_stream, None))
     for verb, some in verbs:
-        with pytest.raises(ConfigurationError, match=r"(?s)not a method of adaptation.*a int"):
+        with pytest.raises(ConfigurationError, match=r"(?s)Invalid adaptation method.*a int"):
             verb(model, data, out=tmp_path / "run", methods=[tent, nonsense], shifts=some)
     stream = make_stream("concatenated", data, shifts=[fog, "contrast"], length=40, batch_size=20)
     assert {batch.shift for batch in stream} == {"fog@3", "contrast@5"}

@@ -101,7 +101,7 @@ def test_every_section_takes_them(tmp_path):
 def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(ConfigurationError, match="applies to texts"):
         shiftproof.audit("demo", "demo", out=tmp_path / "a", shifts=["typos@3"], **SMALL)
-    with pytest.raises(ConfigurationError, match="not a shift"):
+    with pytest.raises(ConfigurationError, match="Invalid shift"):
         shiftproof.audit("demo", "demo", out=tmp_path / "a", shifts=[3], **SMALL)  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match="severity"):
         shiftproof.audit("demo", "demo", out=tmp_path / "a", shifts=["fog@9"], **SMALL)

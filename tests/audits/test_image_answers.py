@@ -170,5 +170,5 @@ def test_a_run_that_kept_no_names_says_so(audited, tmp_path):
 
     with Store(audited[0].folder) as store:
         assert "images" in store.about()
-    with pytest.raises(RunError, match="did not keep"):
+    with pytest.raises(RunError, match="did not store"):
         replace(audited[0], answers=None).mistakes()

@@ -331,7 +331,7 @@ class TestParts:
 
         result = shiftproof.audit(Same(10), suite, out=tmp_path / "run")
         assert result.views[0].section == "caveats"
-        assert "to all 20 images of brightness@1" in result.views[0].verdict[0].text
+        assert "for all 20 images of brightness@1" in result.views[0].verdict[0].text
 
     def test_an_array_of_another_shape_is_left_out_and_told(self, suite: Path, tmp_path: Path) -> None:
         np.save(suite / "features.npy", np.zeros((20, 3)))

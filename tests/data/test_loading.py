@@ -34,14 +34,14 @@ def test_an_unknown_name_answers_with_the_nearest() -> None:
 @pytest.mark.parametrize(("name", "fix"), [("photos.tar.gz", "unpack it"), ("photo.png", "the folder it is in")])
 def test_one_file_is_no_set(name: str, fix: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(DataError, match="is not a set of images") as caught:
+    with pytest.raises(DataError, match="is not a supported data set") as caught:
         load_data(tmp_path / name)
     assert fix in caught.value.facts["fix"]
 
 
 @pytest.mark.parametrize("source", [None, 7, {"images": IMAGES}, (IMAGES, None, None)])
 def test_other_things_are_no_set(source: Any) -> None:
-    with pytest.raises(DataError, match="This is not a set of images"):
+    with pytest.raises(DataError, match="Unsupported data"):
         load_data(source)
 
 

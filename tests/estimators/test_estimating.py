@@ -144,7 +144,7 @@ def test_a_calibration_is_kept_in_a_file_and_used_again(tmp_path):
     again = Counting()
     assert shiftproof.estimate(again, "demo", images=100, calibration=tmp_path / "kept.json", **settings) == made
     assert again.calls[0] < first.calls[0] / 3
-    with pytest.raises(ConfigurationError, match="of another model"):
+    with pytest.raises(ConfigurationError, match="made for another model"):
         shiftproof.estimate("cifar10-gaussian", "demo", calibration=tmp_path / "kept.json", **settings)
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(DataError, match="Cannot read the calibration"):

@@ -101,7 +101,7 @@ def test_a_neighborhood_that_destroys_labels_is_told():
 
 
 def test_bad_inputs_are_told():
-    with pytest.raises(DataError, match="no inputs"):
+    with pytest.raises(DataError, match="set of inputs is empty"):
         neighborhood_invariance(constant, images(0))
     with pytest.raises(DataError, match="Unsupported inputs"):
         neighborhood_invariance(constant, np.zeros((3, 3, 8, 8)))

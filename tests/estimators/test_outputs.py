@@ -75,7 +75,7 @@ def test_bad_outputs_are_told(files, tmp_path):
         estimate_outputs(target, target)
     with pytest.raises(DataError, match="different numbers of classes"):
         estimate_outputs(source, np.zeros((5, 7)))
-    with pytest.raises(DataError, match="do not fit"):
+    with pytest.raises(DataError, match="Labels and outputs do not match"):
         stored((np.zeros((3, 2)), np.array([0, 1, 5])))
     with pytest.raises(DataError, match="Cannot read the model outputs"):
         stored(tmp_path / "nowhere.npz")
@@ -84,7 +84,7 @@ def test_bad_outputs_are_told(files, tmp_path):
         stored(tmp_path / "other.npz")
     with pytest.raises(DataError, match="Invalid model outputs"):
         stored(np.array([[np.nan, 1.0]]))
-    with pytest.raises(ConfigurationError, match="two sets"):
+    with pytest.raises(ConfigurationError, match="two files"):
         shiftproof.estimate(outputs=[source])
     with pytest.raises(ConfigurationError, match="cannot be used here"):
         estimate_outputs(source, target, method="invariance")

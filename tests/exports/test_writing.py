@@ -412,7 +412,7 @@ class TestMistakes:
             ({"shifts": ["fogg@3"]}, "did you mean"),
             ({"shifts": ["fog@3", "fog@3"]}, "the same place"),
             ({"shifts": ["fog@3"], "format": "gif"}, "no format named"),
-            ({"shifts": ["fog@3"], "quality": 0}, "no quality 0"),
+            ({"shifts": ["fog@3"], "quality": 0}, "Invalid quality 0"),
             ({"shifts": ["fog@3"], "preset": "mnist"}, "no preset"),
             ({"shifts": ["fog@3"], "textures": "ice"}, "frost of a suite"),
             ({"suite": "imagenetc"}, "did you mean"),

@@ -89,7 +89,7 @@ def test_scores_are_where_the_user_says(form: str) -> None:
 
 
 def test_several_things_without_a_name_are_refused() -> None:
-    with pytest.raises(ModelError, match="several things") as caught:
+    with pytest.raises(ModelError, match="several values") as caught:
         logits(Returns(KEYS["key"][0]), IMAGES)
     assert caught.value.facts["got"] == "features, head"
     assert "--output KEY" in caught.value.facts["fix"]

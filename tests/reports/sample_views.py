@@ -56,7 +56,7 @@ def masthead() -> Masthead:
         },
         times={"clean": (2.5, 3.1), "corruptions": (70.0, 61.2), "worst_case": (None, 38.0), "stability": (30.0, 32.4)},
         failures=("corruptions: frost@5 stopped after 2 attempts: out of memory. Its cell is empty in the table.",),
-        limits=("Every figure is about images like these.", "Only the listed shifts were tried."),
+        limits=("Every figure is about images like these.", "Only the listed shifts were tested."),
     )
 
 

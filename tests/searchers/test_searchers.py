@@ -232,7 +232,7 @@ BAD = {
     "small budget": ("evolution", {"population": 100}, "one generation"),
     "mutation": ("evolution", {"mutation": 1.5}, "probability"),
     "variant": ("evolution", {"variant": "reprint"}, "no variant"),
-    "race": ("racing", {"keep": 1}, "settings of the race"),
+    "race": ("racing", {"keep": 1}, "settings of the searcher racing"),
     "unknown searcher": ("evolutoin", {}, "did you mean  evolution"),
     "unknown option": ("random", {"population": 10}, "no option 'population'"),
     "given option": ("random", {"space": 1}, "no option 'space'"),

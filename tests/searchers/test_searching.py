@@ -304,7 +304,7 @@ def test_bad_input(options, kind, says):
 
 
 def test_a_model_that_is_none():
-    with pytest.raises(ModelError, match="not a model"):
+    with pytest.raises(ModelError, match="Unsupported model"):
         search(3, pictures(), **SMALL)  # type: ignore[arg-type]
 
 

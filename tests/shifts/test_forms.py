@@ -189,5 +189,5 @@ def test_the_files_a_shift_reads_are_part_of_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [3, None, shifts.Shift, ["fog@3"]])
 def test_what_is_no_shift_is_refused_in_words(other: Any) -> None:
-    with pytest.raises(ConfigurationError, match="not a shift"):
+    with pytest.raises(ConfigurationError, match="Invalid shift"):
         as_shift(other)

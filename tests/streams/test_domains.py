@@ -126,9 +126,9 @@ def test_unlabelled_folders_give_answers_and_agreement(place, tmp_path, capsys):
         ("folders:fog,fog", {}, "each set once"),
         ("folders:no/where", {}, "There is no data"),
         ("suite:fog", {}, "not a suite"),
-        ("folders:fog", {"speed": 3}, "has no steps"),
-        ("folders:fog", {"shifts": ["fog"]}, "as they are"),
-        ("folders:fog", {"data": "photos"}, "its own data"),
+        ("folders:fog", {"speed": 3}, "speed= cannot be used"),
+        ("folders:fog", {"shifts": ["fog"]}, "shifts= cannot be used"),
+        ("folders:fog", {"data": "photos"}, "data= cannot be combined"),
         ("fodlers:fog", {}, "no stream named"),
     ],
 )

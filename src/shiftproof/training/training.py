@@ -180,7 +180,7 @@ def _check_goal(settings: TrainingSettings, validation: ImageSet | None) -> None
     if settings.goal is not None and validation is None:
         raise ConfigurationError(
             f"The goal {settings.goal!r} needs a validation set.",
-            expected="a validation set",
+            expected="images that are not trained on",
             fix="--validation FOLDER, or --validation 0.1 for a tenth of the data (validation= in Python)",
         )
 
