@@ -264,8 +264,9 @@ class Certified(Section):
         near, far = at[NEAR][1], at[FAR][1]
         level: Level = "good" if far.value >= GOOD else "bad" if near.value < BAD else "watch"
         reach = {task.sigma: task.reach for task, _ in found}
-        averages = {label: average_radius(some, reach[best], among=len(clean)) for label, some in lines.items()}
-        numbers = {"acr" if label == CLEAN else f"acr.{label}": each.value for label, each in averages.items()}
+        numbers = {
+            "acr" if label == CLEAN else f"acr.{label}": average_radius(some).value for label, some in lines.items()
+        }
         if behind:
             numbers["denoised_acr"] = average_radius(_radii(behind)).value
         numbers |= {f"certified_accuracy.{distance:g}": value.value for distance, (_, value) in at.items()}
