@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from shiftproof.runs import write_atomically
 from shiftproof.training.text import BETAS, EPSILON
 
 LONGEST = 128
@@ -31,17 +33,12 @@ class Encoder:
 
     def encoded(self, name: str, texts: Sequence[str]) -> Tensor:
         """Return texts as vectors [N, D] of unit variance, from the folder if they are there."""
-        path = self.kept / f"{name}-{len(texts)}.pt"
+        path = self.kept / f"{name}-{len(texts)}.safetensors"
         if not path.is_file():
             began = time.process_time()
-            self.kept.mkdir(parents=True, exist_ok=True)
-            found = self._encode(texts)
-            part = path.with_suffix(".part")
-            torch.save(found, part)
-            part.replace(path)
+            write_atomically(path, save({"encoded": self._encode(texts)}))
             print(f"encoded {name}, {len(texts)} texts: {time.process_time() - began:.0f} s", flush=True)
-        loaded: Tensor = torch.load(path, weights_only=True)
-        return loaded.float()
+        return load_file(path)["encoded"].float()
 
     @torch.inference_mode()
     def _encode(self, texts: Sequence[str], size: int = 64) -> Tensor:
@@ -92,7 +89,8 @@ def train_head(
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         model = _mlp(features.shape[1], width, depth, dropout, int(labels.max()) + 1)
-        optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=BETAS, eps=EPSILON, weight_decay=weight_decay)
+        moments: dict[str, Any] = {"betas": BETAS, "eps": EPSILON, "weight_decay": weight_decay, "fused": True}
+        optimizer = torch.optim.Adam(model.parameters(), lr=lr, **moments)
         steps = -(-len(labels) // batch_size)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + step / steps) ** -0.5)
         while len(losses) < epochs and (not losses or losses[-1] >= until):
