@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--wordnet", type=Path, help="WordNet's files; without it EDA has a small list of synonyms")
     parser.add_argument("--encoder", type=Path, help="a folder of a sentence encoder; without it there are no heads")
     parser.add_argument("--categories", default=",".join(CATEGORIES), help="those networks are trained on")
-    parser.add_argument("--models", type=int, default=32, help="CNNs")
+    parser.add_argument("--models", type=int, default=24, help="CNNs")
     parser.add_argument("--heads", type=int, default=128)
     parser.add_argument("--fewer", type=int, default=0, help="more of either that see fewer texts")
     parser.add_argument("--texts", type=int, default=4800, help="training texts of a network, at most")

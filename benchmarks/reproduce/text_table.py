@@ -48,7 +48,7 @@ SHORT = {"texts": 4800, "test_texts": 800, "validation_texts": 400, "length": 40
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {**TINY, "networks": {"cnn": (8, 4), "head": (8, 4)}, "epochs": 1},
     "sample": {**SAMPLE, "networks": {"cnn": (8, 4), "head": (16, 8)}, "epochs": 6},
-    "short": {**SHORT, "networks": {"cnn": (32, 12), "head": (128, 32)}, "epochs": None},
+    "short": {**SHORT, "networks": {"cnn": (24, 0), "head": (128, 48)}, "epochs": None},
 }
 """`networks`: those that see all training texts, and those that see fewer."""
 
@@ -97,7 +97,9 @@ def _findings(architecture: str, rows: Rows, converge: bool) -> dict[str, Any]:
     }
     if not kept:
         return found
-    pools: dict[str, Rows] = {"all texts": kept, "fewer texts too": everything}
+    pools: dict[str, Rows] = {"all texts": kept}
+    if len(everything) > len(kept):
+        pools["fewer texts too"] = everything
     if architecture == "head":
         pools["no label noise"] = [(cell, row) for cell, row in kept if cell["label_noise"] == 0.0]
     return {

@@ -35,12 +35,18 @@ RANKED = ("NI-SSMBA", "NI-EDA", "NI-RandRep", "ATC-MC")
 """Measures of texts that are compared; with two classes ATC-NE is ATC-MC."""
 
 
-def _pool(found: Mapping[str, Any], paper: Mapping[str, Sequence[float | None]], taus: Sequence[str]) -> str:
+def _pool(
+    found: Mapping[str, Any],
+    paper: Mapping[str, Sequence[float | None]],
+    taus: Sequence[str],
+    fits: Sequence[str] = ("R2", "r2", "MAE"),
+) -> str:
     """Return the scores of measures over a pool; the paper's R2 is beside r2, which it seems to be."""
-    columns = ("R2", "r2", "MAE", *taus)
+    columns = (*fits, *taus)
     rows = []
     for measure, row in found.get("scores", {}).items():
-        theirs = (None, *paper.get(measure, (None,) * (len(columns) - 1)))
+        known = paper.get(measure, (None,) * (len(taus) + 2))
+        theirs = known if "R2" not in fits else (None, *known)
         means = [row.get(COLUMNS[name], {}).get("mean") for name in columns]
         cells = [
             beside(mean, value, 2 if name == "MAE" else 3)
@@ -63,7 +69,7 @@ def digits(files: Files) -> str:
 def text(files: Files, architecture: str = "cnn") -> str:
     """Table 2c of paper 004: CNN, or heads beside RoBERTa."""
     paper = {"cnn": papers.SENTIMENT, "head": papers.ENCODED_SENTIMENT}[architecture]
-    return _pool(texts(files, architecture), paper, ("macro tau", "micro tau", "ID tau"))
+    return _pool(texts(files, architecture), paper, ("macro tau", "micro tau", "ID tau"), fits=("r2", "MAE"))
 
 
 def texts(files: Files, architecture: str) -> dict[str, Any]:

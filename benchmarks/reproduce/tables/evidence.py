@@ -11,6 +11,7 @@ from benchmarks.reproduce.tables.estimation import first_zero, sphere_curves, te
 from benchmarks.reproduce.tables.files import Files, figures
 from benchmarks.reproduce.tables.streams import CELLS
 from benchmarks.reproduce.worst_case_table import SIZES as SEARCHED
+from benchmarks.text_findings import OWN
 from shiftproof.measures.intervals import proportion_intervals
 
 
@@ -189,12 +190,15 @@ def _ahead(found: dict[str, Any], measure: str = "NI-SSMBA") -> str:
 
 
 def pool_of_cnns(files: Files) -> str:
-    """Say what the share of texts and the neighbourhood change in how far invariance is ahead of ATC."""
-    pools = texts(files, "cnn")["intervals"]
+    """Say how little there is to rank among networks without label noise, and what more labels and heads show."""
+    cnns, heads = (texts(files, architecture) for architecture in ("cnn", "head"))
+    pools, own = heads["intervals"], cnns["intervals"]["all texts"][OWN]
     return (
-        f"not the share of texts: NI-SSMBA is ahead by {_ahead(pools['all texts'])} where all see the same number, by "
-        f"{_ahead(pools['fewer texts too'])} with networks that see fewer; not SSMBA alone: NI-EDA is ahead by "
-        f"{_ahead(pools['all texts'], 'NI-EDA')}; number of classes not tested"
+        f"little to rank: the CNNs differ by {cnns['accuracies']['spread']:.1f} points on other categories, and their "
+        f"accuracy on the own category, with labels, has a tau of {own['mean']:.2f} ({own['mean low']:.2f} to "
+        f"{own['mean high']:.2f}); heads with label noise differ by {heads['accuracies']['spread']:.1f}, and there "
+        f"NI-SSMBA is ahead by {_ahead(pools['all texts'])}; not the share of texts: with heads that see fewer, it is "
+        f"ahead by {_ahead(pools['fewer texts too'])}; number of classes not tested"
     )
 
 
