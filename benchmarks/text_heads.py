@@ -95,7 +95,7 @@ def train_head(
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (1 + step / steps) ** -0.5)
         while len(losses) < epochs and (not losses or losses[-1] >= until):
             total = 0.0
-            for places in torch.randperm(len(labels), generator=generator).split(batch_size):
+            for places in torch.split(torch.randperm(len(labels), generator=generator), batch_size):
                 loss = F.cross_entropy(model(features[places]), labels[places])
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -116,4 +116,4 @@ def _mlp(size: int, width: int, depth: int, dropout: float, classes: int) -> nn.
 def head_answers(model: nn.Module, features: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return logits [N, classes]."""
     with torch.no_grad():
-        return torch.cat([model(some) for some in features.split(8192)]).numpy()
+        return torch.cat([model(some) for some in torch.split(features, 8192)]).numpy()

@@ -11,7 +11,6 @@ from benchmarks.reproduce.tables.estimation import first_zero, sphere_curves, te
 from benchmarks.reproduce.tables.files import Files, figures
 from benchmarks.reproduce.tables.streams import CELLS
 from benchmarks.reproduce.worst_case_table import SIZES as SEARCHED
-from benchmarks.text_findings import OWN
 from shiftproof.measures.intervals import proportion_intervals
 
 
@@ -190,15 +189,18 @@ def _ahead(found: dict[str, Any], measure: str = "NI-SSMBA") -> str:
 
 
 def pool_of_cnns(files: Files) -> str:
-    """Say how little there is to rank among networks without label noise, and what more labels and heads show."""
+    """Say how little the CNNs tell, and what label noise and the share of texts change among heads."""
     cnns, heads = (texts(files, architecture) for architecture in ("cnn", "head"))
-    pools, own = heads["intervals"], cnns["intervals"]["all texts"][OWN]
+    pools, before, after = heads["intervals"], "all texts", "no label noise"
+    spread = [heads["pools"][pool]["spread"] for pool in (before, after)]
+    tau = [pools[pool]["NI-SSMBA"]["mean"] for pool in (before, after)]
     return (
-        f"little to rank: the CNNs differ by {cnns['accuracies']['spread']:.1f} points on other categories, and their "
-        f"accuracy on the own category, with labels, has a tau of {own['mean']:.2f} ({own['mean low']:.2f} to "
-        f"{own['mean high']:.2f}); heads with label noise differ by {heads['accuracies']['spread']:.1f}, and there "
-        f"NI-SSMBA is ahead by {_ahead(pools['all texts'])}; not the share of texts: with heads that see fewer, it is "
-        f"ahead by {_ahead(pools['fewer texts too'])}; number of classes not tested"
+        f"too few networks to tell: with {cnns['kept']} the lead is {_ahead(cnns['intervals'][before])}; tau is low where "
+        f"networks differ little: the CNNs do by {cnns['accuracies']['spread']:.1f} points, and among heads, without those "
+        f"with label noise, the deviation falls from {spread[0]:.1f} to {spread[1]:.1f} points and NI-SSMBA's tau from "
+        f"{tau[0]:.2f} to {tau[1]:.2f}; the share of texts, varied among heads, changes little: the lead is "
+        f"{_ahead(pools[before])} without and {_ahead(pools['fewer texts too'])} with heads that see fewer; number of "
+        "classes not tested"
     )
 
 
