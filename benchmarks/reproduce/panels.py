@@ -30,7 +30,7 @@ def drawing(panels: Mapping[str, Mapping[str, Curve]], title: str) -> str:
     for number, name in enumerate(names):
         parts.append(f'<path d="M{LEFT + 90 * number} 36h22" stroke="{COLOURS[number]}" stroke-width="2"/>')
         parts.append(f'<text x="{LEFT + 90 * number + 28}" y="40">{name}</text>')
-    for tenth in range(round(10 * low), round(10 * high) + 1, 2):
+    for tenth in range(-10, 11, 2):
         if low <= tenth / 10 <= high:
             parts.append(f'<text x="{LEFT - 6}" y="{y(tenth / 10) + 4:.1f}" text-anchor="end">{tenth / 10:g}</text>')
             across = LEFT + len(panels) * (WIDTH + GAP) - GAP

@@ -195,12 +195,12 @@ def pool_of_cnns(files: Files) -> str:
     spread = [heads["pools"][pool]["spread"] for pool in (before, after)]
     tau = [pools[pool]["NI-SSMBA"]["mean"] for pool in (before, after)]
     return (
-        f"too few networks to tell: with {cnns['kept']} the lead is {_ahead(cnns['intervals'][before])}; tau is low where "
-        f"networks differ little: the CNNs do by {cnns['accuracies']['spread']:.1f} points, and among heads, without those "
-        f"with label noise, the deviation falls from {spread[0]:.1f} to {spread[1]:.1f} points and NI-SSMBA's tau from "
-        f"{tau[0]:.2f} to {tau[1]:.2f}; the share of texts, varied among heads, changes little: the lead is "
-        f"{_ahead(pools[before])} without and {_ahead(pools['fewer texts too'])} with heads that see fewer; number of "
-        "classes not tested"
+        f"too few networks to tell: with {cnns['kept']} the lead is {_ahead(cnns['intervals'][before])}; tau is low "
+        f"where networks differ little: the CNNs do by {cnns['accuracies']['spread']:.1f} points, and among heads, "
+        f"without those with label noise, the deviation falls from {spread[0]:.1f} to {spread[1]:.1f} points "
+        f"and NI-SSMBA's tau from {tau[0]:.2f} to {tau[1]:.2f}; the share of texts, varied among heads, changes "
+        f"little: the lead is {_ahead(pools[before])} without and {_ahead(pools['fewer texts too'])} with heads that "
+        "see fewer; number of classes not tested"
     )
 
 
