@@ -48,7 +48,8 @@ def records(rows: Iterable[tuple[Cell, Row]]) -> Iterator[PoolRecord]:
     for cell, row in rows:
         for test, found in cast("dict[str, dict[str, Any]]", row["domains"]).items():
             for measure, value in found["measures"].items():
-                name, architecture = f"model-{cell['number']}", str(cell.parameters().get("architecture", "cnn"))
+                architecture = str(cell.parameters().get("architecture", "cnn"))
+                name = f"{architecture}-{cell['number']}"
                 yield PoolRecord(name, architecture, str(cell["train"]), test, measure, value, found["accuracy"])
 
 
@@ -78,7 +79,7 @@ def _tell(done: int, count: int, result: Result | None) -> None:
     if result is None:
         return
     about = result.task.parameters()
-    name, train = f"{done} of {count}, model {about['number']}", str(about["train"])
+    name, train = f"{done} of {count}, {about.get('architecture', 'model')} {about['number']}", str(about["train"])
     if result.row is None:
         print(f"{name}: {(result.error or '').strip().splitlines()[-1]}", flush=True)
         return

@@ -32,6 +32,12 @@ FAR = ("sst2", "imdb")
 WORDS = 8000
 """Words the networks know: the most frequent ones of all training texts."""
 
+ABLATED = "video"
+"""The category on which sizes, views and magnitudes are varied, which no network is trained on."""
+
+MAGNITUDES = {"7%": 1, "15%": 2, "25%": 3, "40%": 4, "60%": 5}
+"""Share of the tokens that SSMBA corrupts -> severity."""
+
 READ_BY_MASKED_MODEL = 20_000
 """Reviews of IMDB on which the masked language model is trained, none of them a test text."""
 
@@ -40,7 +46,10 @@ Labelled: TypeAlias = tuple[list[str], list[int]]
 
 @dataclass(frozen=True)
 class TextDomains:
-    """Where the sets are, and how much of them is used: `texts` to train on, at most, and `test_texts` of a domain."""
+    """Where the sets are, and how much of them is used.
+
+    A category has `test_texts` to test on, `validation_texts` for thresholds and `texts` to train on, at most.
+    """
 
     amazon: Path
     sst2: Path | None
@@ -49,6 +58,7 @@ class TextDomains:
     categories: tuple[str, ...]
     texts: int
     test_texts: int
+    validation_texts: int
     length: int
     views: int
     steps: int
@@ -60,7 +70,7 @@ class TextDomains:
     def prints(self) -> dict[str, str]:
         """What changes with anything that changes a row: the numbers, the texts and their neighbourhoods."""
         numbers = {name: str(getattr(self, name)) for name in ("length", "views", "steps", "seed")}
-        training = {name: self.training(name, 1.0) for name in self.categories}
+        training = {name: self.training(name) for name in self.categories}
         sets = {"training": training, "validation": self.validation, "test": self.tests}
         texts = {
             f"{part} {name}": load_data(some).fingerprint
@@ -92,17 +102,18 @@ class TextDomains:
     @property
     def validation(self) -> dict[str, Labelled]:
         """Texts on which thresholds are set, of the categories that networks are trained on."""
-        return {name: _part(self.reviews[name], self.test_texts, 2 * self.test_texts) for name in self.categories}
+        end = self.test_texts + self.validation_texts
+        return {name: _part(self.reviews[name], self.test_texts, end) for name in self.categories}
 
-    def training(self, category: str, share: float) -> Labelled:
+    def training(self, category: str, share: float = 1.0) -> Labelled:
         """Return a share of the training texts of a category."""
-        start = 2 * self.test_texts
+        start = self.test_texts + self.validation_texts
         return _part(self.reviews[category], start, start + round(share * self.texts))
 
     @cached_property
     def vocabulary(self) -> list[str]:
         """The words that networks know, the same ones for all."""
-        return make_vocabulary((text for name in self.categories for text in self.training(name, 1.0)[0]), WORDS)
+        return make_vocabulary((text for name in self.categories for text in self.training(name)[0]), WORDS)
 
     @cached_property
     def neighborhoods(self) -> dict[str, str]:
@@ -127,6 +138,15 @@ class TextDomains:
             domain: {name: self._views(domain, texts, name, shift) for name, shift in self.neighborhoods.items()}
             for domain, (texts, _) in self.tests.items()
         }
+
+    def magnitudes(self) -> dict[str, list[str]]:
+        """Return the views by SSMBA of the texts of one category by the share of tokens corrupted; none without it."""
+        shift = self.neighborhoods.get("SSMBA")
+        if shift is None or ABLATED not in self.reviews:
+            return {}
+        texts, _ = self.tests[ABLATED]
+        made = {share: shift.replace("@2", f"@{severity}") for share, severity in MAGNITUDES.items() if severity != 2}
+        return {share: self._views(ABLATED, texts, f"SSMBA-{share[:-1]}", one) for share, one in made.items()}
 
     def _views(self, domain: str, texts: list[str], name: str, shift: str) -> list[str]:
         """Return the views of all texts of a domain, view by view, from the run's folder if they are there."""

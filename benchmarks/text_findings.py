@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.pool import records
 from benchmarks.text_domains import FAR
@@ -19,6 +20,9 @@ from shiftproof.runs import Cell, Row
 Rows: TypeAlias = Sequence[tuple[Cell, Row]]
 Findings: TypeAlias = dict[str, dict[str, float]]
 """Name of a row -> name of a column -> number."""
+
+OWN = "accuracy on the own category"
+"""What is known with labels of the training category."""
 
 OTHERS, EVERYTHING = "other categories", "all networks"
 
@@ -60,6 +64,105 @@ def spreads(rows: Rows, measure: str = "NI-EDA") -> Findings:
     return found
 
 
+def accuracies(rows: Rows) -> dict[str, float]:
+    """Return mean accuracies, %: in training, on the own category, on other categories and on each far domain.
+
+    `spread` is the deviation on other categories, of networks of one category.
+    """
+    tests = [test for test in _domains(rows[0][1]) if test not in FAR]
+    other = [some for test in tests for some in _by_category(rows, test)]
+    found = {
+        "training": [cast(float, row["training accuracy"]) for _, row in rows],
+        "own category": [_domains(row)[str(cell["train"])]["accuracy"] for cell, row in rows],
+        OTHERS: [one["accuracy"] for some in other for _, one in some],
+        **{far: [_domains(row)[far]["accuracy"] for _, row in rows] for far in FAR if far in _domains(rows[0][1])},
+    }
+    spread = _deviation([[100 * one["accuracy"] for _, one in some] for some in other])
+    return {**{name: 100 * float(np.mean(values)) for name, values in found.items()}, "spread": spread}
+
+
+def intervals(rows: Rows, reference: str = "ATC-MC", draws: int = 1000, seed: int = 0) -> Findings:
+    """Return macro tau on other categories by measure, with 95% intervals over networks.
+
+    Networks of each training category are drawn anew with replacement, the same ones for all measures and domains.
+    `ahead` is how far a measure is ahead of the reference, with its interval. The accuracy on the own category, which
+    takes labels, is one of the measures.
+    """
+    rng, names = np.random.default_rng(seed), [*_measures(rows), OWN]
+    taus = {name: list[NDArray[np.float64]]() for name in names}
+    for train in sorted({str(cell["train"]) for cell, _ in rows}):
+        some = [_domains(row) for cell, row in rows if cell["train"] == train]
+        counts = np.vstack([np.ones(len(some)), rng.multinomial(len(some), [1 / len(some)] * len(some), draws)])
+        for test in some[0]:
+            if test in (train, *FAR):
+                continue
+            truth = [one[test]["accuracy"] for one in some]
+            for name in names:
+                values = [one[test]["measures"].get(name, one[train]["accuracy"]) for one in some]
+                taus[name].append(_weighted_taus(truth, values, counts))
+    means = {name: _mean_of_known(np.array(found)) for name, found in taus.items()}
+    return {
+        name: {**_interval("mean", means[name]), **_interval("ahead", means[name] - means[reference])} for name in names
+    }
+
+
+def _weighted_taus(one: Sequence[float], other: Sequence[float], counts: NDArray[Any]) -> NDArray[np.float64]:
+    """Return Kendall's tau-b of two lists, each place taken as often as a row of counts says; nan where all is tied."""
+    signs = [np.sign(np.subtract.outer(values, values)) for values in (np.asarray(one), np.asarray(other))]
+    both, first, second = (
+        np.einsum("di,ij,dj->d", counts, products, counts, optimize=True)
+        for products in (signs[0] * signs[1], signs[0] ** 2, signs[1] ** 2)
+    )
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.float64] = both / np.sqrt(first * second)
+    return found
+
+
+def _mean_of_known(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the means over rows of what is not nan."""
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        means: NDArray[np.float64] = np.where(known, values, 0.0).sum(0) / known.sum(0)
+    return means
+
+
+def _interval(name: str, values: NDArray[np.float64]) -> dict[str, float]:
+    """Return the first value, which is that of the networks as they are, and the middle 95% of the others.
+
+    Nothing where there are too few networks for either.
+    """
+    drawn = values[1:][~np.isnan(values[1:])]
+    if np.isnan(values[0]) or not len(drawn):
+        return {}
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return {name: float(values[0]), f"{name} low": float(low), f"{name} high": float(high)}
+
+
+def ablations(rows: Rows, test: str) -> dict[str, float]:
+    """Return micro tau of invariance with accuracy on one category, by what was varied (section 5.4, figure 4)."""
+    truth = [_domains(row)[test]["accuracy"] for _, row in rows]
+    names = cast("dict[str, float]", rows[0][1]["ablations"])
+    taus = {
+        name: kendall_tau([cast("dict[str, float]", row["ablations"])[name] for _, row in rows], truth)
+        for name in names
+    }
+    return {name: tau for name, tau in taus.items() if tau is not None}
+
+
+def micro(rows: Rows) -> dict[str, Findings]:
+    """Return micro tau on each far domain by measure: networks of all categories are ranked together (table 3)."""
+    found = {}
+    for far in FAR:
+        if far in _domains(rows[0][1]):
+            truth = [_domains(row)[far]["accuracy"] for _, row in rows]
+            taus = {
+                name: kendall_tau([_domains(row)[far]["measures"][name] for _, row in rows], truth)
+                for name in _measures(rows)
+            }
+            found[far] = {name: {"mean": tau} for name, tau in taus.items() if tau is not None}
+    return found
+
+
 def influences(rows: Rows, settings: Iterable[str], measures: Iterable[str]) -> Findings:
     """Return what settings move: their tau with accuracy and with measures, the mean over pairs of domains."""
     tests = _domains(rows[0][1])
@@ -85,6 +188,11 @@ def table(first: str, findings: Mapping[str, Mapping[str, float]], digits: int =
         cells = (f"{row[column]:.{digits}f}" if column in row else "" for column in columns)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _measures(rows: Rows) -> Mapping[str, float]:
+    measures: dict[str, float] = next(iter(_domains(rows[0][1]).values()))["measures"]
+    return measures
 
 
 def _domains(row: Row) -> dict[str, Any]:

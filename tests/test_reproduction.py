@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from scipy.stats import norm
+from scipy.stats import kendalltau, norm
 
-from benchmarks.reproduce import curves, equal_n_table, hypersphere_table, markdown, page, tables
+from benchmarks import text_findings
+from benchmarks.reproduce import curves, equal_n_table, hypersphere_table, markdown, page, panels, tables
 from benchmarks.reproduce.all import TABLES, scripts_of
 from benchmarks.reproduce.all import main as run_all
 from benchmarks.reproduce.cells_table import collapse
@@ -24,9 +26,9 @@ from benchmarks.reproduce.heat_maps import drawing
 from benchmarks.reproduce.long_stream import taken
 from benchmarks.reproduce.record import Figures
 from benchmarks.reproduce.tables.claims import CLAIMS, verdict
-from benchmarks.reproduce.tables.estimation import first_zero
+from benchmarks.reproduce.tables.estimation import first_zero, text_panels
 from benchmarks.reproduce.tables.plans import PLANS
-from benchmarks.text_findings import influences, spreads, standings
+from benchmarks.text_findings import accuracies, influences, intervals, micro, spreads, standings
 from shiftproof import load_model, shifts
 from shiftproof.adapters import adapt
 from shiftproof.data import load_data
@@ -120,6 +122,21 @@ def test_curves_are_drawn_from_the_top_left_to_the_bottom_right():
     assert picture.count("<polyline") == 2
 
 
+def test_a_panel_has_a_curve_for_each_family_of_networks():
+    found = {
+        "cnn": {"ablations": {"views=2": 0.4, "views=1": 0.2, "magnitude=7%": 0.1, "magnitude=15%": 0.3}},
+        "head": {"ablations": {"views=1": 0.5, "views=2": 0.6}},
+    }
+    drawn = text_panels({"estimation-text": {"figures": found}})
+    assert drawn["views of each text"] == {"CNNs": [("1", 0.2), ("2", 0.4)], "heads": [("1", 0.5), ("2", 0.6)]}
+    assert drawn["tokens corrupted"] == {"CNNs": [("7%", 0.1), ("15%", 0.3)]}
+    picture = panels.drawing(drawn, "tau")
+    assert picture.count("<polyline") == 3
+    highest, lowest = f"{panels.TOP}.0", f"{panels.TOP + panels.HEIGHT * (0.6 - 0.1) / 0.6:.1f}"
+    assert f",{highest}" in picture
+    assert f",{lowest}" in picture
+
+
 @pytest.mark.parametrize(
     ("taus", "zero"), [((0.5, 0.1, -0.1, 0.2), 0.3), ((0.5, 0.0, 0.1, 0.2), 0.2), ((0.5, 0.4, 0.3, 0.2), None)]
 )
@@ -153,6 +170,45 @@ def test_what_a_pool_of_text_classifiers_tells_beside_scores():
     }
     assert spreads(rows)["dvd"] == pytest.approx({"accuracy": 70, "spread": 10, "spread of NI-EDA": 20})
     assert influences(rows, ["width"], ["NI-EDA", "NI-BT"]) == {"width": {"accuracy": 0.0, "NI-EDA": 1.0}}
+
+
+def _text_networks(accuracies, measures, train="books"):
+    """Return rows of networks with these accuracies on dvd and SST-2, and what measures say of both."""
+    rows: list[Any] = []
+    for number, accuracy in enumerate(accuracies):
+        seen = {name: values[number] for name, values in measures.items()}
+        domains = {test: {"accuracy": accuracy, "measures": seen} for test in (train, "dvd", "sst2")}
+        rows.append((Cell("text pool", number=number, train=train), {"domains": domains, "training accuracy": 1.0}))
+    return rows
+
+
+def test_intervals_of_tau_are_over_networks_and_differences_are_paired():
+    rng = np.random.default_rng(0)
+    truth = np.linspace(0.6, 0.9, 30)
+    noisy = (truth + rng.normal(0, 0.1, 30)).tolist()
+    rows = _text_networks(truth.tolist(), {"ATC-MC": noisy, "NI-EDA": truth.tolist(), "NI-SSMBA": noisy})
+    found = intervals(rows, draws=400)
+    assert found["ATC-MC"]["mean"] == pytest.approx(kendalltau(truth, noisy).statistic)
+    assert found["ATC-MC"]["mean low"] < found["ATC-MC"]["mean"] < found["ATC-MC"]["mean high"] < 1
+    assert found["NI-EDA"]["mean low"] == found["NI-EDA"]["mean high"] == 1
+    assert found["NI-EDA"]["ahead low"] > 0
+    assert found["NI-SSMBA"]["ahead low"] == found["NI-SSMBA"]["ahead high"] == 0
+
+
+def test_weighted_tau_is_that_of_the_places_taken_so_often():
+    one, other, counts = [1.0, 2.0, 2.0, 4.0, 0.0], [3.0, 1.0, 5.0, 5.0, 2.0], [2, 0, 1, 3, 1]
+    places = np.repeat(np.arange(5), counts)
+    (found,) = text_findings._weighted_taus(one, other, np.array([counts]))
+    assert found == pytest.approx(kendalltau(np.array(one)[places], np.array(other)[places]).statistic)
+
+
+def test_accuracies_and_micro_tau_of_a_pool_of_text_classifiers():
+    rows = _text_networks([0.6, 0.8], {"NI-EDA": [0.1, 0.2]}) + _text_networks([0.7], {"NI-EDA": [0.3]}, "kitchen")
+    found = accuracies(rows[:2])
+    assert found == pytest.approx(
+        {"training": 100, "own category": 70, "other categories": 70, "sst2": 70, "spread": 20 / 2**0.5}
+    )
+    assert micro(rows) == {"sst2": {"NI-EDA": {"mean": pytest.approx(1 / 3)}}}
 
 
 def test_long_runs_are_taken_over_with_their_cost():
@@ -273,6 +329,20 @@ def _write_texts(folder):
     (folder / "imdb" / "reviews.json").write_text(json.dumps([{"t": line, "s": label} for line, label in rows]))
     for part in ("noun", "verb", "adj", "adv"):
         (folder / "wordnet" / f"data.{part}").write_text("00000001 00 a 02 great 0 grand 0 000 | large\n")
+    if find_spec("transformers") is not None:
+        _write_encoder(folder / "minilm")
+
+
+def _write_encoder(folder):
+    """Write a sentence encoder of one small layer, as `transformers` keeps it."""
+    import transformers
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dull", "great", "thing", "for", "all"]
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    transformers.BertModel(transformers.BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@
     python -m benchmarks.reproduce.page --check    # fails where the page and the figures differ
 
 The page is written by hand but for its tables, which lie between `<!-- begin NAME -->` and `<!-- end NAME -->`, and
-two of its pictures.
+three of its pictures.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import re
 import sys
 from pathlib import Path
 
-from benchmarks.reproduce import curves, heat_maps, papers
+from benchmarks.reproduce import curves, heat_maps, panels, papers
 from benchmarks.reproduce.tables import TABLES
 from benchmarks.reproduce.tables.certificates import certified
-from benchmarks.reproduce.tables.estimation import sphere_curves
+from benchmarks.reproduce.tables.estimation import sphere_curves, text_panels
 from benchmarks.reproduce.tables.files import Files
 from shiftproof.runs import write_atomically
 
@@ -64,8 +64,10 @@ def pictures(files: Files) -> dict[str, str]:
     maps = {recipe: spectrum["waves"] for recipe, spectrum in found.items() if spectrum}
     waves = "Average certified radius under a wave of L2 norm 4, by cycles across and down; no cycles in the middle"
     sphere, ranks = sphere_curves(files), "How well measures rank networks, Kendall's tau, by distance on the sphere"
+    varied, sizes = text_panels(files), "How well NI-SSMBA ranks networks on video, Kendall's tau (micro)"
     return {
         **({"certified-waves.svg": heat_maps.drawing(maps, waves)} if maps else {}),
+        **({"text-neighbourhoods.svg": panels.drawing(varied, sizes)} if varied else {}),
         **({"hypersphere.svg": curves.drawing(sphere, ranks)} if sphere else {}),
     }
 

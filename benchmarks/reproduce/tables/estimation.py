@@ -4,22 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from benchmarks.pool import COLUMNS
 from benchmarks.reproduce import papers
 from benchmarks.reproduce.markdown import MISSING, beside, markdown, shown
 from benchmarks.reproduce.tables.files import Files, figures
+from benchmarks.text_findings import OWN
 
 SHOWN = (0.0, 0.0625, 0.125, 0.1875, 0.25, 0.3125, 0.375, 0.5, 0.75, 1.0)
 """Distances on the sphere, in multiples of pi, near which it is told how well measures rank."""
 
 
-def _pool(files: Files, part: str, paper: Mapping[str, Sequence[float | None]], taus: Sequence[str]) -> str:
+FAMILIES = {"cnn": "CNNs", "head": "heads"}
+"""Architecture of text classifiers -> what the page calls them."""
+
+POOLS = {"all texts": "", "fewer texts too": ", fewer texts too", "no label noise": ", no label noise"}
+"""Pool of text classifiers -> what is added to the family's name."""
+
+WHERE = {
+    "training": "training", "own category": "own category", "other categories": "other categories", "sst2": "SST-2",
+    "imdb": "IMDB", "spread": "deviation, other categories",
+}  # fmt: skip
+"""Accuracy -> the head of its column."""
+
+VARIED = {"inputs": "test texts", "views": "views of each text", "magnitude": "tokens corrupted"}
+"""What is varied in the neighbourhood -> the same in words."""
+
+RANKED = ("NI-SSMBA", "NI-EDA", "NI-RandRep", "ATC-MC")
+"""Measures of texts that are compared; with two classes ATC-NE is ATC-MC."""
+
+
+def _pool(
+    found: Mapping[str, Any],
+    paper: Mapping[str, Sequence[float | None]],
+    taus: Sequence[str],
+    fits: Sequence[str] = ("R2", "r2", "MAE"),
+) -> str:
     """Return the scores of measures over a pool; the paper's R2 is beside r2, which it seems to be."""
-    columns = ("R2", "r2", "MAE", *taus)
+    columns = (*fits, *taus)
     rows = []
-    for measure, row in figures(files, f"estimation-{part}").get("scores", {}).items():
-        theirs = (None, *paper.get(measure, (None,) * (len(columns) - 1)))
+    for measure, row in found.get("scores", {}).items():
+        known = paper.get(measure, (None,) * (len(taus) + 2))
+        theirs = known if "R2" not in fits else (None, *known)
         means = [row.get(COLUMNS[name], {}).get("mean") for name in columns]
         cells = [
             beside(mean, value, 2 if name == "MAE" else 3)
@@ -31,30 +58,100 @@ def _pool(files: Files, part: str, paper: Mapping[str, Sequence[float | None]], 
 
 def cifar(files: Files) -> str:
     """Table 2b of paper 004, CI10."""
-    return _pool(files, "cifar", papers.CI10, ("macro tau", "ID tau", "arch tau"))
+    return _pool(figures(files, "estimation-cifar"), papers.CI10, ("macro tau", "ID tau", "arch tau"))
 
 
 def digits(files: Files) -> str:
     """Table 2b of paper 004, Numbers."""
-    return _pool(files, "digits", papers.NUMBERS, ("macro tau", "ID tau", "arch tau"))
+    return _pool(figures(files, "estimation-digits"), papers.NUMBERS, ("macro tau", "ID tau", "arch tau"))
 
 
-def text(files: Files) -> str:
-    """Table 2c of paper 004, CNN."""
-    return _pool(files, "text", papers.SENTIMENT, ("macro tau", "micro tau", "ID tau"))
+def text(files: Files, architecture: str = "cnn") -> str:
+    """Table 2c of paper 004: CNN, or heads beside RoBERTa."""
+    paper = {"cnn": papers.SENTIMENT, "head": papers.ENCODED_SENTIMENT}[architecture]
+    return _pool(texts(files, architecture), paper, ("macro tau", "micro tau", "ID tau"), fits=("r2", "MAE"))
+
+
+def texts(files: Files, architecture: str) -> dict[str, Any]:
+    """Return the figures of the text classifiers of an architecture."""
+    found: dict[str, Any] = figures(files, "estimation-text").get(architecture, {})
+    return found
+
+
+def _text_pools(files: Files) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Return accuracies and taus of every pool of text classifiers, by its name in words."""
+    return {
+        f"{FAMILIES[architecture]}{POOLS[pool]}": (about, texts(files, architecture)["intervals"][pool])
+        for architecture in FAMILIES
+        for pool, about in texts(files, architecture).get("pools", {}).items()
+    }
+
+
+def text_accuracies(files: Files) -> str:
+    """Return how many networks each pool of text classifiers has, and how accurate they are, %."""
+    rows = [
+        [name, f"{about['networks']}", *(shown(about.get(column), 1) for column in WHERE)]
+        for name, (about, _) in _text_pools(files).items()
+    ]
+    return markdown(["pool", "networks", *WHERE.values()], rows)
+
+
+def text_pools(files: Files) -> str:
+    """Return macro tau on other categories by pool, with intervals over networks."""
+    rows = []
+    for name, (_, taus) in _text_pools(files).items():
+        cells = [_with_interval(taus.get(measure, {}), "mean") for measure in (*RANKED, OWN)]
+        rows.append([name, *cells, _with_interval(taus.get(RANKED[0], {}), "ahead")])
+    return markdown(["macro tau", *RANKED, OWN, f"{RANKED[0]} ahead of {RANKED[-1]}"], rows)
+
+
+def _with_interval(found: Mapping[str, float], name: str) -> str:
+    if name not in found:
+        return ""
+    return f"{found[name]:.3f} ({found[f'{name} low']:.3f} to {found[f'{name} high']:.3f})"
 
 
 def text_by_domain(files: Files) -> str:
-    """Return macro tau of table 2c by where networks are tested."""
-    taus = figures(files, "estimation-text").get("macro tau", {})
-    named = {"other categories": "other categories", "sst2": "SST-2", "imdb": "IMDB", "all networks": "all networks"}
+    """Return tau by where networks are tested, and with the networks that did not converge."""
     rows = []
-    for measure in papers.SENTIMENT:
-        found = [taus.get(where, {}).get(measure, {}) for where in named]
-        if any(found):
-            spreads = [" ± ".join(shown(one[part]) for part in ("mean", "std") if part in one) for one in found]
-            rows.append([measure, *spreads])
-    return markdown(["macro tau", *named.values()], rows)
+    for architecture, family in FAMILIES.items():
+        found = texts(files, architecture)
+        macro, micro = found.get("macro tau", {}), found.get("micro tau", {})
+        for measure in RANKED:
+            one = [macro.get(where, {}).get(measure, {}) for where in ("other categories", "all networks")]
+            far = [group.get(where, {}).get(measure, {}) for where in ("sst2", "imdb") for group in (macro, micro)]
+            if any(one):
+                rows.append([f"{family}, {measure}", *(shown(each.get("mean")) for each in (one[0], *far, one[1]))])
+    head = ["tau", "other categories", "SST-2", "SST-2, micro", "IMDB", "IMDB, micro", "all networks"]
+    return markdown(head, rows)
+
+
+def text_ablations(files: Files) -> str:
+    """Return figure 4 of paper 004 as numbers: micro tau of NI-SSMBA by what is varied."""
+    panels = text_panels(files)
+    rows = [
+        [f"{varied}: {value}", *(f"{dict(curve)[value]:.3f}" for curve in curves.values())]
+        for varied, curves in panels.items()
+        for value, _ in next(iter(curves.values()))
+    ]
+    families = next(iter(panels.values())) if panels else {}
+    return markdown(["micro tau of NI-SSMBA on video", *families], rows)
+
+
+def text_panels(files: Files) -> dict[str, dict[str, list[tuple[str, float]]]]:
+    """Return pairs of a value and micro tau of NI-SSMBA, by what is varied and by family of networks."""
+    found = {family: texts(files, architecture).get("ablations", {}) for architecture, family in FAMILIES.items()}
+    return {
+        told: {family: _varied(taus, kind) for family, taus in found.items() if _varied(taus, kind)}
+        for kind, told in VARIED.items()
+        if any(_varied(taus, kind) for taus in found.values())
+    }
+
+
+def _varied(taus: Mapping[str, float], kind: str) -> list[tuple[str, float]]:
+    """Return the values of one kind in order, with their taus."""
+    pairs = [(name.partition("=")[2], tau) for name, tau in taus.items() if name.startswith(f"{kind}=")]
+    return sorted(pairs, key=lambda pair: float(pair[0].rstrip("%")))
 
 
 def hypersphere(files: Files) -> str:
