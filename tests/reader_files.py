@@ -87,6 +87,7 @@ def _arrays(folder: Path) -> None:
     for name in ("train.npz", "test.npz", "cifar10/test.npz"):
         images = draw.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
         np.savez(folder / name, images=images, labels=labels)
+    shutil.copyfile(folder / "test.npz", folder / "test3000.npz")
     logits = 3 * np.eye(10)[labels] + draw.normal(size=(40, 10))
     np.savez(folder / "source.npz", logits=logits, labels=labels)
     np.savez(folder / "target.npz", logits=logits)
