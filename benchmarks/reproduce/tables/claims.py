@@ -198,7 +198,8 @@ CLAIMS = (
     ),
     Claim(
         "Ng",
-        "texts: NI-SSMBA ranks networks with a pretrained encoder better than ATC-MC, macro tau (paper: RoBERTa; ours: heads on a frozen MiniLM)",
+        "texts: NI-SSMBA ranks networks with a pretrained encoder better than ATC-MC, macro tau (paper: RoBERTa; "
+        "ours: heads on a frozen MiniLM)",
         Pair(papers.ENCODED_SENTIMENT["ATC-MC"][2], papers.ENCODED_SENTIMENT["NI-SSMBA"][2]),
         text_tau("head", "ATC-MC", "NI-SSMBA"),
         3,
