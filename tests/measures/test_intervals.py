@@ -66,9 +66,9 @@ def test_images_may_come_sorted():
 
 @pytest.mark.parametrize("law", [(0.8, 1.2), (0.5, 0.5), (9.0, 1.0), (0.9, 0.1)])
 @pytest.mark.parametrize("images", [1_000, 2_500])  # of more than a thousand, a bet stands for several
-def test_of_many_images_betting_costs_little_width(law, images):
+def test_of_many_images_betting_costs_little_width(law: tuple[float, float], images: int):
     """Bets fixed beforehand are 1.1 to 1.3 times as wide as Student's interval, on average."""
-    draws = np.random.default_rng(5).beta(*law, (images, 20))
+    draws = np.random.default_rng(5).beta(law[0], law[1], (images, 20))
     widths = np.diff(mean_intervals(draws))[:, 0]
     student = [one.high - one.low for one in map(student_interval, draws.T) if one]
     assert 0.95 < np.mean(widths / student) < 1.1
