@@ -69,5 +69,5 @@ def test_names_and_bad_choices() -> None:
     assert Subject.of(load_model("demo"), "demo", device="cpu").name == "ResNet"
     with pytest.raises(ConfigurationError, match="batch size"):
         demo(batch_size=0)
-    with pytest.raises(DataError, match="texts, and this works on images"):
+    with pytest.raises(DataError, match="Images are needed, not texts"):
         _ = Subject.of("demo", ["a text", "another"], device="cpu").loaded_data

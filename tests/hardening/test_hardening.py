@@ -107,7 +107,7 @@ def test_the_same_call_resumes_and_another_is_refused(hardened):
     start = found.folder.parent / "start"
     again = harden(start, data, max_clean_loss=100, out=found.folder, **ASKED)
     assert again.to_row() == found.to_row()
-    with pytest.raises(RunError, match="another number of epochs"):
+    with pytest.raises(RunError, match="about other epochs"):
         harden(start, data, out=found.folder, **{**ASKED, "epochs": 3})
     careful = harden(start, data, max_clean_loss=0.0, out=found.folder, **ASKED)  # which weights are kept is asked anew
     assert careful.candidates == found.candidates

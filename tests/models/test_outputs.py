@@ -50,7 +50,7 @@ def test_gives_images_in_the_precision_of_the_model(dtype: torch.dtype) -> None:
     ("model", "message"),
     [
         (lambda x: "cat", "does not return a tensor"),
-        (lambda x: {"features": x, "head": x.mean((2, 3))}, "several things"),
+        (lambda x: {"features": x, "head": x.mean((2, 3))}, "several values"),
         (lambda x: x.mean((1, 2, 3)), "binary model"),
         (lambda x: x.mean((2, 3))[:, :1], "binary model"),
         (lambda x: x.mean((2, 3))[:2], r"shape \(2, 3\) for 4 images"),

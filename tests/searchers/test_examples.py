@@ -29,7 +29,7 @@ def test_an_onnx_file_is_searched_as_a_black_box(tmp_path, monkeypatch, capsys):
     onnx = example("search_onnx")
     monkeypatch.setattr(sys, "argv", ["search_onnx.py", "--budget", "20", "--out", str(tmp_path)])
     onnx.main()
-    assert "under the worst tuple" in capsys.readouterr().out
+    assert "under the worst chain" in capsys.readouterr().out
     found = onnx.run(tmp_path / "colours.onnx", budget=20, images=200)
     assert found.clean > 0.2
     assert found.worst < found.clean

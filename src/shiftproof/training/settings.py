@@ -36,7 +36,7 @@ class TrainingSettings(Options):
         Literal["auto", "float32", "bf16", "fp16"], "Precision of training; auto is bf16 on CUDA and float32 elsewhere."
     ] = "auto"
     head: Annotated[
-        Literal["keep", "new"], "new replaces the last layer by an untrained one for the classes of the data."
+        Literal["keep", "new"], "Use new to replace the last layer by an untrained one for the classes of the data."
     ] = "keep"
     freeze: Annotated[str, "Prefixes of the names of layers to freeze, such as conv1,layer1."] = ""
     layer_decay: Annotated[float, Gt(0), Le(1), "Learning rate of each stage as a fraction of the next stage's."] = 1.0
@@ -45,8 +45,8 @@ class TrainingSettings(Options):
         Literal["none", "mixup", "cutmix"], "Mix images of a batch and their labels: none, mixup or cutmix."
     ] = "none"
     mix_alpha: Annotated[Positive, "Parameter of the Beta(a, a) distribution of the mixing weights."] = 1.0
-    class_weights: Annotated[Literal["none", "balanced"], "balanced weights the loss of rare classes more."] = "none"
-    sampling: Annotated[Literal["uniform", "balanced"], "balanced draws every class equally often in an epoch."] = (
+    class_weights: Annotated[Literal["none", "balanced"], "Balanced weights the loss of rare classes more."] = "none"
+    sampling: Annotated[Literal["uniform", "balanced"], "Balanced draws every class equally often in an epoch."] = (
         "uniform"
     )
     goal: Annotated[

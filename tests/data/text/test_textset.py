@@ -95,9 +95,9 @@ def test_batches_subsets_and_fingerprints_follow_the_texts():
 
 
 def test_texts_refuse_to_be_images():
-    with pytest.raises(DataError, match="texts, and this works on images"):
+    with pytest.raises(DataError, match="Images are needed, not texts"):
         load_images(["a text"])
-    with pytest.raises(DataError, match="texts, and this works on images"):
+    with pytest.raises(DataError, match="Images are needed, not texts"):
         make_stream("ccc", load_data(["a text", "another"]))
     with pytest.raises(DataError, match="images, and this works on texts"):
         train_text_cnn(load_data("demo"))

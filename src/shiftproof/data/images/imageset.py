@@ -164,5 +164,5 @@ def as_images(data: Dataset) -> ImageSet:
         f"Images are needed, not {data.noun.many}.",
         expected="a set of images",
         got=f"a set of {data.noun.many}",
-        fix="audit, estimate and corrupt take texts",
+        fix="audit, estimate and write-corrupted take texts",
     )
