@@ -68,9 +68,9 @@ def claims(files: Files) -> str:
     for claim in CLAIMS:
         ours = claim.ours(files)
         told = [_told(pair, claim.digits) for pair in (claim.paper, ours)]
-        rows.append([_link(claim), claim.says, *told, verdict(claim.paper, ours)])
-    head = ["paper", "claim", "paper's figures", "ours, 95% interval", "reproduced"]
-    said = [row[-1] for row in rows]
+        rows.append([_link(claim), verdict(claim.paper, ours), claim.says, *told])
+    head = ["paper", "reproduced", "claim", "paper's figures", "ours, 95% interval"]
+    said = [row[1] for row in rows]
     counted = f"Of {len(rows)} claims, {said.count('yes')} are reproduced, {said.count('in part')} in part, and "
     return f"{counted}{said.count('no')} are not.\n\n{markdown(head, rows, words=head)}"
 
