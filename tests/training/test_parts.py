@@ -84,7 +84,7 @@ def test_noise_goes_with_the_recipe(name, given_, used):
 
 @pytest.mark.parametrize(("name", "sigma"), [("erm", 0.25), ("rda", 0.1), ("gaussian", 0), ("augmix", -0.1)])
 def test_noise_that_does_not_go_with_the_recipe(name, sigma):
-    with pytest.raises(ConfigurationError, match="noise|sigma"):
+    with pytest.raises(ConfigurationError, match=r"noise|sigma"):
         recipe(name).sigma(sigma)
 
 
