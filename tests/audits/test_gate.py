@@ -138,7 +138,7 @@ def test_missing_numbers_fail_with_the_reason(tmp_path):
     (elsewhere,) = gated(audit, "worst_case > 0.4").checks
     assert "the section worst_case was not run" in elsewhere.reason
     assert not elsewhere.passed
-    (case,) = Xml.fromstring(junit(audit)).iterfind(".//testcase[@name='every cell was measured']/failure")
+    (case,) = Xml.fromstring(junit(audit)).iterfind(".//testcase[@name='every task was measured']/failure")
     assert "NaN" in (case.text or "")
 
 
@@ -212,7 +212,7 @@ class TestUnfinished:
         suite = Xml.parse(tmp_path / "junit.xml").getroot()[0]
         assert [case.get("name") for case in suite if case.find("failure") is not None] == [
             "corruptions > 0.1",
-            "every cell was measured",
+            "every task was measured",
         ]
         assert "Unfinished" in repr(found)
         assert "Unfinished" in found._repr_html_()

@@ -42,7 +42,7 @@ def test_the_page_has_verdict_tiles_and_report_and_obeys_nobody(audit):
     assert "Contrast loss and noise cost most" in page
     assert "91.5%" in page
     assert str(audit.report) in page
-    assert "1 cells failed" in page
+    assert "1 tasks failed" in page
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
 

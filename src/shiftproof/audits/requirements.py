@@ -182,7 +182,7 @@ def junit(audit: Audit, name: str = "shiftproof") -> str:
         if not one.passed:
             failing += 1
             Xml.SubElement(case, "failure", message=_plain(str(one)), type="requirement").text = _plain(str(one))
-    case = Xml.SubElement(suite, "testcase", classname=name, name="every cell was measured")
+    case = Xml.SubElement(suite, "testcase", classname=name, name="every task was measured")
     if audit.failed or audit.missing:
         failing += 1
         said = f"{len(audit.failed)} tasks failed, {audit.missing} have no result"

@@ -110,7 +110,7 @@ class Progress:
 
 
 def summary(audit: Audit, console: Console | None = None) -> None:
-    """Print the verdict, the first table of every section, failed cells, and where the report is."""
+    """Print the verdict, the first table of every section, failed tasks, and where the report is."""
     console = console or Console()
     head = audit.masthead
     kind = "texts" if "texts" in head.facts else "images"

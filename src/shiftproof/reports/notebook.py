@@ -86,7 +86,7 @@ def text(audit: Summarised) -> str:
         f"  {'' if sentence.level == 'plain' else sentence.level:<5}  {sentence.text}"
         for _, sentence in headlines.verdict(audit.views)
     ]
-    failed = [f"  {len(audit.failed)} cells failed"] if audit.failed else []
+    failed = [f"  {len(audit.failed)} tasks failed"] if audit.failed else []
     failed += [f"  {audit.unfinished}"] if audit.missing else []
     head = f"Audit of {audit.masthead.model} on {audit.masthead.data}"
     return "\n".join([head, *said, *failed, f"  report: {audit.report}"])
