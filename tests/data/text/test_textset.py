@@ -99,7 +99,7 @@ def test_texts_refuse_to_be_images():
         load_images(["a text"])
     with pytest.raises(DataError, match="Images are needed, not texts"):
         make_stream("ccc", load_data(["a text", "another"]))
-    with pytest.raises(DataError, match="images, and this works on texts"):
+    with pytest.raises(DataError, match="Texts are needed, not images"):
         train_text_cnn(load_data("demo"))
 
 
