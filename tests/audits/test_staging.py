@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ from shiftproof.audits.sections.allotment import allot
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedShare, CorruptedSlice, means_by_image, parts_of
-from shiftproof.audits.staging import steps_of
+from shiftproof.audits.staging import AuditStep, measure, steps_of
 from shiftproof.errors import ConfigurationError
 from shiftproof.measures.intervals import mean_interval, mean_intervals
-from shiftproof.runs import Result, Store
+from shiftproof.runs import Inline, Result, Store
+from shiftproof.subjects import Measurer, Subject
 
 EIGHT = ["fog", "contrast", "brightness", "jpeg_compression", "pixelate", "gaussian_noise", "defocus_blur", "frost"]
 
@@ -89,6 +91,41 @@ def test_a_first_stage_comes_first_and_then_the_other_sections():
     assert {task.section for task in steps[1].tasks} == {"spectrum"}
     assert {task for step in steps for task in step.tasks} == {task for some in tasks.values() for task in some}
     assert sum(len(step.tasks) for step in steps) == len({task for some in tasks.values() for task in some})
+
+
+def test_sections_that_have_no_stages_are_steps_of_their_own():
+    made = make_settings(sections=["clean", "corruptions", "spectrum", "certified"])
+    scope = Scope(made, 1000, 32)
+    steps = steps_of({name: planned(name, scope) for name in made.sections}, scope)
+    assert [{task.section for task in step.tasks} for step in steps[1:3]] == [{"spectrum"}, {"certified"}]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reporting", "when"),
+    [
+        (6, 0.1, [1, 5]),  # the first as soon as it is worth it, the next after 20 s
+        (2, 0.1, [3]),  # 6 s in; the end comes before another 20
+        (6, 1.5, [1]),  # a report that takes 1.5 s is not made again within 30
+    ],
+)
+def test_reports_come_early_and_take_little_of_the_time(tmp_path, seconds, reporting, when):
+    """By a clock that only steps and reports move: every step takes so many seconds."""
+    subject = Subject.of("demo", "demo", images=60, device="cpu")
+    made = make_settings(sections=["clean"], images=60)
+    scope = Scope(made, 60, 32)
+    steps = [AuditStep((CleanSlice(start, start + 10),), 60) for start in range(0, 60, 10)]
+    now, reported = [0.0], []
+
+    def progress(done, total, result):
+        now[0] += seconds if result is not None else 0
+
+    def report():
+        reported.append(round(now[0] // seconds))
+        now[0] += reporting
+
+    with Store(tmp_path, subject.identity) as store, Inline().open(partial(Measurer, subject)) as pool:
+        measure(steps, scope, store, pool, subject.fingerprints, report, progress, clock=lambda: now[0])
+    assert reported == when
 
 
 @pytest.fixture

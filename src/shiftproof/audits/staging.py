@@ -14,8 +14,10 @@ from shiftproof.audits.sections import planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.runs import OnProgress, Plan, Result, Store, WorkerPool, drive
 
-INTERIM = 20.0
-"""Seconds of measuring between two reports, at least."""
+FIRST, INTERIM = 5.0, 20.0
+"""Seconds of measuring before the first report and between two reports, at least."""
+REPORTING = 0.05
+"""The share of the time that reports may take before the last one."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,15 @@ class AuditStep:
 
 
 def steps_of(tasks: Mapping[str, Sequence[Measurement]], scope: Scope) -> list[AuditStep]:
-    """Return the tasks of a plan in the order of measuring: a first stage, the other sections, the later stages."""
+    """Return the tasks of a plan in the order of measuring: a first stage, the other sections in turn, later stages."""
     stages = [replace(scope, measured=bound) for bound in scope.stages]
     plans = [{name: planned(name, stage) for name in tasks} for stage in stages[:-1]] + [tasks]
     staged = [name for name in tasks if len(plans[0][name]) < len(tasks[name])]
-    others = [task for name in tasks if name not in staged for task in tasks[name]]
+    others = [tasks[name] for name in tasks if name not in staged]
     found, seen = [], set[Measurement]()
     for bound, plan in zip(scope.stages, plans, strict=True):
-        for some in ([task for name in staged for task in plan[name]], others if bound == scope.stages[0] else []):
+        first = [task for name in staged for task in plan[name]]
+        for some in (first, *(others if bound == scope.stages[0] else [])):
             new = tuple(task for task in dict.fromkeys(some) if task not in seen)
             seen.update(new)
             if new:
@@ -59,7 +62,7 @@ def measure(
     precision was asked for are as precise; every stage that comes before the end is a look at them.
     """
     settings, begun = scope.settings, clock()
-    told, so_far = begun, tuple[Measurement, ...]()
+    told, wait, so_far = begun, FIRST, tuple[Measurement, ...]()
     total = sum(len(step.tasks) for step in steps)
 
     def tell(done: int, _: int, result: Result | None) -> None:
@@ -76,9 +79,10 @@ def measure(
             late = settings.minutes is not None and clock() - begun > 60 * settings.minutes
             if late or _precise(store, scope, step.measured):
                 return replace(scope, measured=step.measured)
-        if clock() - told > INTERIM:
+        if (asked := clock()) - told > wait:
             report()
             told = clock()
+            wait = max(INTERIM, (told - asked) / REPORTING)
     return scope
 
 
