@@ -15,7 +15,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from scipy.stats import kendalltau, norm
 
-from benchmarks import text_findings
+from benchmarks.rank_intervals import weighted_taus
 from benchmarks.reproduce import curves, equal_n_table, hypersphere_table, markdown, page, panels, tables
 from benchmarks.reproduce.all import TABLES, scripts_of
 from benchmarks.reproduce.all import main as run_all
@@ -198,7 +198,7 @@ def test_intervals_of_tau_are_over_networks_and_differences_are_paired():
 def test_weighted_tau_is_that_of_the_places_taken_so_often():
     one, other, counts = [1.0, 2.0, 2.0, 4.0, 0.0], [3.0, 1.0, 5.0, 5.0, 2.0], [2, 0, 1, 3, 1]
     places = np.repeat(np.arange(5), counts)
-    (found,) = text_findings._weighted_taus(one, other, np.array([counts]))
+    (found,) = weighted_taus(one, other, np.array([counts]))
     assert found == pytest.approx(kendalltau(np.array(one)[places], np.array(other)[places]).statistic)
 
 
