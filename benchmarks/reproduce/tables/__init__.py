@@ -39,6 +39,8 @@ TABLES: dict[str, Callable[[Files], str]] = {
     "camvid-causes": tested.camvid_causes,
     "faces": worst_case.faces,
     "estimation-cifar": estimation.cifar,
+    "estimation-cifar-causes": tested.strengths_of_shift,
+    "estimation-transformations": tested.transformations,
     "estimation-digits": estimation.digits,
     "estimation-text": estimation.text,
     "estimation-text-heads": lambda files: estimation.text(files, "head"),
