@@ -104,13 +104,18 @@ def build(architecture: str, depth: int, width: int, classes: int) -> nn.Module:
 
 @dataclass(frozen=True)
 class Bench:
-    """What a worker needs: the domains, how many views, and when to stop."""
+    """What a worker needs: the domains, how many views by which neighbourhoods, and when to stop.
+
+    `more` are further neighbourhoods of some test domains.
+    """
 
     domains: Domains
     views: int
     device: str
     seed: int
     stop_at: float | None = None
+    near: Mapping[str, str] = field(default_factory=lambda: NEIGHBORHOODS)
+    more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __call__(self) -> Pool:
         """Load the sets."""
@@ -145,15 +150,17 @@ class Pool:
         norms = {"spectral": -spectral_norm(model), "Frobenius": -frobenius_norm(model)}
         domains: dict[str, Json] = {}
         for name, data in self.test.items():
-            measures, found = dict(norms), source
-            for short, near in NEIGHBORHOODS.items():
+            measures, found, entropies = dict(norms), source, dict[str, Json]()
+            for short, near in {**self.bench.near, **self.bench.more.get(name, {})}.items():
                 found = self._seen(model, name, data, near)
+                entropies[short] = found.entropy_difference
                 measures[f"NI-{short}"] = float(modal_share(found.shares).mean())
                 measures[f"NE-{short}"] = float(decision_negative_entropy(found.shares).mean())
             for kind, short in (("confidence", "MC"), ("entropy", "NE")):
                 measures[f"ATC-{short}"] = float((score(found.logits, kind) >= thresholds[kind]).mean())
             measures["average confidence"] = float(confidence(found.logits).mean())
-            domains[name] = {"accuracy": found.accuracy, "measures": measures}
+            told: dict[str, Json] = {"accuracy": found.accuracy, "measures": cast(Json, measures)}
+            domains[name] = {**told, "entropy differences": entropies}
         return {"training_accuracy": judged.accuracy, "domains": domains}
 
     def _trained(self, cell: Cell, data: ImageSet) -> nn.Module:

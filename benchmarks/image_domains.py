@@ -25,6 +25,8 @@ CIFAR_TEST = (
     "elastic_transform@3",
     "frost@3",
 )
+STRENGTHS = (1, 3, 5)
+"""Severities of the domains that differ in the strength of a shift alone."""
 DIGITS_TRAIN = ("mnist", "usps", "colour")
 DIGITS_TEST = (*DIGITS_TRAIN, "mnist fog@4", "usps gaussian_blur@2")
 COLOUR = ImageChain(steps=[Jitter(f"{name}_shift", low=-120, high=120) for name in ("red", "green", "blue")])
@@ -69,6 +71,30 @@ def cifar_domains(
     if natural:
         made["test"]["natural"] = natural
     return Domains(**made, architectures=("plain", "normalised", "residual", "wide"), widths=(32, 48, 64))
+
+
+def severity_domains(
+    train: str, test: str, natural: str | None, *, images: int, test_images: int, out: Path, device: str, seed: int
+) -> Domains:
+    """Make domains that differ in the strength of a shift: CIFAR-10's six test corruptions at three severities.
+
+    All networks are trained on the images as they are, and are of one architecture.
+    """
+    held_out = load_images(test).take(2 * test_images, seed=seed)
+    kinds = [name.partition("@")[0] for name in CIFAR_TEST if name not in CIFAR_TRAIN]
+    names = ["clean", *(f"{kind}@{severity}" for severity in STRENGTHS for kind in kinds)]
+    shown = held_out.subset(range(1, len(held_out), 2))
+    tests = {
+        name: _written(shown, None if name == "clean" else parse(name), out / f"test-{name}.npz", device)
+        for name in names
+    }
+    own = {
+        "train": load_images(train).take(images, seed=seed),
+        "validation": held_out.subset(range(0, len(held_out), 2)),
+    }
+    made = {part: {"clean": _written(data, None, out / f"{part}-clean.npz", device)} for part, data in own.items()}
+    others = {"natural": natural} if natural else {}
+    return Domains(**made, test={**tests, **others}, architectures=("normalised",), widths=(8, 16, 24))
 
 
 def digit_domains(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pool import records
+from benchmarks.rank_intervals import drawn, interval, mean_of_known, weighted_taus
 from benchmarks.text_domains import FAR
 from shiftproof.estimators.protocol import PoolRecord, evaluate
 from shiftproof.measures.estimation import kendall_tau
@@ -92,50 +93,18 @@ def intervals(rows: Rows, reference: str = "ATC-MC", draws: int = 1000, seed: in
     taus = {name: list[NDArray[np.float64]]() for name in names}
     for train in sorted({str(cell["train"]) for cell, _ in rows}):
         some = [_domains(row) for cell, row in rows if cell["train"] == train]
-        counts = np.vstack([np.ones(len(some)), rng.multinomial(len(some), [1 / len(some)] * len(some), draws)])
+        counts = drawn(len(some), draws, rng)
         for test in some[0]:
             if test in (train, *FAR):
                 continue
             truth = [one[test]["accuracy"] for one in some]
             for name in names:
                 values = [one[test]["measures"].get(name, one[train]["accuracy"]) for one in some]
-                taus[name].append(_weighted_taus(truth, values, counts))
-    means = {name: _mean_of_known(np.array(found)) for name, found in taus.items()}
+                taus[name].append(weighted_taus(truth, values, counts))
+    means = {name: mean_of_known(np.array(found)) for name, found in taus.items()}
     return {
-        name: {**_interval("mean", means[name]), **_interval("ahead", means[name] - means[reference])} for name in names
+        name: {**interval("mean", means[name]), **interval("ahead", means[name] - means[reference])} for name in names
     }
-
-
-def _weighted_taus(one: Sequence[float], other: Sequence[float], counts: NDArray[Any]) -> NDArray[np.float64]:
-    """Return Kendall's tau-b of two lists, each place taken as often as a row of counts says; nan where all is tied."""
-    signs = [np.sign(np.subtract.outer(values, values)) for values in (np.asarray(one), np.asarray(other))]
-    both, first, second = (
-        np.einsum("di,ij,dj->d", counts, products, counts, optimize=True)
-        for products in (signs[0] * signs[1], signs[0] ** 2, signs[1] ** 2)
-    )
-    with np.errstate(invalid="ignore"):
-        found: NDArray[np.float64] = both / np.sqrt(first * second)
-    return found
-
-
-def _mean_of_known(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the means over rows of what is not nan."""
-    known = ~np.isnan(values)
-    with np.errstate(invalid="ignore"):
-        means: NDArray[np.float64] = np.where(known, values, 0.0).sum(0) / known.sum(0)
-    return means
-
-
-def _interval(name: str, values: NDArray[np.float64]) -> dict[str, float]:
-    """Return the first value, which is that of the networks as they are, and the middle 95% of the others.
-
-    Nothing where there are too few networks for either.
-    """
-    drawn = values[1:][~np.isnan(values[1:])]
-    if np.isnan(values[0]) or not len(drawn):
-        return {}
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return {name: float(values[0]), f"{name} low": float(low), f"{name} high": float(high)}
 
 
 def ablations(rows: Rows, test: str) -> dict[str, float]:

@@ -76,6 +76,8 @@ FIGURES_OF = {
     "equal_n_table": "certificates-equal-n",
     "text_table": "estimation-text",
     "hypersphere_table": "hypersphere",
+    "estimation_causes": "estimation-cifar-causes",
+    "segmentation_causes": "worst-case-camvid-causes",
 }
 MINUTES = {
     "statistics_table-resnet20": 0.4,
@@ -114,11 +116,13 @@ TABLES: dict[str, tuple[Script, ...]] = {
         Script("text_table"),
         Script("hypersphere_table"),
         Script("estimation_table", "digits"),
+        Script("estimation_causes"),
     ),
     "worst-case": (
         *(Script("worst_case_table", f"{task}-{recipe}") for task in ("cifar", "mnist") for recipe in RECIPES),
         *(Script("worst_case_table", f"cifar-{recipe}-mixed") for recipe in RECIPES[:-1]),
         *(Script("segmentation_table", recipe) for recipe in RECIPES),
+        Script("segmentation_causes"),
     ),
 }
 """Table -> the scripts that make it, the longest first; the tables that say most first."""

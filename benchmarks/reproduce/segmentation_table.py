@@ -9,6 +9,7 @@ come from `shiftproof.search` and its spaces.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def main() -> None:
     ]
     figures = Figures(f"worst-case-camvid-{options.part}", options, cut)
     scenes, maps = scenes_of(options.data / "camvid-small", "train", size["train"])
-    network, tuples = trained(figures, size, scenes, maps)
+    network, tuples = trained(options, size, scenes, maps)
     figures.add("training", {"recipe": options.part, "tuples": [chain.label for chain in tuples]})
     test, truth = scenes_of(options.data / "camvid-small", "test", size["test"])
     for searcher, name in (("random", "RS"), ("evolution", "ES")):
@@ -117,10 +118,13 @@ def worst(network: nn.Module, images: Any, maps: Any, searcher: str, budget: int
     )
 
 
-def trained(figures: Figures, size: dict[str, Any], images: Any, maps: Any) -> tuple[nn.Module, list[ImageChain]]:
-    """Train a segmenter; with rda every batch gets a tuple, with rsda and esda one of those found so far, or none."""
-    options, space = figures.options, make_space("camvid")
+def trained(options: Any, size: dict[str, Any], images: Any, maps: Any) -> tuple[nn.Module, list[ImageChain]]:
+    """Train a segmenter; with rda every batch gets a tuple, with rsda and esda one of those found so far, or none.
+
+    With `per_batch` in the size, a batch is cut in so many parts, each with a tuple of its own.
+    """
     recipe, device, found = options.part, torch.device(options.device), list[ImageChain]()
+    space, parts = make_space("camvid"), size.get("per_batch", 1)
     rng = np.random.default_rng(options.seed)
     torch.manual_seed(options.seed)
     network = Segmenter(size["width"]).to(device)
@@ -141,11 +145,11 @@ def trained(figures: Figures, size: dict[str, Any], images: Any, maps: Any) -> t
             places = torch.from_numpy(rows).to(device)
             batch = pixels[places].float() / 255
             if recipe == "rda":
-                batch = space.chain(draw_tuples(space, LENGTH, range(step, step + 1), seed=options.seed)[0])(
-                    batch, places
-                )
-            elif found and (which := int(rng.integers(len(found) + 1))):
-                batch = found[which - 1](batch, places)
+                drawn = draw_tuples(space, LENGTH, range(parts * step, parts * (step + 1)), seed=options.seed)
+                batch = _under([space.chain(genes) for genes in drawn], batch, places)
+            elif found:
+                which = [int(rng.integers(len(found) + 1)) for _ in range(parts)]
+                batch = _under([found[one - 1] if one else None for one in which], batch, places)
             loss = nn.functional.cross_entropy(network(batch), truth[places], ignore_index=VOID)
             optimizer.zero_grad()
             torch.autograd.backward(loss)
@@ -153,6 +157,14 @@ def trained(figures: Figures, size: dict[str, Any], images: Any, maps: Any) -> t
             schedule.step()
             step += 1
     return network.eval(), found
+
+
+def _under(chains: Sequence[ImageChain | None], images: Tensor, keys: Tensor) -> Tensor:
+    """Return images in as many parts as there are chains, each under its own; None leaves a part as it is."""
+    pairs = zip(images.tensor_split(len(chains)), keys.tensor_split(len(chains)), strict=True)
+    return torch.cat(
+        [part if chain is None else chain(part, some) for chain, (part, some) in zip(chains, pairs, strict=True)]
+    )
 
 
 if __name__ == "__main__":

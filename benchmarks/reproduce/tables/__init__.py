@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.reproduce.tables import certificates, claims, costs, estimation, statistics, streams, worst_case
+from benchmarks.reproduce.tables import certificates, claims, costs, estimation, statistics, streams, tested, worst_case
 from benchmarks.reproduce.tables.files import Files
 
 TABLES: dict[str, Callable[[Files], str]] = {
@@ -36,8 +36,11 @@ TABLES: dict[str, Callable[[Files], str]] = {
     "mnist": worst_case.mnist,
     "cifar": worst_case.cifar,
     "camvid": worst_case.camvid,
+    "camvid-causes": tested.camvid_causes,
     "faces": worst_case.faces,
     "estimation-cifar": estimation.cifar,
+    "estimation-cifar-causes": tested.strengths_of_shift,
+    "estimation-transformations": tested.transformations,
     "estimation-digits": estimation.digits,
     "estimation-text": estimation.text,
     "estimation-text-heads": lambda files: estimation.text(files, "head"),

@@ -33,6 +33,7 @@ from benchmarks.reproduce.tables.evidence import (
 )
 from benchmarks.reproduce.tables.files import Files
 from benchmarks.reproduce.tables.plans import PLANS, table
+from benchmarks.reproduce.tables.tested import chains_of_segmenters, length_of_training
 
 NOT_TESTED = "cause not tested"
 
@@ -185,7 +186,8 @@ CLAIMS = (
         Pair(papers.CI10["ATC-MC"][2] or 0, papers.CI10["NI-RandAug"][2] or 0),
         tau("cifar", "ATC-MC", "NI-RandAug"),
         3,
-        settles="pool",
+        length_of_training,
+        "pool",
     ),
     Claim(
         "Ng",
@@ -237,7 +239,8 @@ CLAIMS = (
         Pair(papers.CAMVID["ES"]["rda"], papers.CAMVID["ES"]["esda"]),
         under_evolution("camvid", "rda", "esda"),
         3,
-        settles="camvid",
+        chains_of_segmenters,
+        "camvid",
     ),
     Claim(
         "Volpi",
