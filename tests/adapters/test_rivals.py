@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftproof.adapters import Adapter, adapt
+from shiftproof.adapters.catalogue import method
 from shiftproof.adapters.rotta import Bank, Entry
 from tests.adapters.networks import convolutional, stream
 from tests.adapters.test_methods import in_training
@@ -278,3 +279,15 @@ def test_petta_is_held_back_as_features_diverge(compare: str) -> None:
     torch.testing.assert_close(adapter.trained["4.bias"].detach(), student[4].bias.detach(), **CLOSE)  # type: ignore[operator]
     assert adapter.updates == 8
     assert max(gammas) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("preset", "classes", "share"), [("imagenet", 1000, 0.8997), ("imagenet_vit", 1000, 0.2330), ("cifar", 10, 0.6990)]
+)
+def test_asr_takes_the_constants_of_the_kind_of_model(preset: str, classes: int, share: float) -> None:
+    """Of ResNet-50 and ViT-B/16 as the release has them; its departures say what they come to for other models."""
+    options = method("asr").options(preset, "paper", {}).to_dict()
+    assert (options["follow"], options["keep_slope"]) == ((0.99, 50) if preset == "imagenet_vit" else (0.15, 20))
+    assert math.log(options["level_share"] * classes) / math.log(classes) == pytest.approx(share, abs=1e-4)
+    assert options["lr"] == method("eta").options(preset, "paper", {}).to_dict()["lr"]
+    assert "ViT-B/16" in method("asr").departures

@@ -393,7 +393,7 @@ class TestFiles:
         path = tmp_path / "model.py"
         path.write_text(self.MODEL.replace("import helper\n", ""))
         before = fingerprint(load_model(path))
-        path.write_text(path.read_text() + "# edited\n")
+        path.write_text(path.read_text() + "EDITED = True\n")
         assert len({before, fingerprint(load_model(path)), fingerprint(load_model("demo"))}) == 3
 
     @pytest.mark.parametrize("text", [MODEL, FUNCTION])

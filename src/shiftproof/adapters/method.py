@@ -186,6 +186,10 @@ class Method:
         """Return a digest of all that the method does: its parts, their code, and its options."""
         return digest(self)
 
+    def decides_outputs(self) -> object:
+        """Return what distinguishes methods: everything but what is only said of them."""
+        return {name: held for name, held in vars(self).items() if name not in ("paper", "departures")}
+
     @property
     def cost(self) -> float:
         """What a batch costs, in forward passes: a way back through the network is about two."""

@@ -18,6 +18,8 @@ from shiftproof.options import NotNegative, Positive, Share
 if TYPE_CHECKING:
     from shiftproof.adapters.adapter import Adapter
 
+VIT_B_16 = {"follow": 0.99, "level_share": 0.005, "keep_slope": 50.0}
+"""What the release sets for ViT-B/16 with ETA on CCC-Easy and Medium; its level starts at ln 5 for 1,000 classes."""
 KEEP_ANCHOR = 0.9
 """How much of what mattered before is kept at a reset."""
 
@@ -115,9 +117,11 @@ ASR = Method(
     parts=_selective,
     min_batch=2,
     defaults=SelectiveOptions(),
-    presets=ETA.presets,
+    presets={**ETA.presets, "imagenet_vit": {**ETA.presets["imagenet_vit"], **VIT_B_16}},
     passes=(2, 1),
     recovers=True,
-    departures="the constants are those of the release for ResNet-50, whatever the model; a batch without a kept image "
-    f"leaves no gradients behind; {COSINE}",
+    departures="the constants were published for 1,000 classes: of ResNet-50, and with the preset imagenet_vit those "
+    "of ViT-B/16 on CCC-Easy and Medium (Hard has others); other models take those of ResNet-50, whose level starts at "
+    "90% of the highest entropy for 1,000 classes, 70% for 10, and 0 for 2, which never resets; a batch without a kept "
+    f"image leaves no gradients behind; {COSINE}",
 )

@@ -38,6 +38,7 @@ def is_own(path: Path) -> bool:
 
 
 def _digest(path: Path) -> str:
+    """Return a digest of the very bytes: what may be run is no matter of what looks the same."""
     return hashlib.blake2b(repr(sources(path)).encode(), digest_size=16).hexdigest()
 
 

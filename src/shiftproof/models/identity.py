@@ -24,8 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.models.blackbox import BlackBox
+from shiftproof.models.code_content import bytecode_content, is_function
 from shiftproof.models.layer_options import stated_options
-from shiftproof.models.sources import SCRIPT, SOURCE, is_builtin, is_users, texts_of
+from shiftproof.models.sources import SCRIPT, SOURCE, contents_of, is_builtin, is_users
 from shiftproof.registry import Registry
 
 _UNSTATED = frozenset(
@@ -56,9 +57,10 @@ def fingerprint(model: Callable[..., Any]) -> str:
     """Return 16 hexadecimal digits of BLAKE2 that identify a model.
 
     A module: its printed form, every parameter and buffer with its name, type, shape and bytes, and of every layer its
-    hooks, the options of PyTorch's class, everything else it holds, and the source of classes that are not PyTorch's. A
-    black box: its own `fingerprint`. A plain function: its source, and the modules, functions, arrays and numbers that
-    it uses. What comes from a `file.py` counts with the whole file and the files beside it that it imports.
+    hooks, the options of PyTorch's class, everything else it holds, and the code of classes that are not PyTorch's. A
+    black box: its own `fingerprint`. A plain function: its code, and the modules, functions, arrays and numbers that
+    it uses. What comes from a `file.py` counts with the whole file and the files beside it that it imports. Docstrings,
+    comments and formatting do not count.
 
     Args:
         model: Any model.
@@ -70,7 +72,7 @@ def digest(value: object) -> str:
     """Return 16 hexadecimal digits of BLAKE2 of a value: a function, a module, an array, an object, or data of these.
 
     An object counts with the content of its fields and, where its class is not Python's, PyTorch's or ours, with the
-    source of the module that defines the class.
+    code of the module that defines the class (`code_content`).
     """
     hasher = _Hasher()
     hasher.feed(value)
@@ -141,9 +143,9 @@ class _Hasher:
             case FunctionType():
                 self._function(value)
             case CodeType():
-                self._sequence("code", [value.co_code, value.co_names, value.co_consts])
+                self._sequence("code", bytecode_content(value))
             case ModuleType():
-                self._sequence("module", texts_of(value))
+                self._sequence("module", contents_of(value))
             case type():
                 self._class(value)
             case _:
@@ -214,20 +216,21 @@ class _Hasher:
         self._sequence("state", [item for pair in sorted(told.items()) for item in pair])
 
     def _class(self, kind: type) -> None:
-        texts = texts_of(kind)
-        self._sequence("class", texts)
-        if kind.__module__ in SCRIPT or texts == ("",):  # of a script, what the class uses; or there is no source
+        contents = contents_of(kind)
+        self._sequence("class", [kind.__qualname__, *contents])
+        if kind.__module__ in SCRIPT or contents == ("",):  # of a script, what the class uses; or there is no source
             for name, held in sorted(vars(kind).items()):
                 function = getattr(held, "__func__", getattr(held, "fget", held))
                 if isinstance(function, FunctionType):
                     self._sequence("method", [name, function])
 
     def _function(self, function: FunctionType) -> None:
-        texts = texts_of(function)
-        self._sequence("function", texts)
-        alone = len(texts) == 1 and ("def " in texts[0] or texts[0].count("lambda") == 1)
+        contents = contents_of(function)
+        self._sequence("function", contents)
+        # Functions of one file or line share a text, what has no source has none, and a wrapper's is of what it wraps.
+        alone = len(contents) == 1 and is_function(contents[0]) and not hasattr(function, "__wrapped__")
         if not alone and not is_builtin(str(function.__module__)):
-            self.feed(function.__code__)  # those of one file or line share a text, and what has no source has none
+            self.feed(function.__code__)
         held = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         self._sequence("defaults", [function.__defaults__, function.__kwdefaults__])
         self._sequence("nonlocals", [item for name, cell in held for item in (name, _content(cell))])

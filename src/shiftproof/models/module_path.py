@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import re
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftproof.models.python_file import beside, built_by, told
-from shiftproof.models.sources import is_users, sources
+from shiftproof.models.sources import is_users, source_digest
 
 _SPEC = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)")
 
@@ -32,7 +31,7 @@ def is_module_path(spec: str) -> bool:
 
 
 def load_module_path(spec: str) -> Callable[..., Any]:
-    """Return what the function of `package.module:function` returns, known by the text of the module if it is a user's.
+    """Return what the function of `package.module:function` returns, known by the code of the module if it is a user's.
 
     Modules of the folder where Python was started are found too.
     """
@@ -41,6 +40,5 @@ def load_module_path(spec: str) -> Callable[..., Any]:
     with beside(path), told(spec, "importing it"):
         module = importlib.import_module(name)
     file = getattr(sys.modules[name], "__file__", None)
-    text = repr(sources(Path(file))) if file and is_users(name) else name
-    read = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    read = source_digest(Path(file)) if file and is_users(name) else name
     return built_by(module, function, spec, read, path)

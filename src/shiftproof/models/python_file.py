@@ -16,7 +16,7 @@ from torch import nn
 
 from shiftproof.errors import INTERRUPTIONS, ModelError
 from shiftproof.models.array_models import as_model, is_estimator
-from shiftproof.models.sources import MODULE_PREFIX, SOURCE, is_users, neighbours, sources
+from shiftproof.models.sources import MODULE_PREFIX, SOURCE, is_users, neighbours, source_digest
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
 from shiftproof.runs.user_modules import FILES
@@ -41,13 +41,13 @@ def load_python_file(spec: str) -> Callable[..., Any]:
     """Return what the function of `file.py:function` returns.
 
     The file is run as Python runs a script: it may import the files beside it, which are read anew. What it returns
-    has the attribute `SOURCE`, by which its fingerprint changes with any of these files.
+    has the attribute `SOURCE`, by which its fingerprint changes with the code of any of these files.
     """
     path, function = split_python_file(spec)
     if not is_file(path):
         raise ModelError(f"There is no model file {str(path)!r}.", expected="a Python file with a function build()")
     with told(path, "reading it"):
-        read = hashlib.blake2b(repr(sources(path)).encode(), digest_size=16).hexdigest()
+        read = source_digest(path)
         found = neighbours(path)
         _forget(found)
         FILES.update({name: str(file.resolve()) for name, file in found.items()})

@@ -1,8 +1,9 @@
-"""Whose code is it, and what text is it made of: a user's file counts with the files beside it that it imports."""
+"""Whose code is it, and what is it made of: a user's file counts with the files beside it that it imports."""
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 from torch import nn
+
+from shiftproof.models.code_content import code_content, code_contents
 
 MODULE_PREFIX = "shiftproof_model_"
 """What the names of modules made from users' files begin with."""
@@ -62,9 +65,14 @@ def sources(path: Path) -> dict[str, bytes]:
     return {"": path.read_bytes(), **{name: file.read_bytes() for name, file in neighbours(path).items()}}
 
 
+def source_digest(path: Path) -> str:
+    """Return a digest of what a Python file and its neighbours do: docstrings, comments and formatting do not count."""
+    return hashlib.blake2b(repr(code_contents(sources(path))).encode(), digest_size=16).hexdigest()
+
+
 @lru_cache(maxsize=4096)  # the code that was loaded stays, whatever happens to its file
-def texts_of(thing: type | FunctionType | ModuleType) -> tuple[str, ...]:
-    """Return the source of a class, function or module, or its name where its code is known by name or has no source.
+def contents_of(thing: type | FunctionType | ModuleType) -> tuple[str, ...]:
+    """Return what a class, function or module does, or its name where its code is known by name or has no source.
 
     A class counts with all of the module that defines it where that is a user's or a plugin's, and with the modules
     beside it that this imports; but not with all of a script, which does many other things.
@@ -79,11 +87,11 @@ def texts_of(thing: type | FunctionType | ModuleType) -> tuple[str, ...]:
     if whole and file and home not in SCRIPT and (is_users(home) or not (layer or home.startswith("shiftproof."))):
         try:
             found = sources(Path(file)) if is_users(home) else {"": Path(file).read_bytes()}
-            return tuple(item for name, text in found.items() for item in (name, text.decode("utf-8", "replace")))
+            return tuple(item for pair in code_contents(found).items() for item in pair)
         except OSError:
             pass
     try:
-        return (inspect.getsource(thing),)
+        return (code_content(inspect.getsource(thing)),)
     except (OSError, TypeError):
         return ("",) if isinstance(thing, type | FunctionType) and is_users(home) else (named,)
 
