@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import INTERRUPTIONS, DataError, ModelError
 from shiftproof.models import BlackBox, build_network, device_of, logits
+from shiftproof.models.outputs import check_logits
 
 IMAGES = torch.rand(4, 3, 16, 16)
 
@@ -121,3 +122,21 @@ def test_black_boxes_may_answer_with_arrays() -> None:
     box = BlackBox(service)
     assert box.name == "service"
     torch.testing.assert_close(logits(box, IMAGES), IMAGES.mean((2, 3)))
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+@pytest.mark.parametrize(
+    ("values", "advice"),
+    [
+        ([0.2, 0.9], "torch.cat([1 - s, s], dim=1)"),
+        ([-1.0, 2.0], "torch.cat([-s, s], dim=1) / 2"),
+        ([0, 2], "class numbers"),
+    ],
+)
+def test_advice_for_one_number_per_image_fits_what_it_is(
+    shape: tuple[int, ...], values: list[float], advice: str
+) -> None:
+    """A class number, a probability or a logit: each is helped by another line."""
+    with pytest.raises(ModelError) as caught:
+        check_logits(torch.tensor(values).reshape(shape), 2)
+    assert advice in caught.value.facts["fix"]

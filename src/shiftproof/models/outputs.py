@@ -68,7 +68,7 @@ def check_logits(out: object, images: int) -> Tensor:
     if out.ndim != 2 or shape[0] != images or shape[1] < 2:
         fix = _WRAP
         if shape in ((images,), (images, 1)):
-            fix = "a binary model with one output s: return torch.stack([-s, s], dim=1) / 2, the same probabilities"
+            fix = _one_output(out)
         raise ModelError(
             "The model returns the wrong shape.",
             expected=_EXPECTED,
@@ -89,6 +89,16 @@ def check_logits(out: object, images: int) -> Tensor:
             fix="check its weights, and that its normalisation fits images in [0, 1]",
         )
     return scores
+
+
+def _one_output(out: Tensor) -> str:
+    """Return what to do about one number per image: a class, a probability (after a sigmoid), or a logit."""
+    if not out.is_floating_point():
+        return "these are class numbers: return the scores they were chosen from"
+    column = "s = s.reshape(-1, 1)"
+    if bool(((out >= 0) & (out <= 1)).all()):
+        return f"a binary model with one probability s: {column}, return torch.cat([1 - s, s], dim=1)"
+    return f"a binary model with one logit s: {column}, return torch.cat([-s, s], dim=1) / 2, the same probabilities"
 
 
 def are_probabilities(scores: Tensor) -> bool:

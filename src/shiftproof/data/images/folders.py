@@ -25,6 +25,7 @@ from shiftproof.data.labels import Naming, number_classes, read_table
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
+_COLOURS = "it has colours, and color='gray' wants one channel"
 TABLE = "labels.csv"
 """A table inside a folder that says which files belong to the set, and their classes."""
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
@@ -128,7 +129,7 @@ def from_files(
     decoder = Decoder(color or "rgb", size)
     headers, bad = _scan(root, files, decoder)
     if bad and on_bad_file == "fail":
-        raise unreadable(*bad[0])
+        raise _colours(bad[0].file) if bad[0].reason == _COLOURS else unreadable(*bad[0])
     good = [index for index, found in enumerate(headers) if found is not None]
     if not good:
         raise DataError(
@@ -280,6 +281,15 @@ def _identity(folder: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+def _colours(file: str) -> DataError:
+    """Return the error for a coloured image where grey ones were asked for."""
+    return DataError(
+        f"The image {file!r} has colours.",
+        expected="images of one channel: --color gray (color='gray') converts none",
+        fix="leave out --color gray for a model of three channels, or convert the images to greyscale for one",
+    )
+
+
 def _is_image(name: str) -> bool:
     return not name.startswith(".") and is_image_name(name)
 
@@ -294,7 +304,7 @@ def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[tupl
         except Exception as error:  # what is no image fails in any way there is
             return BadFile(file, describe(error))
         if decoder.color == "gray" and not grey:
-            return BadFile(file, "it has colours, and color='gray' wants one channel")
+            return BadFile(file, _COLOURS)
         return size
 
     sizes: list[tuple[int, int] | None] = []
