@@ -243,7 +243,7 @@ class TestColours:
     def test_grey_needs_all_images_grey(self, tmp_path: Path) -> None:
         picture(tmp_path / "a" / "a.png", mode="L")
         picture(tmp_path / "b" / "b.png")
-        with pytest.raises(DataError, match=r"b/b.png(?s:.*)it has colours"):
+        with pytest.raises(DataError, match=r"b/b.png' has colours(?s:.*)leave out --color gray"):
             load_images(tmp_path, color="gray")
 
 
