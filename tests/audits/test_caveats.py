@@ -17,6 +17,7 @@ from shiftproof.audits.sections import section
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.mixups import cycles
+from shiftproof.errors import DataError
 from shiftproof.reports import headlines
 from shiftproof.reports.notebook import text
 from shiftproof.reports.view import Action, Sentence, Tile, View
@@ -162,3 +163,31 @@ def test_a_caveat_that_spoils_nothing_leaves_the_rest_as_it_is():
 def test_classes_that_get_each_others_answers(confused, expected):
     counts: dict[str, Any] = {name: [0, 10] for name in "abcx"} | {"d": [0, 1]}
     assert cycles([{"classes": counts, "confused": confused}]) == expected
+
+
+def stored(count):
+    """Return images of the demo and their labels."""
+    (batch,) = shiftproof.load_data("demo").subset(range(count)).batches(count)
+    return batch.inputs, batch.labels
+
+
+@pytest.mark.parametrize(("copies", "told"), [(1, False), (3, True)])
+def test_copies_within_a_class_are_no_evidence_of_their_own(copies, told, tmp_path):
+    images, labels = stored(20)
+    given = images.repeat(copies, 1, 1, 1), labels.repeat(copies)
+    made = shiftproof.audit("demo", given, out=tmp_path, sections=["clean"], images=20 * copies)
+    said = json.loads((tmp_path / "results.json").read_text())["caveats"]
+    assert bool(said) is told
+    if told:  # the standard error of a mean of threes is the square root of 3 times that of as many alone
+        assert "40 of 60 images are copies of others" in said[0]
+        assert "as much as 20 images" in said[0]
+        assert "1.7 times as wide" in said[0]
+        assert said[0] in made.report.read_text("utf-8")
+        assert "good" not in [tile.level for view in made.views for tile in view.tiles]
+
+
+def test_labels_counted_from_one_are_told(tmp_path):
+    images, labels = stored(40)
+    assert set(labels.tolist()) == set(range(10))
+    with pytest.raises(DataError, match="subtract 1 from every label"):
+        shiftproof.audit("demo", (images, labels + 1), out=tmp_path)

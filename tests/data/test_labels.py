@@ -108,7 +108,7 @@ class TestTable:
         [
             ("", "an empty file"),
             ("name,class\na.png,cat\n", "name,class"),
-            ("file;label\na.png;cat\n", "file;label"),
+            ("file|label\na.png|cat\n", r"file\|label"),
             ("file,label\n", "has no rows"),
             ("file,label\na.png,cat\na.png,dog\n", "Line 3 .* twice"),
             ("file,label\na.png,cat\n./a.png,dog\n", "Line 3 .* twice"),

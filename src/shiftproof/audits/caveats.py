@@ -18,7 +18,7 @@ from shiftproof.models.behaviour import Behaviour, try_out
 from shiftproof.models.returned import gives_probabilities
 from shiftproof.reports.view import Action, Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result
-from shiftproof.slices.data_quality import in_several_classes
+from shiftproof.slices.data_quality import distinct_inputs, in_several_classes
 from shiftproof.subjects import Subject
 
 SECTION = "caveats"
@@ -27,6 +27,8 @@ PROBE = 4
 """Inputs that are tried, among as many others."""
 MANY = 0.01
 """The share of images in several classes from which on they spoil what is measured."""
+TOO_NARROW = 1.05
+"""How many times as wide intervals would be without copies, from which on that is told."""
 
 _MISMATCH = "Labels and outputs probably do not match, or its weights, input size or normalisation are not its own."
 
@@ -63,6 +65,7 @@ def try_model(subject: Subject) -> tuple[Caveat, ...]:
         *_converted(subject),
         *_prepared(subject),
         *_in_several_classes(subject),
+        *_copies(subject),
     )
 
 
@@ -101,6 +104,20 @@ def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
             "in some of them: remove the copies, or give each image one label."
         )
         yield Caveat("duplicates", text, "watch" if repeated >= MANY * of else "plain")
+
+
+def _copies(subject: Subject) -> Iterator[Caveat]:
+    """Yield that the chosen inputs hold copies of each other, so that intervals are narrower than the evidence."""
+    contents, noun = subject.data.contents, subject.data.noun
+    count, alike = len(contents), distinct_inputs(contents)
+    wider = (count / alike) ** 0.5
+    if wider >= TOO_NARROW:
+        text = (
+            f"{count - len(set(contents.tolist())):,} of {count:,} {noun.many} are copies of others, and intervals "
+            f"take each for evidence of its own: the set says as much as {alike:,.0f} {noun.many}, and intervals "
+            f"should be {wider:.2g} times as wide. Remove the copies."
+        )
+        yield Caveat("copies", text, "watch")
 
 
 def odd_behaviour(found: Behaviour, noun: Noun) -> list[Caveat]:

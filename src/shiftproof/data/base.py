@@ -219,9 +219,14 @@ class Dataset(ABC, Generic[Inputs]):
         return (*self._notes, f"{count} left out: {named}.")
 
     @property
+    def contents(self) -> Tensor:
+        """Digests of the inputs as they are stored, [N] int64: equal for copies, whatever their labels."""
+        return self.source.contents[self._rows]
+
+    @property
     def draw_keys(self) -> Tensor:
         """Whole numbers that draws and orders are keyed by, [N]: digests of stored bytes, and which of its equals."""
-        return numbered(self.source.contents[self._rows], self._repeats.numbers[self._rows])
+        return numbered(self.contents, self._repeats.numbers[self._rows])
 
     @property
     def keys(self) -> Tensor:

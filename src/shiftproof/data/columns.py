@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
 
 from shiftproof.errors import DataError
 
@@ -12,6 +15,23 @@ IMAGE_COLUMNS = (
 )
 LABEL_COLUMNS = ("label", "labels", "class", "class_name", "target", "category", "fine_label", "cls", "y")
 """Names of columns that are found without being named, in any case of letters; the first that fits is taken."""
+
+
+def separator(path: Path, header: str) -> str:
+    """Return what stands between the fields of a table: tabs in a TSV, else what its first line has.
+
+    >>> separator(Path("labels.csv"), "file;label")
+    ';'
+    """
+    marks = "\t" if path.suffix.lower() == ".tsv" else ",;\t"
+    return next((mark for mark in marks if mark in header), marks[0])
+
+
+def read_rows(path: Path, file: TextIO) -> csv.DictReader[str]:
+    """Return a reader of the rows of a CSV or TSV, from its beginning."""
+    header = file.readline()
+    file.seek(0)
+    return csv.DictReader(file, delimiter=separator(path, header))
 
 
 def find_columns(

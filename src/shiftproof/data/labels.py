@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shiftproof.data.columns import find_columns
+from shiftproof.data.columns import find_columns, read_rows
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
@@ -210,7 +210,7 @@ def read_table(path: str | Path, image_column: str | None = None, label_column: 
         )
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+            reader = read_rows(path, file)
             columns = [column.strip().lower() for column in reader.fieldnames or ()]
             reader.fieldnames = columns
             image, label = find_columns(columns, image_column, label_column)
@@ -219,7 +219,7 @@ def read_table(path: str | Path, image_column: str | None = None, label_column: 
                     f"Cannot read the table of labels {str(path)!r}.",
                     expected="the columns file,label in its first line, separated by a comma",
                     got=",".join(columns)[:200] or "an empty file",
-                    fix="--image-column and --label-column name other columns",
+                    fix="--image-column NAME and --label-column NAME name other columns",
                 )
             rows = [(number, row[image], row[label]) for number, row in enumerate(reader, start=2)]
     except (UnicodeDecodeError, csv.Error) as error:

@@ -207,6 +207,18 @@ def in_several_classes(contents: ArrayLike, labels: ArrayLike | None) -> int:
     return sum(len(group) for group in groups if len(np.unique(given[list(group)])) > 1)
 
 
+def distinct_inputs(contents: ArrayLike) -> float:
+    """Return how many inputs without copies would say as much of a mean: n^2 / sum of m^2 over groups of m equal ones.
+
+    A copy gets the answer of its original, so that the variance of a mean over n inputs grows by sum(m^2) / n.
+
+    >>> distinct_inputs([7, 7, 8, 8]), distinct_inputs([7, 8, 9])
+    (2.0, 3.0)
+    """
+    sizes = np.unique(np.asarray(contents), return_counts=True)[1].astype(float)
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
+
+
 def copies_of(contents: Mapping[int, object]) -> tuple[tuple[int, ...], ...]:
     """Return the places of equal images, group by group."""
     groups: dict[object, list[int]] = {}

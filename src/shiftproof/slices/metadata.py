@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from shiftproof.data.columns import find_columns
+from shiftproof.data.columns import find_columns, read_rows
 from shiftproof.data.images.decoding import open_image, upright_size
 from shiftproof.errors import DataError
 from shiftproof.runs.files import is_file
@@ -42,7 +42,7 @@ def read_columns(path: str | Path, files: Sequence[str], image_column: str | Non
         raise DataError(f"There is no table {str(path)!r}.", expected="a CSV file with a column file, and others")
     try:
         with path.open(newline="", encoding="utf-8-sig") as opened:
-            rows = list(csv.DictReader(opened, delimiter="\t" if path.suffix.lower() == ".tsv" else ","))
+            rows = list(read_rows(path, opened))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"Cannot read the table {str(path)!r}.", expected="CSV in UTF-8", got=str(error)) from error
     names = [name for name in (rows[0] if rows else {}) if name]

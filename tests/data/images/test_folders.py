@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from shiftproof.data import ImageSet, load_images
+from shiftproof.data import ImageSet, load_data, load_images
 from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 
@@ -200,6 +200,40 @@ class TestTables:
         table.write_text("file,label\nant/a.png,7\nant/z.png,12\n")
         with pytest.raises(DataError, match=r"1 of 2 files(?s:.*)ant/z.png"):
             load_images(folder)
+
+    @pytest.mark.parametrize(
+        ("rows", "fix"),
+        [
+            ("ant/a,7\nbee/a,12\n", "write names with their endings: ant/a.png"),
+            ("set/ant/a.png,7\nset/bee/a.png,12\n", r"not at the\s+working directory"),
+            ("x.png,7\ny.png,12\n", r"--data FOLDER\s+--labels TABLE"),
+        ],
+    )
+    def test_what_would_let_files_be_found_is_told(
+        self, rows: str, fix: str, folder: Path, table: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table.write_text(f"file,label\n{rows}")
+        (folder.parent / "set").symlink_to(folder)
+        monkeypatch.chdir(folder.parent)
+        with pytest.raises(DataError, match=fix):
+            load_images(folder)
+
+    @pytest.mark.parametrize("mark", [";", "\t", ","])
+    def test_fields_may_be_separated_by_other_marks(self, mark: str, folder: Path, table: Path) -> None:
+        expected = load_images(folder).fingerprint
+        table.write_text(table.read_text().replace(",", mark))
+        assert load_images(folder).fingerprint == expected
+        assert load_data(table).fingerprint == expected
+
+    def test_columns_of_other_names_are_asked_for(self, folder: Path, table: Path) -> None:
+        expected = load_images(folder).fingerprint
+        table.write_text(table.read_text().replace("file,label", "Image Id,Target Class"))
+        with pytest.raises(DataError, match="--image-column NAME and --label-column NAME"):
+            load_data(table)
+        assert load_data(table, image_column="Image Id", label_column="Target Class").fingerprint == expected
+        table.write_text("ID,species\na,ant\n")  # it may be a table of texts
+        with pytest.raises(DataError, match=r"--image-column\s+NAME where it names images"):
+            load_data(table)
 
     def test_one_class_is_an_error(self, folder: Path, table: Path) -> None:
         table.write_text("file,label\nant/a.png,7\nbee/a.png,7\n")

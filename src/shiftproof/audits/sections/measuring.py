@@ -91,11 +91,14 @@ def check_labels(labels: Tensor | None, classes: int) -> Tensor:
     labels = labels.cpu()
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
+        from_one = low == 1 and high == classes
         raise DataError(
             "Labels and model outputs do not fit.",
             expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
             got=f"labels from {low} to {high}",
-            fix="check that the data belongs to this model and that its classes are in the model's order",
+            fix="subtract 1 from every label: the model's outputs are counted from 0"
+            if from_one
+            else "check that the data belongs to this model and that its classes are in the model's order",
         )
     return labels
 

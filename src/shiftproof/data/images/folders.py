@@ -214,6 +214,7 @@ def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
             f"{len(missing)} of {len(table)} files in {str(path)!r} do not exist.",
             expected=f"paths within {str(root)!r}",
             got=", ".join(missing[:3]) + (", ..." if len(missing) > 3 else ""),
+            fix=_found_elsewhere(root, missing[0]),
         )
     files = sorted(table)
     names = [table[file] for file in files]
@@ -224,6 +225,16 @@ def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
     others = len(set(images_under(root)) - table.keys())
     notes = [f"{others} images that {path.name} does not name were left out."] if others else []
     return _Listing(files, names, sorted(set(names)), notes)
+
+
+def _found_elsewhere(root: Path, name: str) -> str:
+    """Return what would let a file be found that a table names, as far as can be seen."""
+    ended = [name + suffix for suffix in sorted(IMAGE_SUFFIXES) if is_file(root / (name + suffix))]
+    if ended:
+        return f"write names with their endings: {ended[0]}"
+    if is_file(Path(name)):
+        return f"names begin at {str(root)!r}, not at the working directory"
+    return "--data FOLDER --labels TABLE, where the images are in another folder than the table"
 
 
 def images_under(root: Path) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftproof.data.columns import IMAGE_COLUMNS
+from shiftproof.data.columns import read_rows
 from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.folders import load_folder
 from shiftproof.data.images.imageset import ImageSet
@@ -16,7 +16,7 @@ TABLES = (".csv", ".tsv")
 
 
 def is_image_table(path: Path, *, without: Sequence[str] = ()) -> bool:
-    """Whether the first row of a CSV or TSV names an image in a column that has a name for that.
+    """Whether the first row of a CSV or TSV names an image.
 
     A table with one of the columns `without` is none.
     """
@@ -24,11 +24,11 @@ def is_image_table(path: Path, *, without: Sequence[str] = ()) -> bool:
         return False
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            row = next(csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), {})
+            row = next(read_rows(path, file), {})
     except (OSError, UnicodeDecodeError, csv.Error):
         return False
-    named = {str(name).strip().lower(): value for name, value in row.items()}
-    return not named.keys() & set(without) and any(is_image_name(named.get(name)) for name in IMAGE_COLUMNS)
+    named = {str(name).strip().lower() for name in row}
+    return not named & set(without) and any(is_image_name(value) for value in row.values())
 
 
 def load_image_table(path: Path, **options: Any) -> ImageSet:

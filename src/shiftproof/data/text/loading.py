@@ -231,7 +231,8 @@ def _columns(path: Path, table: Rows, texts: Sequence[str], label: str | None) -
                 f"Cannot tell which column of {str(path)!r} holds the texts.",
                 expected=f"a column named {', '.join(TEXT_COLUMNS[:-1])}, or a pair such as premise and hypothesis",
                 got=", ".join(table.columns[:20]) or "no columns",
-                fix="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header",
+                fix="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header; "
+                "--image-column NAME where it names images",
             )
         texts = found[0]
     label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), None)

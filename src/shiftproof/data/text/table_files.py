@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shiftproof.data.columns import separator
 from shiftproof.errors import DataError
 
 
@@ -31,7 +32,7 @@ def read_rows(path: Path, *, header: bool) -> Rows:
 
 
 def _delimited(path: Path, content: str, header: bool) -> Rows:
-    delimiter = "\t" if path.suffix == ".tsv" else ","
+    delimiter = separator(path, content.partition("\n")[0] if header else "")
     # Tabs within TSV fields do not occur, quotes do: a field begins with one only where it is quoted.
     reader = csv.reader(io.StringIO(content), delimiter=delimiter)
     csv.field_size_limit(2**31 - 1)
