@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shiftproof.data import FORMS, load_data
-from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.errors import ConfigurationError, DataError, ShiftproofError
 
 IMAGES = np.zeros((2, 8, 8, 3), np.uint8)
 
@@ -59,3 +59,13 @@ def test_labels_of_arrays_are_arrays() -> None:
 def test_every_form_has_a_line() -> None:
     assert {"demo", "demo-source", "folder/", "images.npz"} <= FORMS.keys()
     assert all(FORMS.values())
+
+
+@pytest.mark.parametrize("spec", ["petss", "photos/petss", "pets.npz"])
+def test_what_is_called_nearly_so_is_proposed(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pets").mkdir()
+    (tmp_path / "photos" / "pets").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ShiftproofError, match=r"did you mean\s+(photos/)?pets") as error:
+        load_data(spec)
+    assert ("photos" in error.value.facts["did you mean"]) is ("photos" in spec)

@@ -91,7 +91,7 @@ def test_weights_go_into_what_it_builds(tmp_path: Path) -> None:
         ("import sys\nsys.exit(3)\n", "SystemExit while running it"),
         ("def build():\n    raise GeneratorExit\n", r"GeneratorExit while calling build\(\)"),
         ("def build():\n    return 7\n", "does not return a model"),
-        ("def buildd():\n    return None\n", "(?s)no function 'build'.*buildd"),
+        ("def buildd():\n    return None\n", r"(?s)no function 'build'.*did you mean\s+\S*:buildd"),
     ],
 )
 def test_what_goes_wrong_is_told_in_one_paragraph(text: str, message: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -289,9 +290,11 @@ def _from_path(spec: str, rest: Mapping[str, Any], pixels: Mapping[str, Any], on
     try:
         shards = shards_of(path)
         if not path.exists() and not shards:
+            near = _beside(path)
             if path.suffix or "/" in str(spec) or "\\" in str(spec):
-                raise DataError(f"There is no data at {spec!r}.", expected="; ".join(FORMS))
-            raise unknown("data set or folder", spec, [*FORMS, *(f"{name}:..." for name in LOADERS)])
+                answer = {"did you mean": ", ".join(str(path.parent / name) for name in near)} if near else {}
+                raise DataError(f"There is no data at {spec!r}.", expected="; ".join(FORMS), **answer)
+            raise unknown("data set or folder", spec, [*FORMS, *(f"{name}:..." for name in LOADERS), *near])
         if path.is_dir():
             return _from_folder(path, rest, pixels, on_bad_file)
         if (path.is_file() or shards) and any(form.fits(path) for form in FILES):
@@ -303,6 +306,12 @@ def _from_path(spec: str, rest: Mapping[str, Any], pixels: Mapping[str, Any], on
     packed = "unpack it, and give the folder" if path.suffix in _ARCHIVES else "give the folder it is in"
     got = "one file" if path.is_file() else "not a regular file"
     raise DataError(f"{spec!r} is not a supported data set.", expected="; ".join(FORMS), got=got, fix=packed)
+
+
+def _beside(path: Path) -> list[str]:
+    """Return what is called nearly as a path is that does not exist, in its folder."""
+    inside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    return get_close_matches(path.name, inside, n=3)
 
 
 def _from_folder(path: Path, rest: Mapping[str, Any], pixels: Mapping[str, Any], on_bad_file: OnBadFile) -> Dataset:

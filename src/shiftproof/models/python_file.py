@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from torch import nn
 from shiftproof.errors import INTERRUPTIONS, ModelError
 from shiftproof.models.array_models import as_model, is_estimator
 from shiftproof.models.sources import MODULE_PREFIX, SOURCE, is_users, neighbours, source_digest
-from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
 from shiftproof.runs.user_modules import FILES
 
@@ -62,11 +62,13 @@ def built_by(module: Any, function: str, name: str | Path, source: str, path: Pa
     `name` is what messages call the module, and modules in the folder of `path` can be imported meanwhile.
     """
     if not hasattr(module, function):
-        known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        near = get_close_matches(function, known, n=1)
         raise ModelError(
             f"{str(name)!r} has no function {function!r}.",
             expected="a function without arguments that returns the model",
-            got=str(unknown("function", function, known)).replace("\n", ";"),
+            got=", ".join(known) or "no functions",
+            **({"did you mean": f"{name}:{near[0]}"} if near else {}),
         )
     target = getattr(module, function)
     if isinstance(target, nn.Module):
