@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 WINDOW = 7
 """The side of the square over which local means and variances are taken, with equal weights."""
+
+IN_CACHE = 2**17
+"""Values that are compared at a time: what is computed of them stays in a processor's cache."""
 
 _C1, _C2 = 0.01**2, 0.03**2  # for values in [0, 1]
 
@@ -21,6 +25,12 @@ def structural_similarity(images: Tensor, others: Tensor) -> Tensor:
             f"structural similarity needs two batches N x C x H x W of one shape with sides of at least {WINDOW}; "
             f"got {tuple(images.shape)} and {tuple(others.shape)}"
         )
+    size = max(1, IN_CACHE // images[0].numel()) if len(images) else 1
+    places = range(0, max(1, len(images)), size)
+    return torch.cat([_similarity(images[at : at + size], others[at : at + size]) for at in places])
+
+
+def _similarity(images: Tensor, others: Tensor) -> Tensor:
     # In double precision: a variance is the small difference of two large means.
     x, y = images.double(), others.double()
     pixels = WINDOW * WINDOW
@@ -37,8 +47,9 @@ def _box_mean(values: Tensor) -> Tensor:
     """Return the mean over every window that lies within the image, [N, C, H - 6, W - 6]."""
     for dimension in (2, 3):
         length = values.shape[dimension] - WINDOW + 1
-        total = values.narrow(dimension, 0, length).clone()
-        for place in range(1, WINDOW):
-            total += values.narrow(dimension, place, length)
+        pairs = values.narrow(dimension, 0, length + 5) + values.narrow(dimension, 1, length + 5)
+        total = pairs.narrow(dimension, 0, length) + pairs.narrow(dimension, 2, length)
+        total += pairs.narrow(dimension, 4, length)  # six of seven, in half as many additions
+        total += values.narrow(dimension, 6, length)
         values = total
     return values / (WINDOW * WINDOW)
