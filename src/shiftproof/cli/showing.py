@@ -17,7 +17,7 @@ from shiftproof.certificates.certification import Certification
 from shiftproof.certificates.certifying import file_name
 from shiftproof.certificates.certifying_maps import FILE as MAPS_FILE
 from shiftproof.certificates.certifying_maps import MapCertification
-from shiftproof.certificates.spectral_analysis import Spectrum
+from shiftproof.certificates.spectrum_result import Spectrum
 from shiftproof.certificates.suite import FILE as SUITE_FILE
 from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.telling import (
