@@ -33,7 +33,7 @@ READERS = {
 CASTS = {
     "rows that a store gives back as JSON": {
         "audits.forecast", "audits.sections.adaptation", "audits.sections.adapted_errors", "audits.sections.certified",
-        "audits.sections.chance",
+        "audits.sections.certified_words", "audits.sections.chance",
         "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.failures",
         "audits.sections.label_free",
         "audits.sections.confidence_under_shift", "audits.sections.half_sets",
