@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 import shiftproof
+from shiftproof.audits.audit_record import AuditRecord
 from shiftproof.audits.audit_settings import affordable, make_settings
-from shiftproof.audits.conclusion import AuditRecord
 from shiftproof.audits.forecast import Prices
 from shiftproof.audits.planning import scope_of
 from shiftproof.audits.sections import planned

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftproof.cli.showing import show_stream_comparison
+from shiftproof.cli.showing_comparisons import show_stream_comparison
 from shiftproof.comparisons.along_streams import METHODS, StreamComparison, compare_on_stream
 from shiftproof.streams import StreamCalibration, Trace
 from shiftproof.streams.ccc.calibrating import IMAGES, PRECISION

@@ -17,8 +17,7 @@ import torch
 from shiftproof import load_model, shifts
 from shiftproof.data import ImageSet, load_images
 from shiftproof.estimators import Calibration, Estimator, Monitor, neighborhood_invariance
-from shiftproof.estimators.estimating import shifted
-from shiftproof.estimators.evidence import observe
+from shiftproof.estimators.evidence import observe, shifted
 from shiftproof.estimators.fitting import begin, copies_of, finish
 from shiftproof.estimators.neighborhoods import chosen
 from shiftproof.estimators.source_copies import Copy

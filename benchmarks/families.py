@@ -28,8 +28,7 @@ from shiftproof import load_data, load_model, train
 from shiftproof.data import Batch, Dataset
 from shiftproof.estimators import Calibration, Estimate, Monitor
 from shiftproof.estimators.answering import answers_of
-from shiftproof.estimators.estimating import shifted
-from shiftproof.estimators.evidence import Evidence, observe
+from shiftproof.estimators.evidence import Evidence, observe, shifted
 from shiftproof.estimators.families import family_of, shifts_of
 from shiftproof.estimators.fitting import begin, copies_of, crossed_shifts, finish
 from shiftproof.estimators.results import LEVEL

@@ -19,8 +19,8 @@ from typing import cast
 import numpy as np
 
 from shiftproof import audit, load_data
+from shiftproof.audits.audit_record import AuditRecord
 from shiftproof.audits.audit_settings import AuditSettings, BudgetName
-from shiftproof.audits.conclusion import AuditRecord
 from shiftproof.audits.sections.worst_case import NAMES
 from shiftproof.audits.sections.worst_case_search import SearchedSpace
 from shiftproof.data import ImageSet, as_images

@@ -17,7 +17,8 @@ READERS = {
     "certificates.conditions": "the shifts to certify under",
     "comparisons.methods": "the shifts to adapt to",
     "diagnoses.finding_failures": "the shifts to look for failures under",
-    "estimators.estimating": "the shifts to calibrate on",
+    "estimators.estimating": "the shifts to calibrate on, of label maps",
+    "estimators.estimator": "the shifts to calibrate on",
     "estimators.families": "the table of shifts to calibrate on",
     "estimators.neighborhoods": "a neighbourhood by its text form, and the table of those that have a name",
     "exports.suites": "the shifts of a copy",
@@ -32,7 +33,7 @@ READERS = {
 CASTS = {
     "rows that a store gives back as JSON": {
         "audits.forecast", "audits.sections.adaptation", "audits.sections.adapted_errors", "audits.sections.certified",
-        "audits.sections.chance",
+        "audits.sections.certified_words", "audits.sections.chance",
         "audits.sections.clean", "audits.sections.corruptions_figures", "audits.sections.failures",
         "audits.sections.label_free",
         "audits.sections.confidence_under_shift", "audits.sections.half_sets",

@@ -210,7 +210,7 @@ def test_corrupted_numbers_are_those_of_a_plain_loop(corrupted, images):
 
 
 def test_what_images_add_under_corruption_is_the_number(corrupted):
-    from shiftproof.audits.conclusion import AuditRecord
+    from shiftproof.audits.audit_record import AuditRecord
     from shiftproof.audits.sections import section
     from shiftproof.runs import Store
 
@@ -306,7 +306,7 @@ def asked_alike(images, tmp_path_factory):
 
 
 def _rows(found, kind):
-    from shiftproof.audits.conclusion import AuditRecord
+    from shiftproof.audits.audit_record import AuditRecord
     from shiftproof.audits.sections.measuring import rows
     from shiftproof.runs import Store
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import shiftproof
 from shiftproof.audits import audit_settings
+from shiftproof.audits.audit_record import AuditRecord
 from shiftproof.audits.audit_settings import make_settings
-from shiftproof.audits.conclusion import AuditRecord
 from shiftproof.audits.sections import planned, section
 from shiftproof.audits.sections.allotment import allot
 from shiftproof.audits.sections.base import Scope

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 from shiftproof import shifts
 from shiftproof.certificates import spectrum
-from shiftproof.certificates.frequencies import axis, band, band_means, frequencies, laid_out, radial
-from shiftproof.certificates.spectral_analysis import SpectrumPlan, amplitude_profile, power_shares
+from shiftproof.certificates.frequencies import (
+    amplitude_profile,
+    axis,
+    band,
+    band_means,
+    frequencies,
+    laid_out,
+    power_shares,
+    radial,
+)
+from shiftproof.certificates.spectral_analysis import SpectrumPlan
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.shifts.spectral.waves import fourier_basis
 

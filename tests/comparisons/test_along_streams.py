@@ -12,7 +12,7 @@ from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.stability import LongStream
 from shiftproof.audits.sections.trace_figures import trace_figure
-from shiftproof.cli.showing import show_stream_comparison
+from shiftproof.cli.showing_comparisons import show_stream_comparison
 from shiftproof.comparisons.along_streams import compare_on_stream
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError

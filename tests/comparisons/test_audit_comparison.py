@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import shiftproof
-from shiftproof.audits.conclusion import AuditRecord
+from shiftproof.audits.audit_record import AuditRecord
 from shiftproof.audits.sections import section
-from shiftproof.cli.showing import show_comparison
+from shiftproof.cli.showing_comparisons import show_comparison
 from shiftproof.comparisons import compare, side_by_side
 from shiftproof.comparisons.audit_comparison import Difference
 from shiftproof.comparisons.audit_views import verdict, words

@@ -15,7 +15,7 @@ from shiftproof.adapters import adapt
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
-from shiftproof.cli.showing import show_methods
+from shiftproof.cli.showing_comparisons import show_methods
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.errors import ShiftproofError
 from shiftproof.measures import ErrorLine, mean_distance

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftproof.cli.showing import show_protocol
+from shiftproof.cli.showing_comparisons import show_protocol
 from shiftproof.comparisons.protocols import PROTOCOLS, run_protocol
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError

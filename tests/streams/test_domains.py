@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from shiftproof.cli.showing import show_stream_comparison
+from shiftproof.cli.showing_comparisons import show_stream_comparison
 from shiftproof.comparisons.along_streams import compare_on_stream
 from shiftproof.data import load_data
 from shiftproof.data.images.joining import JoinedSet

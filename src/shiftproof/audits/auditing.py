@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from shiftproof.adapters import Method
+from shiftproof.audits.audit_record import TASKS, noted, understood
 from shiftproof.audits.audit_settings import BudgetName, affordable, make_settings
 from shiftproof.audits.audited_images import AuditedImages
 from shiftproof.audits.caveats import check_subject
-from shiftproof.audits.conclusion import CLEAN, TASKS, Audit, answers_in, conclude, noted, understood
+from shiftproof.audits.conclusion import CLEAN, Audit, answers_in, conclude
 from shiftproof.audits.costs import note_end
 from shiftproof.audits.executor_choice import quickest_executor
 from shiftproof.audits.forecast import Forecast

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shiftproof.audits.conclusion import AuditRecord
+from shiftproof.audits.audit_record import AuditRecord
 from shiftproof.audits.sections import planned
 from shiftproof.audits.sections.base import Measurement, Scope
 from shiftproof.runs import OnProgress, Plan, Result, Store, WorkerPool, drive

@@ -9,7 +9,8 @@ from shiftproof.certificates.certifying import certify
 from shiftproof.certificates.radius import radius
 from shiftproof.certificates.rules import AtLeast, Fixed, Rule, Sequential, make_rule
 from shiftproof.certificates.smoothed import ABSTAIN, Certificate, Smoothed
-from shiftproof.certificates.spectral_analysis import Spectrum, spectrum
+from shiftproof.certificates.spectral_analysis import spectrum
+from shiftproof.certificates.spectrum_result import Spectrum
 from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.transformations import Transformation
 from shiftproof.measures.intervals import lower_bound, upper_bound

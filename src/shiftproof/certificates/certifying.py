@@ -9,27 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, overload
 
-import torch
 from torch import Tensor, nn
 
 from shiftproof.certificates.certification import FIELDS, Certification, Terms, load_certificate
+from shiftproof.certificates.certifier import CertificationJob, Certifier
 from shiftproof.certificates.certifying_maps import MapCertification, certify_maps, check_applies, map_options
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.conditions import PUBLISHED_SIDE, SuiteName, conditions, groups_of, label_of
-from shiftproof.certificates.covering import certify_covered
 from shiftproof.certificates.driving import check_same, check_subject, measure_all
 from shiftproof.certificates.laws import Against, law_of, scale_of
 from shiftproof.certificates.radius import round_down
-from shiftproof.certificates.rules import TOLERANCE, Grid, Rule, make_rule
-from shiftproof.certificates.smoothed import Certificate, Precision, Smoothed, batch_size_for, denoised
+from shiftproof.certificates.rules import TOLERANCE, Rule, make_rule
+from shiftproof.certificates.smoothed import Certificate, Precision, batch_size_for, denoised
 from shiftproof.certificates.suite import FILE as SUITE_FILE
 from shiftproof.certificates.suite import CertifiedSuite
 from shiftproof.certificates.transformations import TRANSFORMATIONS
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError
-from shiftproof.models import BatchFitter, ModelLike, device_of, fingerprint, logits
+from shiftproof.models import ModelLike, device_of, logits
 from shiftproof.models.denoising import load_denoiser
-from shiftproof.models.outputs import precision_of
 from shiftproof.prediction_tasks import TASKS
 from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
 from shiftproof.shifts import Shift
@@ -217,9 +215,9 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
         if path.exists():
             check_same(path, load_certificate(path)["terms"], job.terms(each).to_row())
     where = choose_executor(executor, device=subject.device)
-    results = measure_all(subject, job.tasks(), job, out=out, executor=where, on_progress=on_progress)
+    results = measure_all(subject, _runs(job), job, out=out, executor=where, on_progress=on_progress)
     distances = tuple(sorted({*law_of(chosen.against).distances, *map(float, at)}))
-    made = [replace(job.conclude(results, each), distances=distances) for each in shifts]
+    made = [replace(_conclude(job, results, each), distances=distances) for each in shifts]
     for one, path in zip(made, paths.values(), strict=False):
         one.save(path)
     if not several:
@@ -228,129 +226,6 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
     if out is not None:
         found.save(Path(out) / SUITE_FILE)
     return found
-
-
-@dataclass(frozen=True)
-class CertificationJob:
-    """A certification to be done, in this process or another: what is needed to make its worker again."""
-
-    subject: Subject
-    rule: Rule
-    n0: int
-    shifts: tuple[Shift | None, ...]
-    seed: int
-    joint: int
-    wrong: bool
-    denoiser: nn.Module | None
-    dtype: Precision
-    compiled: bool
-    batch_size: int | None
-
-    def __call__(self) -> Certifier:
-        """Return what certifies cells in this process."""
-        return Certifier(self)
-
-    def terms(self, shift: Shift | None) -> Terms:
-        """Return what decides the numbers under a shift."""
-        model = self.subject.model
-        own = precision_of(model) if self.dtype == "float32" else getattr(torch, self.dtype)
-        where = device_of(model).type
-        rounded = where == "cuda" and own == torch.float32 and torch.backends.cudnn.allow_tf32
-        return Terms(
-            sigma=self.rule.sigma,
-            n0=self.n0,
-            rule=self.rule.facts(),
-            seed=self.seed,
-            dtype=str(own).removeprefix("torch.") + " (TF32 convolutions)" * rounded,
-            compiled=self.compiled,
-            device=where,
-            shift=label_of(shift),
-            joint=self.joint,
-            wrong=self.wrong,
-            denoiser="" if self.denoiser is None else fingerprint(self.denoiser),
-        )
-
-    def tasks(self) -> tuple[CertifiedRun, ...]:
-        """Cut the images into runs, under each shift."""
-        images = len(self.subject.data)
-        most = CELL_SAMPLES.get(device_of(self.subject.model).type, CELL_SAMPLES["cuda"])
-        step = int(most / (self.n0 + self.rule.n * SHARE_DRAWN.get(self.rule.name, 1.0)))
-        step = max(1, min(CELL_IMAGES, step))
-        return tuple(
-            CertifiedRun(start, min(start + step, images), shift, self.rule, self.terms(shift))
-            for shift in self.shifts
-            for start in range(0, images, step)
-        )
-
-    def conclude(self, results: Sequence[Result], shift: Shift | None) -> Certification:
-        """Put the rows of all cells under a shift together, in the order of the data."""
-        subject, label = self.subject, label_of(shift)
-        rows = [
-            result.row
-            for result in results
-            if isinstance(result.task, CertifiedRun) and result.row is not None and result.task.terms.shift == label
-        ]
-        order = subject.places.argsort().tolist()
-
-        def column(name: str) -> list[Any]:
-            values = [value for row in rows for value in cast("list[Any]", row[name])]
-            return [values[place] for place in order]
-
-        return Certification(
-            model=subject.name,
-            model_fingerprint=subject.model_fingerprint,
-            data=subject.data.name,
-            data_fingerprint=subject.fingerprints["sample"],
-            terms=self.terms(shift),
-            keys=tuple(column("key")),
-            labels=None if subject.data.labels is None else tuple(column("label")),
-            certificates=tuple(Certificate(*values) for values in zip(*map(column, FIELDS), strict=True)),
-            plain=tuple(column("plain")),
-            room=tuple(column("room")),
-            values=math.prod(as_images(subject.data).shape),
-            batch_size=self.batch_size
-            or batch_size_for(device_of(subject.model), math.prod(as_images(subject.data).shape)),
-        )
-
-
-class Certifier:
-    """A worker of `runs`: certifies runs of images."""
-
-    def __init__(self, job: CertificationJob) -> None:
-        self.job = job
-        self.data = as_images(job.subject.data)
-        self.smoothed = Smoothed(
-            job.subject.model,
-            job.rule.sigma,
-            against="l2" if law_of(job.rule.against).pixels else job.rule.against,
-            denoiser=job.denoiser,
-            seed=job.seed,
-            batch_size=job.batch_size,
-            dtype=job.dtype,
-            compile=job.compiled,
-        )
-        self.fit = BatchFitter(job.batch_size or batch_size_for(self.smoothed.device, math.prod(self.data.shape)))
-
-    def measure(self, task: CertifiedRun) -> Row:
-        """Return the certificates of a run of images, in batches that fit into memory."""
-
-        def certify(size: int) -> Row:
-            self.smoothed.batch_size = size
-            return task.measure(self)
-
-        return self.fit(certify)
-
-    def certified(
-        self, images: Tensor, labels: Tensor | None, keys: Tensor, rule: Rule, n0: int
-    ) -> Sequence[Certificate]:
-        """Return the certificates of images by a rule."""
-        if not isinstance(rule, Grid):
-            return self.smoothed.certify(images, labels, keys=keys, n0=n0, rule=rule)
-        known = [None] * len(images) if labels is None else labels.tolist()
-        return [
-            certify_covered(self.smoothed, image, key, label, rule, n0=n0)
-            for image, key, label in zip(images, keys.tolist(), known, strict=True)
-        ]
 
 
 @dataclass(frozen=True)
@@ -383,6 +258,49 @@ class CertifiedRun(Task[Certifier]):
     def parameters(self) -> dict[str, Json]:
         """Return the run and its terms, which name the shift and the rule."""
         return {"start": self.start, "stop": self.stop, **self.terms.to_row()}
+
+
+def _runs(job: CertificationJob) -> tuple[CertifiedRun, ...]:
+    """Cut the images into runs, under each shift."""
+    images = len(job.subject.data)
+    most = CELL_SAMPLES.get(device_of(job.subject.model).type, CELL_SAMPLES["cuda"])
+    step = int(most / (job.n0 + job.rule.n * SHARE_DRAWN.get(job.rule.name, 1.0)))
+    step = max(1, min(CELL_IMAGES, step))
+    return tuple(
+        CertifiedRun(start, min(start + step, images), shift, job.rule, job.terms(shift))
+        for shift in job.shifts
+        for start in range(0, images, step)
+    )
+
+
+def _conclude(job: CertificationJob, results: Sequence[Result], shift: Shift | None) -> Certification:
+    """Put the rows of all cells under a shift together, in the order of the data."""
+    subject, label = job.subject, label_of(shift)
+    rows = [
+        result.row
+        for result in results
+        if isinstance(result.task, CertifiedRun) and result.row is not None and result.task.terms.shift == label
+    ]
+    order = subject.places.argsort().tolist()
+
+    def column(name: str) -> list[Any]:
+        values = [value for row in rows for value in cast("list[Any]", row[name])]
+        return [values[place] for place in order]
+
+    return Certification(
+        model=subject.name,
+        model_fingerprint=subject.model_fingerprint,
+        data=subject.data.name,
+        data_fingerprint=subject.fingerprints["sample"],
+        terms=job.terms(shift),
+        keys=tuple(column("key")),
+        labels=None if subject.data.labels is None else tuple(column("label")),
+        certificates=tuple(Certificate(*values) for values in zip(*map(column, FIELDS), strict=True)),
+        plain=tuple(column("plain")),
+        room=tuple(column("room")),
+        values=math.prod(as_images(subject.data).shape),
+        batch_size=job.batch_size or batch_size_for(device_of(subject.model), math.prod(as_images(subject.data).shape)),
+    )
 
 
 def room_of(images: Tensor, against: str) -> list[Json]:

@@ -1,4 +1,4 @@
-"""Frequencies of images: which ones there are, how they are laid out in a map, and which are low, mid and high.
+"""Frequencies of images: which there are, their layout in a map, bands (low, mid, high), and what images have of each.
 
 A frequency (i, j) is i cycles down an image and j across. The waves of (i, j) and (-i, -j) are the same, so half of a
 map is measured and the other half mirrored.
@@ -11,7 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from shiftproof.shifts.spectral.waves import amplitude_spectrum, radial_frequency, radial_profile
 
 Frequency: TypeAlias = tuple[int, int]
 Band: TypeAlias = Literal["low", "mid", "high"]
@@ -76,6 +80,24 @@ def band_means(values: Iterable[tuple[float, float]], side: float) -> dict[Band,
     for distance, value in values:
         groups[band(distance, side)].append(value)
     return {name: sum(some) / len(some) for name, some in groups.items() if some}
+
+
+def amplitude_profile(images: Tensor) -> tuple[float, ...]:
+    """Return the mean amplitude of images, or of changes of them, at radial frequencies 0, 1, 2, ..., side / 2."""
+    return tuple(radial_profile(amplitude_spectrum(images).mean((0, 1))).tolist())
+
+
+def power_shares(images: Tensor) -> dict[Band, float]:
+    """Return the share of the squared amplitude of images, or of changes of them, in each band; corners are high."""
+    height, width = images.shape[-2:]
+    side = math.sqrt(height * width)
+    power = amplitude_spectrum(images).double().square().mean((0, 1)).flatten()
+    distance = radial_frequency(height, width, device=images.device).flatten()
+    edges = torch.tensor([side / 6, side / 3], dtype=torch.float64, device=images.device)  # those of `band`
+    sums = torch.zeros(len(BANDS), dtype=torch.float64, device=images.device)
+    sums.index_add_(0, torch.bucketize(distance, edges, right=True), power)
+    total = float(sums.sum()) or 1.0
+    return {name: value / total for name, value in zip(BANDS, sums.tolist(), strict=True)}
 
 
 def _multiples(side: int, step: int) -> list[int]:

@@ -7,44 +7,33 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, cast, get_args
+from typing import Self, cast, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof import shifts
 from shiftproof.certificates.checks import check_fixed, check_sizes
 from shiftproof.certificates.driving import check_subject, measure_all
-from shiftproof.certificates.frequencies import BANDS, Band, Frequency, band_means, frequencies, laid_out, radial
+from shiftproof.certificates.frequencies import Band, Frequency, amplitude_profile, frequencies, power_shares
 from shiftproof.certificates.rules import Rule, make_rule
 from shiftproof.certificates.smoothed import Smoothed, batch_size_for
+from shiftproof.certificates.spectrum_result import Measure, Spectrum
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BatchFitter, ModelLike, device_of
 from shiftproof.prediction_tasks import TASKS
-from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor, write_atomically
+from shiftproof.runs import Executor, Json, OnProgress, Result, Row, Task, choose_executor
 from shiftproof.shifts import Shift
-from shiftproof.shifts.spectral.waves import (
-    FourierBasis,
-    PowerLaw,
-    amplitude_spectrum,
-    radial_frequency,
-    radial_profile,
-)
+from shiftproof.shifts.spectral.waves import FourierBasis, PowerLaw
 from shiftproof.subjects import Subject
-from shiftproof.version import __version__
 
-Measure: TypeAlias = Literal["accuracy", "miou", "acr"]
-
-FORMAT = "shiftproof-spectrum/1"
 ALPHAS = (0.5, 1.0, 2.0, 3.0)
 WAVE, STRENGTHS = 4.0, (8.0, 10.0, 12.0)
 """L2 norms at 32 pixels: of a wave in each channel, and of noise. They grow with the side of the image."""
@@ -54,93 +43,6 @@ SHARE_DRAWN = 0.3
 """Of the samples that count a class, the share that the rule sequential draws on average."""
 TIMED_IMAGES = 8
 CLEAN = "clean"
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """Accuracy, mIoU or average certified radius by frequency.
-
-    `sets` is averaged over strengths. The entry `clean` of `amplitudes` is the spectrum of the images themselves; the
-    others are spectra of the change a corruption makes.
-
-    Args:
-        measure: `accuracy`, `miou`, or `acr` for the average certified radius.
-        model: Name of the model.
-        data: Name of the data set.
-        shape: Height and width of the images.
-        step: Distance between measured frequencies.
-        clean: The value on clean images.
-        waves: The value under each wave, by its frequency.
-        sets: The value under power-law noise, by (alpha, centre).
-        amplitudes: Mean amplitude at radial frequencies 0, 1, 2, ..., by corruption.
-        powers: Shares of the squared amplitude in each band, by corruption.
-        facts: Settings of the measurement.
-    """
-
-    measure: Measure
-    model: str
-    data: str
-    shape: tuple[int, int]
-    step: int
-    clean: float
-    waves: Mapping[Frequency, float]
-    sets: Mapping[tuple[float, float], float]
-    amplitudes: Mapping[str, tuple[float, ...]]
-    powers: Mapping[str, Mapping[Band, float]]
-    facts: Mapping[str, Json]
-
-    @property
-    def side(self) -> float:
-        """The geometric mean of height and width."""
-        return math.sqrt(self.shape[0] * self.shape[1])
-
-    def heat(self) -> NDArray[np.float64]:
-        """Return `waves` as a 2-D map with the zero frequency in the centre."""
-        return laid_out(self.waves, *self.shape, self.step)
-
-    def bands(self) -> dict[Band, float]:
-        """Return the mean value under waves of low, mid and high frequency."""
-        return band_means([(radial(each, *self.shape), value) for each, value in self.waves.items()], self.side)
-
-    def set_bands(self) -> dict[float, dict[Band, float]]:
-        """Return, by alpha, the mean value under noise around low, mid and high centres."""
-        return {
-            alpha: band_means(
-                [(center, value) for (other, center), value in self.sets.items() if other == alpha], self.side
-            )
-            for alpha in sorted({alpha for alpha, _ in self.sets})
-        }
-
-    def worst(self) -> tuple[Frequency, float]:
-        """Return the wave with the lowest value, and that value."""
-        return min(self.waves.items(), key=lambda each: (each[1], each[0]))
-
-    def shares(self) -> dict[str, dict[Band, float]]:
-        """Return the share of each corruption's change (in squared amplitude) in each band."""
-        return {name: dict(shares) for name, shares in self.powers.items()}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON-compatible values."""
-        return {
-            "format": FORMAT,
-            "version": __version__,
-            "model": self.model,
-            "data": self.data,
-            "measure": self.measure,
-            "shape": list(self.shape),
-            "facts": dict(self.facts),
-            "clean": self.clean,
-            "bands": self.bands(),
-            "waves": [[*frequency, value] for frequency, value in self.waves.items()],
-            "sets": [[*place, value] for place, value in self.sets.items()],
-            "amplitudes": {name: list(profile) for name, profile in self.amplitudes.items()},
-            "shares": self.shares(),
-        }
-
-    def save(self, path: str | Path) -> Path:
-        """Write everything to a JSON file, atomically."""
-        write_atomically(Path(path), json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
-        return Path(path)
 
 
 def spectrum(
@@ -387,24 +289,6 @@ class SpectrumMeasurer:
         smoothed = Smoothed(self.model, self.job.rule.sigma, seed=self.job.seed, batch_size=size)
         made = smoothed.certify(images, labels, keys=self.batch.keys, n0=self.job.n0, rule=self.job.rule)
         return float(np.mean([each.radius for each in made]))
-
-
-def amplitude_profile(images: Tensor) -> tuple[float, ...]:
-    """Return the mean amplitude of images, or of changes of them, at radial frequencies 0, 1, 2, ..., side / 2."""
-    return tuple(radial_profile(amplitude_spectrum(images).mean((0, 1))).tolist())
-
-
-def power_shares(images: Tensor) -> dict[Band, float]:
-    """Return the share of the squared amplitude of images, or of changes of them, in each band; corners are high."""
-    height, width = images.shape[-2:]
-    side = math.sqrt(height * width)
-    power = amplitude_spectrum(images).double().square().mean((0, 1)).flatten()
-    distance = radial_frequency(height, width, device=images.device).flatten()
-    edges = torch.tensor([side / 6, side / 3], dtype=torch.float64, device=images.device)  # those of `band`
-    sums = torch.zeros(len(BANDS), dtype=torch.float64, device=images.device)
-    sums.index_add_(0, torch.bucketize(distance, edges, right=True), power)
-    total = float(sums.sum()) or 1.0
-    return {name: value / total for name, value in zip(BANDS, sums.tolist(), strict=True)}
 
 
 def _conclude(

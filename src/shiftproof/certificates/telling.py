@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shiftproof.certificates.certification import Certification
 from shiftproof.certificates.certifying_maps import MapCertification
 from shiftproof.certificates.frequencies import BANDS
-from shiftproof.certificates.spectral_analysis import Spectrum
+from shiftproof.certificates.spectrum_result import Spectrum
 from shiftproof.certificates.suite import CertifiedSuite, check_equal_terms
 from shiftproof.measures.intervals import TOO_FEW
 

@@ -15,18 +15,21 @@ COMMANDS: Mapping[str, Command] = {
     "gate": Command("shiftproof.audits.auditing:gate", "shiftproof.cli.terminal:show_gate", arguments=("run",)),
     "compare": Command(
         "shiftproof.comparisons.audit_comparison:compare",
-        "shiftproof.cli.showing:show_comparison",
+        "shiftproof.cli.showing_comparisons:show_comparison",
         arguments=("runs",),
     ),
     "compare-methods": Command(
         "shiftproof.comparisons.methods:compare_methods",
-        "shiftproof.cli.showing:show_methods",
+        "shiftproof.cli.showing_comparisons:show_methods",
         loads={"source": INPUTS},
     ),
     "compare-on-stream": Command(
-        "shiftproof.comparisons.along_streams:compare_on_stream", "shiftproof.cli.showing:show_stream_comparison"
+        "shiftproof.comparisons.along_streams:compare_on_stream",
+        "shiftproof.cli.showing_comparisons:show_stream_comparison",
     ),
-    "run-protocol": Command("shiftproof.comparisons.protocols:run_protocol", "shiftproof.cli.showing:show_protocol"),
+    "run-protocol": Command(
+        "shiftproof.comparisons.protocols:run_protocol", "shiftproof.cli.showing_comparisons:show_protocol"
+    ),
     "certify": Command(
         "shiftproof.certificates.certifying:certify",
         "shiftproof.cli.showing:show_certificates",

@@ -15,7 +15,7 @@ from shiftproof.adapters import Adapter, Counts, Method, make_adapter
 from shiftproof.data import DataLike, Dataset, as_images
 from shiftproof.errors import ModelError
 from shiftproof.estimators import Estimator
-from shiftproof.estimators.estimating import check_source
+from shiftproof.estimators.checks import check_source
 from shiftproof.models.outputs import are_probabilities, check_logits
 from shiftproof.runs import Json, Row, Task
 from shiftproof.shifts import Shift

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from shiftproof.audits.conclusion import AuditRecord, understood
+from shiftproof.audits.audit_record import AuditRecord, understood
 from shiftproof.audits.numbers import find
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import PerImage

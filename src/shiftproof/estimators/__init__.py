@@ -8,7 +8,8 @@ from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.catalogue import METHODS, EstimationMethod
 from shiftproof.estimators.checkpoints import agreement_on_the_line
 from shiftproof.estimators.confidence import agreement, atc, average_confidence, difference_of_confidences
-from shiftproof.estimators.estimating import Estimator, estimate
+from shiftproof.estimators.estimating import estimate
+from shiftproof.estimators.estimator import Estimator
 from shiftproof.estimators.from_outputs import estimate_outputs
 from shiftproof.estimators.invariance import Invariance, neighborhood_invariance
 from shiftproof.estimators.monitor import Monitor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from shiftproof.measures import mean_distance
 from shiftproof.measures.estimation import Array, decision_shares, negative_entropy
 from shiftproof.models import StatisticsTap, logits, source_statistics
 from shiftproof.models.feature_tap import FeaturesTap
+from shiftproof.shifts import Shift
 
 BATCH_SIZE = 128
 VIEW_VALUES = 2**25
@@ -179,6 +180,12 @@ def as_batches(
         some = inputs[start : start + batch_size]
         named = input_keys(some) if keys is None else keys[start : start + batch_size]
         yield Batch(some.to(device) if isinstance(some, Tensor) else some, None, named)
+
+
+def shifted(batches: Iterator[Batch], shift: Shift | None, seed: int) -> Iterator[Batch]:
+    """Return batches after a shift, or as they are."""
+    for batch in batches:
+        yield batch if shift is None else replace(batch, inputs=shift(batch.inputs, batch.keys, seed=seed))
 
 
 def input_keys(inputs: Inputs) -> Tensor:

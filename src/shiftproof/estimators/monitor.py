@@ -23,7 +23,7 @@ from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.confidence import FEW
 from shiftproof.estimators.detectors import HeldState, State
 from shiftproof.estimators.drift import Drift
-from shiftproof.estimators.estimating import Estimator
+from shiftproof.estimators.estimator import Estimator
 from shiftproof.estimators.evidence import Evidence, at, joined, observe, sampled
 from shiftproof.estimators.hysteresis import Hysteresis
 from shiftproof.estimators.profiles import Familiarity, profile_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
@@ -36,19 +36,30 @@ from shiftproof.audits.sections.certified_figures import (
     radius_table,
 )
 from shiftproof.audits.sections.certified_ranges import CertifiedRange, range_tables, range_verdict
+from shiftproof.audits.sections.certified_words import (
+    FAR,
+    NEAR,
+    best_noise,
+    certified_action,
+    certified_notes,
+    certified_verdict,
+    denoised_verdict,
+    radii_of,
+    vote_verdict,
+)
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.shift_names import facts, named
-from shiftproof.audits.sections.wording import interval, listed, percent, title
+from shiftproof.audits.sections.wording import interval, percent, title
 from shiftproof.certificates import Smoothed
 from shiftproof.certificates.laws import LAWS
 from shiftproof.certificates.radius import round_down
 from shiftproof.certificates.rules import make_rule
 from shiftproof.data import as_images
 from shiftproof.errors import ModelError
-from shiftproof.measures import Accuracy, average_radius, certified_accuracy
+from shiftproof.measures import average_radius
 from shiftproof.models import logits
 from shiftproof.models.denoising import denoiser_card, denoiser_names, fitting_denoiser
-from shiftproof.reports.view import Action, Level, Sentence, Tile, View
+from shiftproof.reports.view import Level, Sentence, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -57,8 +68,6 @@ SIGMAS = (0.03, 0.25)
 """Noise that most networks bear, and noise that those trained for certificates do."""
 RANGES = ("brightness", "contrast+brightness", "blur", "translation")
 """Transformations that are certified; rotation and scaling take too many passes for an audit."""
-NEAR, FAR = 0.03, 0.25
-"""Of these, the two that are told in words."""
 LEAST_SAMPLES, LEAST_GUESSES = 48, 10
 """Samples of an image where a model is costly, which show radii up to 1.3 times the noise (100 up to 1.7), and those
 before them that choose its class."""
@@ -260,7 +269,7 @@ class Certified(Section):
             return View(self.name, self.title, self.question, notes=tuple(reasons) or ("Nothing was certified.",))
         best = max(clean, key=lambda sigma: (sum(clean[sigma]) / len(clean[sigma]), -sigma))
         lines = {label: some for (label, sigma), some in radii.items() if sigma == best and some}
-        at = {distance: _furthest(clean, distance) for distance in DISTANCES}
+        at = {distance: best_noise(clean, distance) for distance in DISTANCES}
         near, far = at[NEAR][1], at[FAR][1]
         level: Level = "good" if far.value >= GOOD else "bad" if near.value < BAD else "watch"
         reach = {task.sigma: task.reach for task, _ in found}
@@ -268,7 +277,7 @@ class Certified(Section):
             "acr" if label == CLEAN else f"acr.{label}": average_radius(some).value for label, some in lines.items()
         }
         if behind:
-            numbers["denoised_acr"] = average_radius(_radii(behind)).value
+            numbers["denoised_acr"] = average_radius(radii_of(behind)).value
         numbers |= {f"certified_accuracy.{distance:g}": value.value for distance, (_, value) in at.items()}
         tile = Tile(
             f"Certified accuracy at L2 {FAR:g}",
@@ -282,9 +291,9 @@ class Certified(Section):
             self.title,
             self.question,
             verdict=(
-                Sentence(_verdict(radii, at, names, len(clean)), level),
-                *_votes(found, at[NEAR][0]),
-                *_denoised_verdict(behind),
+                Sentence(certified_verdict(radii, at, names, len(clean)), level),
+                *vote_verdict(found, at[NEAR][0]),
+                *denoised_verdict(behind),
                 *range_verdict(ranges),
             ),
             tiles=(tile,),
@@ -294,9 +303,9 @@ class Certified(Section):
                 radius_table(radii, reach),
                 *range_tables(ranges),
             ),
-            notes=_notes(found, best),
+            notes=certified_notes(found, best, max(SIGMAS)),
             numbers={**numbers, **{f"certified_range.{each.name}": each.mean for each in ranges}},
-            actions=(_action(far, behind),) if level != "good" else (),
+            actions=(certified_action(far, behind),) if level != "good" else (),
         )
 
 
@@ -309,24 +318,6 @@ def certified_ranges(found: Sequence[tuple[CertifiedPart, Row]]) -> list[Certifi
     return [CertifiedRange(against, scale[against], tuple(radii[against])) for against in RANGES if radii.get(against)]
 
 
-def _radii(found: Sequence[tuple[CertifiedPart, Row]]) -> list[float]:
-    return [radius for _, row in found for radius in cast("list[float]", row["radii"])]
-
-
-def _denoised_verdict(found: Sequence[tuple[CertifiedPart, Row]]) -> tuple[Sentence, ...]:
-    """Say what is certified behind a denoiser, where one fits."""
-    if not found:
-        return ()
-    (task, row), share = found[0], certified_accuracy(_radii(found), FAR)
-    return (
-        Sentence(
-            f"With the packaged denoiser {row['denoiser']!r} before the model (denoised smoothing, noise "
-            f"{task.sigma:g}, no retraining), certified accuracy on clean images is {percent(share.value)} "
-            f"({interval(share)}) at a radius of {FAR:g}."
-        ),
-    )
-
-
 def _two_shifts(some: Sequence[Shift]) -> list[Shift]:
     """Return a shift of low and one of middle frequency, on which certified models are weak; fog where it is there."""
     chosen = []
@@ -334,83 +325,3 @@ def _two_shifts(some: Sequence[Shift]) -> list[Shift]:
         fit = [shift for shift in some if facts(named(shift))["frequency"] == frequency]
         chosen += [shift for shift in fit if shift.name == "fog"] or fit[:1]
     return chosen
-
-
-def _furthest(clean: Mapping[float, Sequence[float]], distance: float) -> tuple[float, Accuracy]:
-    """Return the noise under which most clean images are certified at a distance, the least of such, and how many."""
-    values = {sigma: certified_accuracy(some, distance) for sigma, some in clean.items()}
-    sigma = max(values, key=lambda one: (values[one].value, -one))
-    return sigma, values[sigma]
-
-
-def _verdict(
-    radii: Mapping[tuple[str, float], Sequence[float]],
-    at: Mapping[float, tuple[float, Accuracy]],
-    names: Mapping[str, str],
-    among: int,
-) -> str:
-    """Say how many are certified near and far, by which noise of so many: clean, and under shifts of as many images."""
-    said = []
-    for distance in (NEAR, FAR):
-        sigma, value = at[distance]
-        others = [
-            f"{percent(certified_accuracy(some, distance).value)} under {names[label]}"
-            for (label, noise), some in radii.items()
-            if noise == sigma and label != CLEAN and len(some) == value.images
-        ]
-        clean = f"{percent(value.value)} ({interval(value, among)}) on clean images"
-        said.append(f"{listed([clean, *others])} at an L2 radius of {distance:g} (noise {sigma:g})")
-    return f"Certified accuracy of the smoothed model is {'; '.join(said)}."
-
-
-def _votes(found: Sequence[tuple[CertifiedPart, Row]], sigma: float) -> tuple[Sentence, ...]:
-    """Say how often the smoothed model and the model itself are right on the clean images, where that was counted."""
-    some = [row for task, row in found if task.shift is None and task.sigma == sigma and "voted_right" in row]
-    if not some:
-        return ()
-    images, voted, plain = (
-        sum(cast(int, row[name]) for row in some) for name in ("images", "voted_right", "plain_right")
-    )
-    said = (
-        f"On these clean images the accuracy of the smoothed model (noise {sigma:g}) is {percent(voted / images)}; "
-        f"that of the model itself, which has no such guarantee, is {percent(plain / images)}."
-    )
-    return (Sentence(said),)
-
-
-def _action(here: Accuracy, behind: Sequence[tuple[CertifiedPart, Row]]) -> Action:
-    """Say how to certify more: by training with noise, and without, where a denoiser that fits certifies more."""
-    already = certified_accuracy(_radii(behind), FAR) if behind else here
-    without = (
-        f" Without training: with the denoiser {behind[0][1]['denoiser']!r} it is {percent(already.value)} "
-        f"({interval(already)}, {already.images} images; Smoothed(model, {behind[0][0].sigma:g}, denoiser=...))."
-        if already.value > here.value
-        else ""
-    )
-    return Action(
-        "Train with noise, to certify more",
-        f"Certified accuracy at an L2 radius of {FAR:g} is {percent(here.value)}. Radii grow with the noise that a "
-        "network tolerates, and training with noise makes it tolerate more, at the cost of some clean accuracy."
-        f"{without}",
-        "shiftproof train --data train-images/ --model model.py:build --recipe gaussian --sigma 0.25 --out robust/",
-    )
-
-
-def _notes(found: Sequence[tuple[CertifiedPart, Row]], best: float) -> tuple[str, ...]:
-    n, alpha = found[0][0].n, found[0][0].alpha
-    reach = replace(found[0][0], sigma=max(SIGMAS)).reach
-    samples = sum(cast(int, row["samples"]) for _, row in found)
-    notes = [
-        "A certificate says that the model smoothed with this noise gives the same answer to every image within the "
-        "distance. It says nothing of the model without noise, of larger changes, or of whether the answer is right.",
-        f"Rule sequential, at most {n:,} samples an image, each certificate wrong with probability at most {alpha:g}; "
-        f"{samples:,} samples in all. `shiftproof certify --sigma {best:g}` certifies all images with 100,000.",
-        f"With so many samples and noise {max(SIGMAS):g} the largest radius that can be certified is "
-        f"{round_down(reach, 3):g}: that nothing is certified beyond says nothing about the model.",
-    ]
-    if best < max(SIGMAS):
-        notes.append(
-            f"Under noise of {max(SIGMAS):g}, usual for certified training, less is certified than at {best:g}: the "
-            "model was not trained with such noise, and its certificates are small."
-        )
-    return tuple(notes)

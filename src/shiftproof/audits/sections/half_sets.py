@@ -30,8 +30,7 @@ from shiftproof.audits.sections.shift_names import one_per_category
 from shiftproof.data import Dataset
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.confidence import FEW
-from shiftproof.estimators.estimating import shifted
-from shiftproof.estimators.evidence import Evidence, observe
+from shiftproof.estimators.evidence import Evidence, observe, shifted
 from shiftproof.estimators.families import families_for
 from shiftproof.estimators.fitting import begin, copies_of, crossed_shifts
 from shiftproof.estimators.neighborhoods import neighborhood

@@ -20,9 +20,10 @@ from shiftproof.certificates.frequencies import (
     band,
     band_means,
     frequencies,
+    power_shares,
     radial,
 )
-from shiftproof.certificates.spectral_analysis import ALPHAS, WAVE, power_shares
+from shiftproof.certificates.spectral_analysis import ALPHAS, WAVE
 from shiftproof.data import as_images
 from shiftproof.measures.intervals import Interval
 from shiftproof.prediction_tasks import CLASSES

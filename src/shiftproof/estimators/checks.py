@@ -1,0 +1,58 @@
+"""What an estimate is refused for: a method that does not exist, and a source that does not fit the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from shiftproof.data import Dataset
+from shiftproof.errors import DataError, ModelError
+from shiftproof.estimators.catalogue import METHODS
+from shiftproof.estimators.evidence import Evidence
+from shiftproof.models.outputs import are_probabilities
+from shiftproof.registry import unknown
+
+
+def check_method(method: str) -> None:
+    """Refuse a method that does not exist."""
+    if method != "auto":
+        if method not in METHODS:
+            raise unknown("method of estimation", method, ("auto", *METHODS))
+        METHODS.load(method)  # what is wrong with it is told now
+
+
+def check_source(source: Dataset) -> None:
+    """Refuse a source that cannot tell right from wrong."""
+    if source.labels is None:
+        raise DataError(
+            "The source has no labels.",
+            expected="labelled images like those the model was trained on: a folder with one sub-folder per class, a "
+            "CSV of labels, or an .npz with labels",
+            fix="without labels, estimators.neighborhood_invariance ranks models and finds unusual inputs",
+        )
+    if int(source.labels.min()) == int(source.labels.max()):
+        raise DataError(
+            "All source images have the same label.",
+            expected="two classes or more",
+            got=f"{len(source.labels)} images of one class",
+        )
+
+
+def check_outputs(source: Evidence) -> NDArray[np.int64]:
+    """Return the labels of the source; refuse those that do not fit the model, and probabilities for logits."""
+    out, labels = source.logits, source.labels
+    if labels is None or labels.min() < 0 or labels.max() >= out.shape[1]:
+        raise DataError(
+            "Labels and model outputs do not fit.",
+            expected=f"labels from 0 to {out.shape[1] - 1}: the model has {out.shape[1]} outputs",
+            got="none" if labels is None else f"labels from {labels.min()} to {labels.max()}",
+        )
+    if are_probabilities(torch.from_numpy(out)):
+        raise ModelError(
+            "The model returns probabilities, not logits.",
+            expected="scores before the softmax: confidences are computed from them",
+            got="rows that are positive and sum to 1",
+            fix="remove the last softmax, or return its logarithm",
+        )
+    return labels
