@@ -145,6 +145,7 @@ def certify(  # type: ignore[misc]  # options are those of this signature: there
         executor: inline, processes, processes:4, ray or ray:16. Does not affect the numbers.
         on_progress: Called as on_progress(done, total, result).
 
+    >>> import torch
     >>> model, images = (lambda images: images.mean((2, 3))), torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
     >>> found = certify(model, (images, [0, 1, 2]), sigma=0.25, n=1000)
     >>> found.accuracy(at=0.5).value

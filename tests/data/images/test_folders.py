@@ -205,8 +205,8 @@ class TestTables:
         ("rows", "fix"),
         [
             ("ant/a,7\nbee/a,12\n", "write names with their endings: ant/a.png"),
-            ("set/ant/a.png,7\nset/bee/a.png,12\n", r"not at the\s+working directory"),
-            ("x.png,7\ny.png,12\n", r"--data FOLDER\s+--labels TABLE"),
+            ("set/ant/a.png,7\nset/bee/a.png,12\n", r"not\s+at\s+the\s+working\s+directory"),
+            ("x.png,7\ny.png,12\n", r"--data\s+FOLDER\s+--labels\s+TABLE"),
         ],
     )
     def test_what_would_let_files_be_found_is_told(
