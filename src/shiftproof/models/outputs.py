@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ def device_of(model: Callable[..., Any]) -> torch.device:
         model: Any model.
     """
     if isinstance(model, nn.Module):
-        for tensor in (*model.parameters(), *model.buffers()):
+        for tensor in chain(model.parameters(), model.buffers()):
             return tensor.device
     device = getattr(model, "device", "cpu")
     return torch.device(device)
