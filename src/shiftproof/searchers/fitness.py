@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.errors import INTERRUPTIONS, ConfigurationError, DataError, ModelError
-from shiftproof.models import Model, device_of, fingerprint, logits
+from shiftproof.models import Model, device_of, fingerprint
 from shiftproof.models.identity import digest
+from shiftproof.models.outputs import device_logits
 from shiftproof.searchers.service import Service
 from shiftproof.shifts.levels import to_bytes
 
@@ -233,7 +234,7 @@ def answers(model: Subject, images: Tensor) -> Any:
 def classes(model: Subject, images: Tensor) -> NDArray[np.int64]:
     """Return the class of each image, [n]: the label a service gives, or the largest score."""
     if not isinstance(model, Service):
-        found: NDArray[np.int64] = logits(model, images).argmax(1).numpy()
+        found: NDArray[np.int64] = device_logits(model, images).argmax(1).cpu().numpy()
         return found
     given = np.asarray(model(to_array(images)))
     if given.ndim == 2:
