@@ -67,8 +67,13 @@ class Classification(Fitness):
 
     def tally(self, images: Tensor, rows: slice) -> tuple[Counts, list[bool] | None]:
         """Count right answers."""
-        right = classes(self.model, images) == self.labels[rows].numpy()
-        return np.array([right.sum(), len(right)], dtype=np.float64), right.tolist()
+        right = self.right(images, rows)
+        return np.array([sum(right), len(right)], dtype=np.float64), right
+
+    def right(self, images: Tensor, rows: slice | list[int]) -> list[bool]:
+        """Return which images are given their label: each by itself, so that they may be of several tuples."""
+        found: list[bool] = (classes(self.model, images) == self.labels[rows].numpy()).tolist()
+        return found
 
     def value(self, counts: Counts) -> float:
         """Return right answers over images."""
