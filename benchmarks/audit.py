@@ -2,26 +2,26 @@
 
     python benchmarks/audit.py --model demo --data demo
     python benchmarks/audit.py --model resnet50.py:build --data images/ --executor processes
-    git worktree add ../before REVISION && python benchmarks/audit.py --against ../before
 
-The bare best forward time is that of the model alone, folded, on images that are there already, at the best of a few
-batch sizes, with all threads or one process per core, whichever is faster. A step of adaptation, a pass that takes
-statistics and one behind a denoiser count with their own bare best times. Passes of the folded network are counted as
-they are made, with --executor inline; elsewhere as they were planned. Start-up and the report are left out of the wall
-time, and told. --against counts the passes that the plan of another version makes for the same model and data; --plan
-counts them alone.
+The bare best forward time is that of the model alone, folded, on images that are on its device already, at the best of
+a few batch sizes: on a CPU with all threads or one process per core, on a GPU in the best layout, waiting only at the
+end. A step of adaptation, a pass that takes statistics and one behind a denoiser count with their own bare best times.
+Passes of the folded network are counted as they are made, with --executor inline; elsewhere as they were planned.
+Start-up, the forecast (which compiles what a GPU runs) and the report are left out of the wall time, and told.
+Interrupted, it tells of what was measured. `passes.py` counts the passes of a plan, and of another version's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,20 +30,17 @@ from torch import Tensor
 
 import shiftproof
 from shiftproof.audits.audit_record import AuditRecord
-from shiftproof.audits.audit_settings import affordable, make_settings
+from shiftproof.audits.costs import PACE
 from shiftproof.audits.forecast import Prices
-from shiftproof.audits.planning import scope_of
-from shiftproof.audits.sections import planned
+from shiftproof.audits.pacing import Pace
 from shiftproof.audits.sections.base import Measurement
 from shiftproof.audits.sections.certified import CertifiedPart
-from shiftproof.models import logits
-from shiftproof.models.arithmetic import operations
-from shiftproof.models.folding import Folded
+from shiftproof.models.folding import LAYOUTS, Folded, laid_out
 from shiftproof.runs import Result, Store
 from shiftproof.runs.hosting import cores
 from shiftproof.subjects import Subject
 
-BATCHES = (8, 16, 32, 64, 128, 256)
+BATCHES = {"cpu": (8, 16, 32, 64, 128, 256), "cuda": (64, 128, 256, 512)}
 PATIENCE = 3.0
 PASSES = ("forward", "statistics", "adapt")
 
@@ -58,59 +55,12 @@ def main() -> None:
     parser.add_argument("--executor", default="inline")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=None)
-    parser.add_argument("--against", type=Path, default=None, help="a checkout of another version")
-    parser.add_argument("--plan", action="store_true", help="count the passes of the plan alone")
     parser.add_argument("--bare", type=int, default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.bare is not None:  # one of several processes that are timed together
         print(bare(Subject.of(given.model, given.data, device=given.device), given.bare))
         return
-    if given.json:  # another version's plan
-        print(json.dumps(plan(given)))
-        return
-    if given.plan or given.against:
-        tell_plans(given)
-    if not given.plan:
-        tell_efficiency(given)
-
-
-def plan(given: argparse.Namespace) -> dict[str, float]:
-    """Return the passes of an audit's plan by section: where two sections plan the same task, the first has it."""
-    subject = Subject.of(given.model, given.data, device=given.device)
-    (one,) = subject.labelled_data.subset([0]).batches(1, device=subject.device)
-    scale = affordable(given.budget, subject.device, operations(subject.model, one.inputs))
-    available = len(subject.labelled_data)
-    sections = given.sections and given.sections.split(",")
-    settings = make_settings(budget=given.budget, sections=sections, scale=scale, available=available)
-    scope = scope_of(settings, min(settings.images or available, available), subject)
-    seen, found = set[Measurement](), defaultdict[str, float](float)
-    for name in settings.sections:
-        for task in planned(name, scope):
-            if task not in seen:
-                seen.add(task)
-                found[name] += sum(count for unit, count in task.work() if unit.kind in PASSES)
-    return {"images": float(scope.images), **found}
-
-
-def tell_plans(given: argparse.Namespace) -> None:
-    """Print the passes of the plan by section, and those of another version's."""
-    own = plan(given)
-    other: dict[str, float] = {}
-    if given.against:
-        asked = [f"--{name}={getattr(given, name)}" for name in ("model", "data", "budget", "device")]
-        command = [sys.executable, __file__, "--json", *asked]
-        home = {**os.environ, "PYTHONPATH": str(given.against.resolve() / "src")}
-        done = subprocess.run(command, check=False, env=home, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(done.stderr)
-        other = json.loads(done.stdout.splitlines()[-1])
-    print(f"{'planned passes':<14}{'now':>10}" + (f"{'before':>10}{'times':>8}" if other else ""))
-    rows = [(name, own.get(name, 0.0), other.get(name, 0.0)) for name in dict.fromkeys([*own, *other])]
-    totals = [sum(values) - values[0] for values in zip(*(row[1:] for row in rows), strict=True)]
-    for name, count, before in [*rows, ("all", *totals)]:
-        times = f"{before:10,.0f}{before / count if count else float('nan'):8.2f}" if other else ""
-        print(f"{name:<14}{count:10,.0f}{times}")
+    tell_efficiency(given)
 
 
 def tell_efficiency(given: argparse.Namespace) -> None:
@@ -118,27 +68,30 @@ def tell_efficiency(given: argparse.Namespace) -> None:
     out = given.out or Path(tempfile.mkdtemp())
     made, taken = count_passes(), PassesByTask()
     begun = time.perf_counter()
-    found = shiftproof.audit(
-        given.model,
-        given.data,
-        budget=given.budget,
-        sections=given.sections and given.sections.split(","),
-        executor=given.executor,
-        device=given.device,
-        out=out,
-        on_progress=lambda _, __, result: taken.add(result, made["images"]),
-    )
+    with suppress(KeyboardInterrupt):
+        shiftproof.audit(
+            given.model,
+            given.data,
+            budget=given.budget,
+            sections=given.sections and given.sections.split(","),
+            executor=given.executor,
+            device=given.device,
+            out=out,
+            on_progress=lambda _, __, result: taken.add(result, made["images"]),
+            on_plan=lambda forecast: print(f"forecast {forecast.seconds:.0f} s", flush=True),
+        )
     whole = time.perf_counter() - begun
     wall = taken.ended - taken.begun
     with Store(out) as store:
-        record = AuditRecord.of(store)
-    subject = Subject.of(given.model, given.data, device=given.device, images=64)
+        record, pace = AuditRecord.of(store), json.loads(store.about().get(PACE, "null"))
+    subject = Subject.of(given.model, given.data, device=given.device, images=256)
+    subject = Pace(**pace).given_to(subject) if pace else subject
     best = min(bare(subject, torch.get_num_threads()), together(given))
     prices = Prices(subject)
     behind = denoised(record, subject, best)
     sections: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     for result in record.everything():
-        if not isinstance(result.task, Measurement):
+        if not isinstance(result.task, Measurement) or result.row is None:
             continue
         units = [(unit, count) for unit, count in result.task.work() if unit.kind in PASSES]
         forward = sum(count for unit, count in units if unit.kind == "forward")
@@ -154,7 +107,7 @@ def tell_efficiency(given: argparse.Namespace) -> None:
     for name, (passes, more, took, asked) in [*sections.items(), ("all", totals)]:
         share = f"{asked / took:12.2f}" if took else ""
         print(f"{name:<14}{passes:10,.0f}{passes + more:10,.0f}{took:9.1f}{share}")
-    print(f"\nbare best forward {1e3 * best:.3f} ms an image; {found.masthead.facts}")
+    print(f"\nbare best forward {1e3 * best:.4f} ms an image; asked as {pace or 'usual'}")
     print(f"wall {wall:.1f} s of measuring, {whole - wall:.1f} s before and after")
     print(f"efficiency {totals[3] / wall:.2f}")
 
@@ -205,19 +158,25 @@ def denoised(record: AuditRecord, subject: Subject, best: float) -> float:
 
 
 def bare(subject: Subject, threads: int, model: Any = None) -> float:
-    """Return seconds per image of the model alone, or of another, at the best batch size."""
+    """Return seconds per image of the model alone, or of another, in the best layout and at the best batch size."""
     model = model or subject.fast_model
     torch.set_num_threads(threads)
+    kind = subject.device.partition(":")[0]
+    ways = tuple(product(LAYOUTS if kind == "cuda" else (None,), BATCHES[kind]))
     (images,) = (batch.inputs for batch in subject.data.subset(range(1)).batches(1, device=subject.device))
     times = []
-    for size in BATCHES:
-        some = images.expand(size, *images.shape[1:]).contiguous()
-        logits(model, some)
-        count, begun = 0, time.perf_counter()
-        while time.perf_counter() - begun < PATIENCE / len(BATCHES) or not count:
-            logits(model, some)
-            count += size
-        times.append((time.perf_counter() - begun) / count)
+    for layout, size in ways:
+        network, some = laid_out(model, layout), images.expand(size, *images.shape[1:]).contiguous()
+        for patience in (0.0, PATIENCE / len(ways)):  # the first time does not count
+            count, begun = 0, time.perf_counter()
+            with torch.no_grad():
+                while time.perf_counter() - begun < patience or not count:
+                    network(some)
+                    count += size
+            if kind == "cuda":
+                torch.cuda.synchronize(subject.device)
+            took = (time.perf_counter() - begun) / count
+        times.append(took)
     return min(times)
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor
 
 from shiftproof.data import DataLike, Dataset, DataSpec, ImageSet, load_data, load_images
@@ -39,6 +40,9 @@ from shiftproof.version import __version__
 
 HELD_BYTES = 2**26
 """Images are decoded once: up to so many bytes they are kept in memory, and more in a file, where the disk has room."""
+GPU_BYTES, GPU_SHARE = 2**33, 8
+"""A GPU holds images of up to so many bytes, where no more than one in so many of its free ones: they need not be read
+and sent to it again for every shift."""
 BATCH_SIZES = {"cpu": 64, "cuda": 256}
 """Images per forward pass, by kind of device: enough to fill it, few enough to stay in a CPU's cache."""
 LOADED = {
@@ -222,6 +226,8 @@ class Subject:
     def data(self) -> Dataset:
         """The chosen inputs, in their keyed order: any first part of them is a sample."""
         chosen = self.labelled_data.subset(self.places)
+        if chosen.nbytes <= _room(self.device):
+            return chosen.in_memory(device=self.device)
         return chosen.in_memory() if chosen.nbytes <= HELD_BYTES else chosen.on_disk()
 
     @property
@@ -310,6 +316,13 @@ class Subject:
         made = copy.copy(self)
         made.__dict__.update(self.__dict__, **fields)
         return made
+
+
+def _room(device: str) -> int:
+    """Return how many bytes of images a device of its own memory may hold."""
+    if not device.startswith("cuda"):
+        return 0
+    return min(GPU_BYTES, torch.cuda.mem_get_info(device)[0] // GPU_SHARE)
 
 
 class Measurer:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from shiftproof.measures.similarity import structural_similarity
+from shiftproof.measures.similarity import level_similarity, structural_similarity
 
 skimage = pytest.importorskip("skimage.metrics", reason="scikit-image is the reference")
 
@@ -23,6 +23,17 @@ def test_equals_scikit_image(shape, dtype):
         for x, y in zip(images, others, strict=True)
     ]
     assert np.abs(found.numpy() - wanted).max() < (1e-5 if dtype == torch.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("shape", [(6, 3, 32, 32), (3, 1, 7, 40), (2, 3, 230, 224)])
+def test_of_levels_is_the_same(shape):
+    rng = np.random.default_rng(1)
+    levels = rng.integers(0, 256, shape).astype(np.float32)
+    others = (levels + rng.normal(size=shape) * 40).round().clip(0, 255).astype(np.float32)
+    levels[0], others[0], others[1] = 255.0, 254.0, levels[1]
+    before, after = torch.tensor(levels), torch.tensor(others)
+    wanted = structural_similarity(before.double() / 255, after.double() / 255)
+    assert torch.allclose(level_similarity(before, after), wanted, atol=1e-6, rtol=0)
 
 
 def test_equal_images_are_as_similar_as_can_be():

@@ -166,18 +166,18 @@ class Prices:
         from shiftproof.searchers import Constraint, make_space
         from shiftproof.searchers.applying import Applier
         from shiftproof.searchers.uniform import draw_tuples
-        from shiftproof.shifts.levels import from_levels, to_bytes
+        from shiftproof.shifts.levels import to_bytes
 
         space, batch = make_space(cast(str, unit.of)), self._pixels
         pixels = to_bytes(batch.inputs)
         tuples = iter(draw_tuples(space, unit.batch, range(10 * TRIES), seed=0) * TRIES)
-        constraint, original = Constraint(similarity=0.5), from_levels(pixels)
+        constraint, original = Constraint(similarity=0.5), pixels.float()
 
         def judge() -> None:
             applier = Applier(pixels, batch.keys, seed=0)
             for _ in range(10):
                 steps = [space.steps[gene] for gene in next(tuples)]
-                constraint.tally(original, applier(steps, 0, len(pixels)))
+                constraint.tally(original, applier.levels(steps, 0, len(pixels)))
 
         return self._time(judge, 10 * len(pixels))
 

@@ -191,8 +191,8 @@ class Dataset(ABC, Generic[Inputs]):
         """Bytes that `in_memory` needs; 0 if the inputs are in memory already."""
         return 0
 
-    def in_memory(self, *, workers: int = 0) -> Self:
-        """Return the same set with its inputs in memory, without those that cannot be decoded."""
+    def in_memory(self, *, workers: int = 0, device: torch.device | str = "cpu") -> Self:
+        """Return the same set with its inputs in memory, images in a device's, without those that cannot be decoded."""
         return self
 
     def on_disk(self, *, workers: int = 0) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ def device_of(model: Callable[..., Any]) -> torch.device:
         model: Any model.
     """
     if isinstance(model, nn.Module):
-        for tensor in (*model.parameters(), *model.buffers()):
+        for tensor in chain(model.parameters(), model.buffers()):
             return tensor.device
     device = getattr(model, "device", "cpu")
     return torch.device(device)
@@ -38,6 +39,16 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
     No gradients are kept. Images are moved to the model's device, and to its precision where that is not float32; a
     list of texts, or of pairs of them, goes to the model as it is. Anything but finite scores, one row per input, is a
     `ModelError`.
+
+    Args:
+        model: Any model.
+        inputs: Images [N, C, H, W] in [0, 1], or a list of texts.
+    """
+    return device_logits(model, inputs).cpu()
+
+
+def device_logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
+    """Return the same logits where the model left them: what is made of them there need not travel.
 
     Args:
         model: Any model.
@@ -56,11 +67,16 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
         ) from error
     except BaseException as error:  # whatever a user's model raises is told in one paragraph
         raise _failed(model, inputs, error) from error
-    return check_logits(out, len(inputs))
+    return _checked(out, len(inputs))
 
 
 def check_logits(out: object, images: int) -> Tensor:
     """Return what a model put out as float32 on the CPU, or refuse what is not logits for that many images."""
+    return _checked(out, images).cpu()
+
+
+def _checked(out: object, images: int) -> Tensor:
+    """Return what a model put out as float32, or refuse what is not logits for that many images."""
     if not isinstance(out, Tensor):
         kind = f"a {type(out).__name__}"
         raise ModelError("The model does not return a tensor.", expected=_EXPECTED, got=kind, fix=_WRAP)
@@ -78,9 +94,9 @@ def check_logits(out: object, images: int) -> Tensor:
     if not out.is_floating_point():
         kind = f"a tensor of {str(out.dtype).removeprefix('torch.')}"
         raise ModelError("The model does not return scores.", expected=_EXPECTED, got=kind, fix=_WRAP)
-    scores = out.detach().to("cpu", torch.float32)
-    finite = scores.isfinite().all(dim=1)
-    if not bool(finite.all()):
+    scores = out.detach().float()
+    if not bool(scores.isfinite().all()):
+        finite = scores.isfinite().all(dim=1)
         found = "NaN" if bool(scores.isnan().any()) else "infinity"
         raise ModelError(
             f"The model returns {found}.",

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.errors import ConfigurationError
-from shiftproof.measures.similarity import structural_similarity
+from shiftproof.measures.similarity import level_similarity
 from shiftproof.models.identity import digest
 from shiftproof.searchers.fitness import Subject, classes, identity
+from shiftproof.shifts.levels import from_levels
 
 AGREEMENT = 0.9
 
@@ -58,11 +59,15 @@ class Constraint:
         return digest(["ssim" if self.similarity is not None else None, reference])
 
     def tally(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
-        """Return the sum of similarities and the number of agreements over images; 0 for what is not asked."""
-        similar = structural_similarity(before, after).sum().item() if self.similarity is not None else 0.0
+        """Return the sum of similarities and the number of agreements over images; 0 for what is not asked.
+
+        Images are whole float32 numbers 0..255.
+        """
+        similar = level_similarity(before, after).sum().item() if self.similarity is not None else 0.0
         agreeing = 0
         if self.reference is not None:
-            agreeing = int((classes(self.reference, before) == classes(self.reference, after)).sum())
+            here, there = (classes(self.reference, from_levels(levels)) for levels in (before, after))
+            agreeing = int((here == there).sum())
         return np.array([similar, agreeing], dtype=np.float64)
 
     def violation(self, similarity: float | None, agreement: float | None) -> float:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.data import ImageSet
+from shiftproof.data.images.levels import divide_
 from shiftproof.errors import DataError, RunError
 from shiftproof.models import BatchFitter
 from shiftproof.runs import Inline, OnProgress, Plan, Result, Row, Store, Task, WorkerPool, drive
 from shiftproof.searchers.applying import MEMORY, Applier
 from shiftproof.searchers.constraint import Constraint
-from shiftproof.searchers.fitness import Fitness
+from shiftproof.searchers.fitness import Classification, Fitness
 from shiftproof.searchers.search_trace import Score, check_fitness
 from shiftproof.searchers.space import Genes, Space
 from shiftproof.shifts import ImageShift
@@ -122,13 +125,54 @@ class Evaluator:
         """Return the counts of a tuple on a range of images."""
         return task.measure(self)
 
+    def measure_all(self, tasks: Sequence[TriedTuple]) -> list[Row]:
+        """Return the counts of several tuples; where each image is judged alone, these share the model's batches."""
+        fitness = self.fitness
+        if not isinstance(fitness, Classification):
+            return [self.measure(task) for task in tasks]
+        return self.fit(lambda size: self._count_all(tasks, fitness, size))
+
+    def _count_all(self, tasks: Sequence[TriedTuple], fitness: Classification, batch_size: int) -> list[Row]:
+        right: list[list[bool]] = [[] for _ in tasks]
+        sums = [np.zeros(2) for _ in tasks]
+        waiting: list[tuple[int, Tensor, slice]] = []
+
+        def ask() -> None:
+            """Ask the model of the images that wait."""
+            places = [row for _, _, rows in waiting for row in range(rows.start, rows.stop)]
+            answers = iter(fitness.right(torch.cat([images for _, images, _ in waiting]), places))
+            for number, images, _ in waiting:
+                right[number] += islice(answers, len(images))
+            waiting.clear()
+
+        for number, task in enumerate(tasks):
+            for first, last in self._parts(task.start, task.stop, batch_size):
+                made, some = self._applied(task.steps, first, last)
+                sums[number] += some
+                for rows in self._batches(first, last, batch_size):
+                    room = batch_size - sum(len(held) for _, held, _ in waiting)
+                    if waiting and rows.stop - rows.start > room:
+                        ask()
+                    waiting.append((number, made[rows.start - first : rows.stop - first], rows))
+        if waiting:
+            ask()
+        counted: list[Row] = [{"counts": [float(sum(some)), float(len(some))]} for some in right]
+        if not self.constraint:
+            return counted
+        return [{**row, "sums": some.tolist()} for row, some in zip(counted, sums, strict=True)]
+
+    def _applied(self, steps: Sequence[ImageShift], first: int, last: int) -> tuple[Tensor, NDArray[np.float64]]:
+        """Return images after steps, float32 in [0, 1], and what the constraint makes of them."""
+        levels = self.applier.levels(steps, first, last)
+        sums = self.constraint.tally(self.pixels.images[first:last].float(), levels) if self.constraint else np.zeros(2)
+        return divide_(levels), sums
+
     def count(self, steps: Sequence[ImageShift], start: int, stop: int, batch_size: int) -> Row:
         """Return the counts of steps in turn on a range of images."""
         counts, sums = np.zeros(0), np.zeros(2)
         for first, last in self._parts(start, stop, batch_size):
-            images = self.applier(steps, first, last)
-            if self.constraint:
-                sums += self.constraint.tally(self.pixels.unit(first, last), images)
+            images, some_sums = self._applied(steps, first, last)
+            sums += some_sums
             for rows in self._batches(first, last, batch_size):
                 some, _ = self.fitness.tally(images[rows.start - first : rows.stop - first], rows)
                 counts = counts + some if len(counts) else some
@@ -239,10 +283,10 @@ class Direct:
     def __call__(self, tuples: Sequence[Genes], images: int | None = None, /) -> list[Score]:
         """Return the scores of tuples; an error of the model is raised."""
         count = len(self.evaluator.pixels) if images is None else images
-        for genes in sorted(set(tuples)):
-            if (genes, count) not in self._scores:
-                row = self.evaluator.measure(self.evaluator.task(genes, 0, count))
-                self._scores[genes, count] = self.evaluator.score([row], count)
+        new = [genes for genes in sorted(set(tuples)) if (genes, count) not in self._scores]
+        rows = self.evaluator.measure_all([self.evaluator.task(genes, 0, count) for genes in new])
+        for genes, row in zip(new, rows, strict=True):
+            self._scores[genes, count] = self.evaluator.score([row], count)
         return [self._scores[genes, count] for genes in tuples]
 
 

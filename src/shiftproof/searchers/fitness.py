@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.errors import INTERRUPTIONS, ConfigurationError, DataError, ModelError
-from shiftproof.models import Model, device_of, fingerprint, logits
+from shiftproof.models import Model, device_of, fingerprint
 from shiftproof.models.identity import digest
+from shiftproof.models.outputs import device_logits
 from shiftproof.searchers.service import Service
 from shiftproof.shifts.levels import to_bytes
 
@@ -66,8 +67,13 @@ class Classification(Fitness):
 
     def tally(self, images: Tensor, rows: slice) -> tuple[Counts, list[bool] | None]:
         """Count right answers."""
-        right = classes(self.model, images) == self.labels[rows].numpy()
-        return np.array([right.sum(), len(right)], dtype=np.float64), right.tolist()
+        right = self.right(images, rows)
+        return np.array([sum(right), len(right)], dtype=np.float64), right
+
+    def right(self, images: Tensor, rows: slice | list[int]) -> list[bool]:
+        """Return which images are given their label: each by itself, so that they may be of several tuples."""
+        found: list[bool] = (classes(self.model, images) == self.labels[rows].numpy()).tolist()
+        return found
 
     def value(self, counts: Counts) -> float:
         """Return right answers over images."""
@@ -233,7 +239,7 @@ def answers(model: Subject, images: Tensor) -> Any:
 def classes(model: Subject, images: Tensor) -> NDArray[np.int64]:
     """Return the class of each image, [n]: the label a service gives, or the largest score."""
     if not isinstance(model, Service):
-        found: NDArray[np.int64] = logits(model, images).argmax(1).numpy()
+        found: NDArray[np.int64] = device_logits(model, images).argmax(1).cpu().numpy()
         return found
     given = np.asarray(model(to_array(images)))
     if given.ndim == 2:

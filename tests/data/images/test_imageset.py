@@ -166,6 +166,15 @@ class TestInMemory:
         assert held.subset([2, 0]).fingerprint == part.subset([2, 0]).fingerprint
         assert held.keys.tolist() == part.keys.tolist() == [KEYS[5], KEYS[1], KEYS[22]]
 
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    def test_is_the_same_set_on_a_gpu(self, data: ImageSet) -> None:
+        part = data.subset([5, 1, 22])
+        held = part.in_memory(device="cuda")
+        assert torch.equal(joined(held.batches(2))[0], joined(part.batches(2))[0])
+        assert all(batch.inputs.is_cuda for batch in held.batches(2, device="cuda"))
+        assert held.fingerprint == part.fingerprint
+        assert held.keys.tolist() == part.keys.tolist()
+
     @pytest.mark.parametrize("floats", [False, True])
     def test_on_disk_is_the_same_set(self, data: ImageSet, floats: bool) -> None:
         part = (load_images((IMAGES / 255.0).astype(np.float32)) if floats else data).subset([5, 1, 22, 4, 5, 6])

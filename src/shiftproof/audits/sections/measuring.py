@@ -17,8 +17,8 @@ from shiftproof.audits.suite_cells import SuiteCell
 from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.errors import DataError
 from shiftproof.measures import Accuracy
-from shiftproof.models import Model, class_names, imagenet, logits
-from shiftproof.models.outputs import are_probabilities
+from shiftproof.models import Model, class_names, imagenet
+from shiftproof.models.outputs import are_probabilities, device_logits
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import AnyTask, Json, Result, Row
 from shiftproof.shifts import Shift
@@ -40,14 +40,14 @@ def predictions(subject: Subject, places: Sequence[int], shift: Shift | None, se
     labels, predicted, confidences = [], [], []
     for batch in subject.data.subset(places).batches(subject.batch_size, device=subject.device):
         images = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=seed)
-        scores = logits(subject.fast_model, images)
+        scores = device_logits(subject.fast_model, images)
         confidence, classes = scores.softmax(1).max(1)
         labels.append(check_labels(batch.labels, scores.shape[1]))
         predicted.append(classes.cpu())
         confidences.append(torch.full_like(confidence, torch.nan) if are_probabilities(scores) else confidence)
     if not labels:
         return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), torch.empty(0)
-    return torch.cat(labels), torch.cat(predicted), torch.cat(confidences)
+    return torch.cat(labels), torch.cat(predicted), torch.cat(confidences).cpu()
 
 
 def measured_under(subject: Subject, condition: Shift | SuiteCell | None) -> tuple[Subject, Shift | None]:

@@ -17,9 +17,10 @@ from torch import Tensor
 from shiftproof.audits.sections.base import FORWARD, Measurement, Scope, Unit, Work
 from shiftproof.audits.sections.measuring import check_labels, picture
 from shiftproof.data import as_images
-from shiftproof.measures.similarity import structural_similarity
+from shiftproof.measures.similarity import level_similarity
 from shiftproof.models import has_batch_norm
 from shiftproof.runs import Json, Row
+from shiftproof.shifts.levels import from_levels
 from shiftproof.subjects import Subject
 
 if TYPE_CHECKING:
@@ -144,21 +145,33 @@ class RacedChains:
 
     def __call__(self, tuples: Sequence[Genes], _: int | None = None, /) -> list[Score]:
         """Return the scores of chains; those that share first steps follow each other."""
-        for genes in sorted(set(tuples) - self._scores.keys()):
-            self._scores[genes] = self._score(genes)
+        new, together = sorted(set(tuples) - self._scores.keys()), max(1, self.evaluator.fit.size // self.first)
+        for place in range(0, len(new), together):
+            self._score(new[place : place + together])
         return [self._scores[genes] for genes in tuples]
 
-    def _score(self, genes: Genes) -> Score:
+    def _score(self, chains: Sequence[Genes]) -> None:
+        """Score as many chains as share a batch; the other images of some are seen in vain, to be seen together."""
+        begun = self._measured(chains, 0, self.first)
+        found = {genes: self.evaluator.score([row], self.first) for genes, row in begun.items()}
+        worst = [genes for genes in chains if found[genes].objective <= self._limit and self.first < self.images]
+        ended = self._measured(worst, self.first, self.images)
+        for genes in chains:  # one after the other: what is worst is known better after each
+            if genes in ended and found[genes].objective <= self._limit:
+                found[genes] = self.evaluator.score([begun[genes], ended[genes]], self.images)
+                self._whole.append(found[genes].objective)
+        self._scores |= found
+
+    def _measured(self, chains: Sequence[Genes], start: int, stop: int) -> dict[Genes, Row]:
         evaluator = self.evaluator
-        rows = [evaluator.measure(evaluator.task(genes, 0, self.first))]
-        found = evaluator.score(rows, self.first)
+        rows = evaluator.measure_all([evaluator.task(genes, start, stop) for genes in chains])
+        return dict(zip(chains, rows, strict=True))
+
+    @property
+    def _limit(self) -> float:
+        """The score on the first images from which on a chain is not among the worst."""
         kept = sorted(self._whole)[KEPT - 1] if len(self._whole) >= KEPT else 1.0
-        if found.objective > kept + MARGIN or self.first == self.images:
-            return found
-        rows.append(evaluator.measure(evaluator.task(genes, self.first, self.images)))
-        found = evaluator.score(rows, self.images)
-        self._whole.append(found.objective)
-        return found
+        return kept + MARGIN
 
 
 @dataclass(frozen=True)
@@ -224,11 +237,12 @@ def _under(evaluator: Evaluator, genes: Genes, start: int, stop: int, similarity
     stop = min(stop, len(evaluator.pixels))
     for first in range(start, stop, evaluator.fit.size):
         last = min(first + evaluator.fit.size, stop)
-        images = evaluator.applier(steps, first, last)
+        levels = evaluator.applier.levels(steps, first, last)
+        images = from_levels(levels)
         right += evaluator.fitness.tally(images, slice(first, last))[1] or []
         known = [True] * (last - first)
         if similarity is not None:
-            known = (structural_similarity(evaluator.pixels.unit(first, last), images) >= similarity).tolist()
+            known = (level_similarity(evaluator.pixels.images[first:last].float(), levels) >= similarity).tolist()
         kept += known
     return np.array(right, bool), np.array(kept, bool)
 
@@ -236,8 +250,8 @@ def _under(evaluator: Evaluator, genes: Genes, start: int, stop: int, similarity
 def _similarity(evaluator: Evaluator, genes: Genes, images: int) -> float:
     """Return the mean similarity of the first images to what a chain makes of them."""
     steps = [evaluator.space.steps[gene] for gene in genes]
-    after = evaluator.applier(steps, 0, min(images, CHOICE))
-    return round(float(structural_similarity(evaluator.pixels.unit(0, len(after)), after).mean()), 4)
+    after = evaluator.applier.levels(steps, 0, min(images, CHOICE))
+    return round(float(level_similarity(evaluator.pixels.images[: len(after)].float(), after).mean()), 4)
 
 
 def _trials(trace: SearchTrace) -> Json:

@@ -105,10 +105,10 @@ class ImageSet(Dataset[Tensor]):
         """Whether its keys are known without reading it."""
         return self._keys is not None
 
-    def in_memory(self, *, workers: int = 0) -> Self:
+    def in_memory(self, *, workers: int = 0, device: torch.device | str = "cpu") -> Self:
         """Return the same set with its pixels decoded and held in memory, without the files that cannot be decoded."""
         dtype = torch.uint8 if self.source.value_bytes == 1 else torch.float32
-        images = torch.empty(len(self), *self.shape, dtype=dtype)
+        images = torch.empty(len(self), *self.shape, dtype=dtype, device=device)
         kept, keys = self._decoded(lambda start, pixels: images[start : start + len(pixels)].copy_(pixels), workers)
         held = HeldSource(images[: len(kept)], self.source.contents[self._rows[kept]], self.source.decoding)
         return self._kept_in(held, kept, keys)
