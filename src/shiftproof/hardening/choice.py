@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from shiftproof.hardening.remedies import Weakness
 from shiftproof.hardening.training_time import Fitted
+from shiftproof.hardening.weaknesses import Weakness
 from shiftproof.runs import Json
 
 

@@ -19,10 +19,10 @@ from shiftproof.hardening.between import Candidate, between, candidates, ranked
 from shiftproof.hardening.choice import Choice
 from shiftproof.hardening.hardened import Change, Hardened, Outcome, write
 from shiftproof.hardening.proof_audits import COMMON, SECTIONS, SEVERITIES, UNSEEN, fits
-from shiftproof.hardening.remedies import Weakness, policy, weaknesses, worth_mending
 from shiftproof.hardening.request import ImagesByUse, Request
 from shiftproof.hardening.spending import TRAINING, Spending
 from shiftproof.hardening.training_time import epochs_in, fit
+from shiftproof.hardening.weaknesses import Weakness, policy, weaknesses, worth_mending
 from shiftproof.models import ModelLike, choose_device, fingerprint
 from shiftproof.models.class_names import with_class_names
 from shiftproof.runs import Json, Result, Row, Store
