@@ -5,9 +5,9 @@
 
 The demo is made weak to one thing, ten times over: fine-tuned to answer as before on images as they are, and to say the
 next class of images under a fog, under a wave of one frequency, or with a cast of colour. Then it is hardened on other
-images. A planting counts as chosen where the remedy for it is among those that were chosen, and as mended where a
-network is handed over that regained at least half of what the weakness cost, on test images that nothing else saw. Each
-is kept, and what was cut goes on.
+images. A planting counts as found where a remedy for it is chosen in particular: because it costs more than usual. It
+counts as chosen where a remedy for it is trained on at all, and as mended where a network is handed over that regained
+at least half of what the weakness cost, on test images that nothing else saw. Each is kept, and what was cut goes on.
 
 What `harden` looks for was set while the ten of `PLANTED` were looked at. `--draw` plants ten others, of which nothing
 is chosen by hand: severities, frequencies, heights and colours are drawn by its number, and the images are others.
@@ -68,14 +68,15 @@ def cast(red: float, green: float, blue: float) -> Change:
 CLEAR, SOUND, REGAINED = 0.35, 0.88, 0.5
 """A weakness is planted once accuracy is below the first under it, and above the second on images as they are. It is
 mended once the third, a share of what it cost, is regained."""
+WAVES = ("waves", "waves of one frequency")
 PLANTED: dict[str, tuple[Change, tuple[str, ...]]] = {
     "fog, severity 2": (fog(2), ("veils",)),
     "fog, severity 3": (fog(3), ("veils",)),
     "fog, severity 5": (fog(5), ("veils",)),
-    "a wave of 0.1 periods a pixel": (wave(0.1, 0.0, 0.15), ("waves",)),
-    "a wave of 0.2 periods a pixel": (wave(0.14, 0.14, 0.15), ("waves",)),
-    "a wave of 0.3 periods a pixel": (wave(0.0, 0.3, 0.15), ("waves",)),
-    "a wave of 0.45 periods a pixel": (wave(0.35, 0.28, 0.15), ("waves",)),
+    "a wave of 0.1 periods a pixel": (wave(0.1, 0.0, 0.15), WAVES),
+    "a wave of 0.2 periods a pixel": (wave(0.14, 0.14, 0.15), WAVES),
+    "a wave of 0.3 periods a pixel": (wave(0.0, 0.3, 0.15), WAVES),
+    "a wave of 0.45 periods a pixel": (wave(0.35, 0.28, 0.15), WAVES),
     "a red cast": (cast(0.2, -0.1, -0.1), ("casts of colour",)),
     "a blue cast": (cast(-0.1, -0.1, 0.2), ("casts of colour",)),
     "a green cast": (cast(-0.1, 0.2, -0.1), ("casts of colour",)),
@@ -93,7 +94,7 @@ def drawn(number: int) -> dict[str, tuple[Change, tuple[str, ...]]]:
     for _ in range(4):
         frequency, direction, height = rng.uniform(0.05, 0.5), rng.uniform(0, math.pi), rng.uniform(0.12, 0.2)
         down, across = round(frequency * math.sin(direction), 3), round(frequency * math.cos(direction), 3)
-        made[f"a wave, {down} down, {across} across, height {height:.2f}"] = (wave(down, across, height), ("waves",))
+        made[f"a wave, {down} down, {across} across, height {height:.2f}"] = (wave(down, across, height), WAVES)
     for _ in range(3):
         hue, strength = rng.uniform(0, 2 * math.pi), rng.uniform(0.15, 0.25)
         more = [round(strength * math.cos(hue + turn * 2 * math.pi / 3), 3) for turn in range(3)]
@@ -204,6 +205,7 @@ def mend(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "augment": made.choice.augment,
         "why": {each.remedy: each.reason for each in made.weaknesses},
         "kept": None if made.kept is None else made.kept.share,
+        "found": any(each.particular and each.remedy in remedies for each in made.weaknesses),
         "chosen": any(each in chosen for each in remedies),
         "mended": after[1] - before[1] >= REGAINED * (before[0] - before[1]),
     }
@@ -245,7 +247,8 @@ def main() -> None:
                 continue
             rows.append(done.result())
             print(json.dumps(rows[-1]), flush=True)
-    print(f"chosen {sum(row['chosen'] for row in rows)}, mended {sum(row['mended'] for row in rows)} of {len(rows)}")
+    counts = ", ".join(f"{name} {sum(row[name] for row in rows)}" for name in ("found", "chosen", "mended"))
+    print(f"{counts} of {len(rows)}")
 
 
 if __name__ == "__main__":

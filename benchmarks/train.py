@@ -8,9 +8,10 @@ A recipe sends several images through the network for each image of a batch (`pa
 of an attack; one by the network that training began with, without gradients, counts a third). Its rate is compared with
 erm's on as many passes, so that 1.00 means that views, noise and loss cost nothing beside the network: on one batch of
 so many images, or, where the passes of a step come one after the other (`turns`), as those of an attack do, on as many
-steps. Rounds of erm and of all recipes with as many passes take turns, and the median counts. A round is what a long
-training is made of: its first steps, for which views are made before anything can be trained, do not count, and views
-for the steps after it are made while it is timed.
+steps. Rounds of two copies of erm and of all recipes with as many passes take turns, and medians count, that of erm
+over both copies: how far the copies are apart says how far a ratio can be trusted. A round is what a long training is
+made of: its first steps, for which views are made before anything can be trained, do not count, and views for the steps
+after it are made while it is timed.
 """
 
 from __future__ import annotations
@@ -108,32 +109,29 @@ def compare(names: list[str], data: ImageSet, options: argparse.Namespace) -> di
     """Return the rates of recipes, and of erm at as many passes as theirs, in images per second."""
     passes, turns = passes_of(names[0]), turns_of(names[0])
     network = network_of(names[0], options)
-    loops = [make_loop(name, data, options.batch, options, network) for name in names]
     steps = max(2, round(options.steps / max(1.0, passes / 3)))  # those of attacks are long
-    counts = [steps] * len(loops)
-    loops.append(make_loop("erm", data, round(options.batch * passes / turns), options, network))
-    counts.append(steps * turns)
-    if turns > 1:  # and all passes as one batch
-        loops.append(make_loop("erm", data, round(options.batch * passes), options, network))
-        counts.append(steps)
-    for loop in loops:
+
+    def erm(images: float) -> Loop:
+        return make_loop("erm", data, round(options.batch * images), options, network)
+
+    recipes = [(make_loop(name, data, options.batch, options, network), steps) for name in names]
+    copies = [(erm(passes / turns), steps * turns) for _ in range(2)]
+    whole = [(erm(passes), steps)] if turns > 1 else []  # and all passes as one batch
+    loops = [copies[0], *recipes, copies[1], *whole]
+    for loop, _ in loops:
         seconds(loop, 2, options.device)  # kernels are looked for
-    rounds = [
-        [seconds(loop, count, options.device) for loop, count in zip(loops, counts, strict=True)]
-        for _ in range(options.rounds)
-    ]
-    rates = [
-        options.batch / statistics.median(spent) * steps / count
-        for spent, count in zip(zip(*rounds, strict=True), counts, strict=True)
-    ]
-    erm, *whole = rates[len(names) :]
+    rounds = [[count * seconds(loop, count, options.device) for loop, count in loops] for _ in range(options.rounds)]
+    first, *spent = zip(*rounds, strict=True)
+    second = spent.pop(len(names))
+    beside, *rates = [options.batch * steps / statistics.median(times) for times in ((*first, *second), *spent)]
     return {
         name: {
             "passes": passes,
             "images per second": rate,
-            "erm at as many passes": erm,
-            "ratio": rate / erm,
-            **({"ratio to one batch": rate / whole[0]} if whole else {}),
+            "erm at as many passes": beside,
+            "ratio": rate / beside,
+            "copies of erm": statistics.median(first) / statistics.median(second),
+            **({"ratio to one batch": rate / rates[-1]} if whole else {}),
         }
         for name, rate in zip(names, rates, strict=False)
     }
@@ -217,14 +215,15 @@ def main() -> None:
         count = max(2 * most, 50_000) if options.device == "cuda" else most  # as many as CIFAR-10 has
         images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8)
         data = load_images((images, torch.arange(count) % 10))
-        print(f"{'recipe':18} passes     images/s   erm at as many   ratio")
+        print(f"{'recipe':18} passes     images/s   erm at as many   ratio   erm's copies")
         for names in groups(options.recipes):
             results |= (found := compare(names, data, options))
             write(results, options)
             for name, row in found.items():
                 rates = f"{row['images per second']:12,.0f} {row['erm at as many passes']:16,.0f}"
                 whole = f"   {row['ratio to one batch']:.2f} to one batch" if "ratio to one batch" in row else ""
-                print(f"{name:18} {row['passes']:6.2f} {rates} {row['ratio']:7.2f}{whole}", flush=True)
+                told = f"{name:18} {row['passes']:6.2f} {rates} {row['ratio']:7.2f} {row['copies of erm']:14.2f}{whole}"
+                print(told, flush=True)
     write(results, options)
 
 

@@ -23,7 +23,7 @@ READERS = {
     "estimators.neighborhoods": "a neighbourhood by its text form, and the table of those that have a name",
     "exports.suites": "the shifts of a copy",
     "exports.writing": "the shifts of a copy of texts",
-    "hardening.remedies": "the table of augmentations against weaknesses",
+    "hardening.weaknesses": "the table of augmentations against weaknesses",
     "searchers.space": "operations with levels, in the user's list or JSON file",
     "shifts.corrupting": "the shift of `corrupt` and of a transform",
     "training.feed": "augment of a recipe and framing of the settings, as the user writes them",

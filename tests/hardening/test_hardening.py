@@ -14,16 +14,8 @@ from shiftproof.errors import ConfigurationError, DataError, ModelError, RunErro
 from shiftproof.hardening import harden
 from shiftproof.hardening.between import Candidate, between, ranked
 from shiftproof.hardening.proof_audits import fits
-from shiftproof.hardening.remedies import (
-    GENERAL,
-    REMEDIES,
-    Weakness,
-    audited_loss,
-    policy,
-    probe,
-    weaknesses,
-    worth_mending,
-)
+from shiftproof.hardening.remedies import GENERAL, REMEDIES
+from shiftproof.hardening.weaknesses import Weakness, audited_loss, policy, probe, weaknesses, worth_mending
 from shiftproof.models import BlackBox, load_model
 from shiftproof.shifts import as_image_shift, names
 from shiftproof.subjects import Subject
@@ -176,7 +168,9 @@ def test_a_wave_is_found_by_its_frequency():
             strength = (rows * wave).mean(2).abs().mean(1)
             return super().forward(images) * torch.where(strength > 0.02, -1.0, 1.0)[:, None]
 
-    found = {each.remedy: each for each in weaknesses(Striped().eval(), grey(60), {}, seed=0, size=30)}["waves"]
+    by_name = {each.remedy: each for each in weaknesses(Striped().eval(), grey(60), {}, seed=0, size=30)}
+    found = by_name["waves of one frequency"]
+    assert found.particular
     assert found.words == "around 0 periods a pixel down and 0.17 across"
     assert found.chosen is not None
     assert found.chosen.startswith("random_wave[down=0,across=0.17,")
@@ -188,7 +182,11 @@ def test_a_wave_is_found_by_its_frequency():
     [
         ("veil", 0.09, []),
         ("veil", 0.11, ["veils"]),
-        ("random_wave", 0.19, []),
+        ("random_wave[share", 0.14, []),
+        ("random_wave[share", 0.16, ["waves"]),
+        ("random_wave[down", 0.19, []),
+        ("random_wave[down", 0.21, ["waves of one frequency"]),
+        ("coloured_noise", 0.16, ["noise"]),
         ("colour_cast", 0.21, ["casts of colour"]),
     ],
 )
@@ -198,14 +196,17 @@ def test_particular_remedies_are_for_what_costs_more_than_is_usual(kind, more, c
     def told(network, data, augments, **_):
         return [1.0 if text is None else 1.0 - usual[text] - more * text.startswith(kind) for text in augments]
 
-    monkeypatch.setattr("shiftproof.hardening.remedies.probe", told)
+    monkeypatch.setattr("shiftproof.hardening.weaknesses.probe", told)
     found = weaknesses(Bright().eval(), grey(4), {}, seed=0, size=4)
     assert [each.remedy for each in found if each.particular] == chosen
+    assert {each.remedy for each in found if each.chosen} == {*GENERAL, *chosen}
+    assert all(each.reason.startswith("chosen") == each.particular for each in found if each.chosen)
 
 
 def test_optional_remedies_need_evidence():
     weak = losing(0.0)
-    assert policy(weak) == "prime + random_blur + coloured_noise"
+    first = next(remedy.aims[0].augment for remedy in REMEDIES if remedy.name == "waves of one frequency")
+    assert policy(weak) == f"prime + random_blur + coloured_noise + random_wave[share=0.3] + {first}"
     assert weak[3].reason == "left out: 0.0 points lost under it, 25 are usual"
     numbers = {"clean_accuracy": 0.9, "accuracy.fog": 0.5, "accuracy.snow": 0.7, "accuracy.gaussian_noise": 0.1}
     assert audited_loss(numbers, ("weather",)) == pytest.approx(0.4)  # the worst of them

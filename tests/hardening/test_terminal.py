@@ -8,8 +8,8 @@ from shiftproof.cli.showing_hardening import show_hardened
 from shiftproof.hardening.between import Candidate
 from shiftproof.hardening.choice import Choice
 from shiftproof.hardening.hardened import Change, Hardened
-from shiftproof.hardening.remedies import Weakness
 from shiftproof.hardening.training_time import Fitted
+from shiftproof.hardening.weaknesses import Weakness
 
 CHOICE = Choice(
     (

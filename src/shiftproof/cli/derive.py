@@ -162,7 +162,7 @@ def options_for(command: Command) -> list[Option]:
     """Return all options of a command: the verb's, those of its further keywords, and those of what it loads."""
     verb = imported(command.verb)
     signature = inspect.signature(verb).parameters
-    found = options_of(verb, "verb", without=("on_progress", "on_plan", "command"))
+    found = options_of(verb, "verb", without=("on_progress", "on_plan", "replan", "command"))
     found = [each._replace(type=list[str], many=str) if each.name == command.several else each for each in found]
     helps = documented(verb)
     if command.settings:

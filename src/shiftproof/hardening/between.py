@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data import ImageSet
-from shiftproof.hardening.remedies import probe
+from shiftproof.hardening.weaknesses import probe
 from shiftproof.runs import Json, Row
 from shiftproof.training.goals import GoalScore
 from shiftproof.training.running import accuracy

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from shiftproof.hardening.remedies import Weakness
 from shiftproof.hardening.training_time import Fitted
+from shiftproof.hardening.weaknesses import Weakness
 from shiftproof.runs import Json
 
 
@@ -20,6 +20,10 @@ class Choice:
     augment: str
     fitted: Fitted
     worth: bool
+
+    def trained(self, epochs: int) -> Self:
+        """Return the choice with as many epochs as there were in the end."""
+        return replace(self, fitted=replace(self.fitted, epochs=epochs))
 
     def to_row(self) -> dict[str, Json]:
         """Return the choice as JSON values."""

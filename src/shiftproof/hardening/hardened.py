@@ -11,8 +11,8 @@ from shiftproof.comparisons import Comparison
 from shiftproof.comparisons.audit_comparison import Difference
 from shiftproof.hardening.between import Candidate
 from shiftproof.hardening.choice import Choice
-from shiftproof.hardening.remedies import Weakness
 from shiftproof.hardening.spending import Spending
+from shiftproof.hardening.weaknesses import Weakness
 from shiftproof.reports.view import Masthead
 from shiftproof.runs import Json, write_atomically
 

@@ -19,10 +19,10 @@ from shiftproof.hardening.between import Candidate, between, candidates, ranked
 from shiftproof.hardening.choice import Choice
 from shiftproof.hardening.hardened import Change, Hardened, Outcome, write
 from shiftproof.hardening.proof_audits import COMMON, SECTIONS, SEVERITIES, UNSEEN, fits
-from shiftproof.hardening.remedies import Weakness, policy, weaknesses, worth_mending
 from shiftproof.hardening.request import ImagesByUse, Request
 from shiftproof.hardening.spending import TRAINING, Spending
-from shiftproof.hardening.training_time import fit
+from shiftproof.hardening.training_time import epochs_in, fit
+from shiftproof.hardening.weaknesses import Weakness, policy, weaknesses, worth_mending
 from shiftproof.models import ModelLike, choose_device, fingerprint
 from shiftproof.models.class_names import with_class_names
 from shiftproof.runs import Json, Result, Row, Store
@@ -74,6 +74,8 @@ class Mender:
                 with self.spending.timed(store, TRAINING) as stage:
                     trained = self._train(choice, on_plan)
                     stage.working = sum(float(str(row["seconds"])) for row in trained.log)
+                choice = choice.trained(round(float(str(trained.row["epoch"]))))
+                found = replace(found, choice=choice)
                 made = self._candidates(store, trained, choice.weaknesses)
                 found = replace(found, candidates=made, seconds=stage.working)
                 found = self._prove(store, found, trained, first.folder)
@@ -134,9 +136,14 @@ class Mender:
         return Choice(tuple(weak), request.recipe, augment, fitted, worth_mending(weak, numbers))
 
     def _train(self, choice: Choice, on_plan: OnPlan | None) -> Trained:
-        augmented = self.request.recipe_on(choice.augment).augment is not None
+        request, fitted, images = self.request, choice.fitted, len(self.parts.training)
+        augmented = request.recipe_on(choice.augment).augment is not None
         if on_plan is not None:
-            on_plan(choice.fitted.plan(len(self.parts.training)))  # steps were timed in choosing
+            on_plan(fitted.plan(images))  # steps were timed in choosing
+
+        def replan(spent: float, step: float) -> int:
+            return epochs_in(request.minutes, spent, step * fitted.steps_per_epoch(images), fitted.epochs)
+
         return train(
             self.model,
             self.parts.training,
@@ -145,9 +152,10 @@ class Mender:
             validation=self.parts.probing,
             device=self.device,
             out=self.folder / "training",
-            images=choice.fitted.images,
+            images=fitted.images,
             on_progress=self.on_progress,
-            **choice.fitted.settings(self.request.seed),
+            replan=replan if request.epochs is None else None,
+            **fitted.settings(request.seed),
         )
 
     def _candidates(self, store: Store, trained: Trained, weak: Sequence[Weakness]) -> tuple[Candidate, ...]:

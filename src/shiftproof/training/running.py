@@ -29,9 +29,11 @@ from shiftproof.training.state import load_state, save_state
 from shiftproof.training.team import Team
 
 OnProgress = Callable[[int, int, Row | None], None]
+Replan = Callable[[float, float], int]
+"""The seconds up to the first checkpoint, and those of a step after the first few -> the epochs of the run."""
 
-EPOCHS = "epochs of each part"
-"""What a run directory notes of how often it was extended."""
+EPOCHS, PLANNED = "epochs of each part", "epochs planned at first"
+"""What a run directory notes: how often it was extended, and how many epochs it was to have before steps were timed."""
 CALIBRATION_STEPS = 16
 """Batches of the training set that statistics are taken anew from."""
 
@@ -54,6 +56,8 @@ def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
         runner.tell(runner.log[-1] if runner.log else None)
         team.tell((runner.loop.ends, len(finished)))
         try:
+            if _replan(runner, store, plan):
+                plan = Plan(runner.segments(), subject)
             results = drive(plan, store, lambda: runner, essential="Training")
         finally:
             runner.record.close()
@@ -64,6 +68,8 @@ def _extend(runner: Runner, store: Store, subject: dict[str, str]) -> None:
     """Let a run go on from where it ended before; refuse fewer epochs than it has, and to extend an unfinished one."""
     loop, epochs = runner.loop, runner.loop.settings.epochs
     parts: list[int] = json.loads(store.about().get(EPOCHS, "[]"))
+    if store.about().get(PLANNED) == str(epochs):  # as it was asked for before
+        epochs = parts[-1]
     ended = parts[-1] if parts else epochs
     if epochs != ended:
         loop.ends = tuple(part * loop.feed.steps_per_epoch for part in parts)
@@ -79,6 +85,28 @@ def _extend(runner: Runner, store: Store, subject: dict[str, str]) -> None:
     parts = [*parts, *([epochs] if not parts or epochs > ended else [])]
     loop.ends = tuple(part * loop.feed.steps_per_epoch for part in parts)
     store.note({EPOCHS: json.dumps(parts)})
+
+
+def _replan(runner: Runner, store: Store, plan: Plan) -> bool:
+    """Train to the first checkpoint, and set the epochs by the time that took, where that is wanted and not yet done.
+
+    The schedule goes on as if they had been planned so. They are noted, so that a run that resumes keeps them.
+    """
+    loop = runner.loop
+    if runner.replan is None or PLANNED in store.about() or len(loop.ends) > 1:
+        return False
+    (first,) = drive(Plan(plan.tasks[:1], plan.fingerprints), store, lambda: runner, essential="Training")
+    rows = _rows(first.row or {})
+    later = rows[1:] or rows  # kernels are looked for, and views made ahead, in the first
+    spent, each = _total(rows, "seconds"), _total(later, "seconds") / _total(later, "steps")
+    epochs = max(1, runner.replan(spent, each))
+    store.note({EPOCHS: json.dumps([epochs]), PLANNED: str(loop.settings.epochs)})
+    loop.ends = (epochs * loop.feed.steps_per_epoch,)
+    return True
+
+
+def _total(rows: Sequence[Row], name: str) -> float:
+    return sum(float(str(row[name])) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -103,6 +131,7 @@ class Runner:
     validation: ImageSet | None
     on_progress: OnProgress | None
     trackers: tuple[str, ...] = ()
+    replan: Replan | None = None
     record: TrainingLog | None = None
     log: list[Row] = field(default_factory=list)
     judge: nn.Module = field(init=False)

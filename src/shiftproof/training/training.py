@@ -29,7 +29,7 @@ from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
 from shiftproof.training.record import trackers
 from shiftproof.training.rehearsal import TrainingPlan, forecast
-from shiftproof.training.running import OnProgress, Runner, run
+from shiftproof.training.running import OnProgress, Replan, Runner, run
 from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.splitting import other_split, share_of, split_off
 from shiftproof.training.start import Start
@@ -54,6 +54,7 @@ def train(
     out: str | Path | None = None,
     on_progress: OnProgress | None = None,
     on_plan: Callable[[TrainingPlan], None] | None = None,
+    replan: Replan | None = None,
     **settings: Any,
 ) -> Trained:
     """Train a network for robustness. Writes model.safetensors, which `--model DIR` loads, and log.jsonl.
@@ -84,6 +85,8 @@ def train(
         out: Run directory; the same call resumes it.
         on_progress: Called as on_progress(step, steps, row).
         on_plan: Called with a forecast of the running time before any long work.
+        replan: Called as replan(seconds, seconds_per_step) at the first checkpoint of a new run with a run directory;
+            returns how many epochs there are to be instead, as if that had been asked for.
         settings: Fields of `TrainingSettings` by name: epochs, batch_size, lr, schedule, ema, clip, seed, ...
 
     >>> trained = train("convnet", "demo", images=64, batch_size=32, epochs=1)
@@ -124,7 +127,7 @@ def train(
     loop = Loop(network, feed, sigma=noise, search=search)
     folder = None if out is None else Path(out)
     watched = (held_out, on_progress) if team.leads else (None, None)
-    runner = Runner(loop, folder, *watched, trackers=trackers(track))
+    runner = Runner(loop, folder, *watched, trackers=trackers(track), replan=replan if team.size == 1 else None)
     with closing(loop):
         log = team.tell(run(runner, subject, team))
         final = runner.finish()

@@ -1,0 +1,65 @@
+"""A run that sets its epochs by the time its first one took: as if they had been planned so, also where it resumes."""
+
+from typing import Any
+
+import pytest
+
+from shiftproof.errors import RunError
+from shiftproof.training import train
+from tests.training.samples import small, two_classes
+from tests.training.test_start import same, stop_at
+
+COSINE: dict[str, Any] = {
+    "batch_size": 40,
+    "lr": 0.05,
+    "log_every": 1,
+    "schedule": "cosine",
+    "ema": 0.9,
+    "recipe": "spectra",
+}
+
+
+def rates(trained):
+    return [row["lr"] for row in trained.log]
+
+
+@pytest.mark.parametrize(("planned", "epochs"), [(2, 4), (4, 2), (1, 2), (3, 1)])
+def test_the_schedule_goes_on_as_if_the_epochs_had_been_planned(planned, epochs, tmp_path):
+    data, told = two_classes(), []
+
+    def replan(spent, step):
+        told.append((spent, step))
+        return epochs
+
+    made = train(small(), data, epochs=planned, replan=replan, out=tmp_path / "run", **COSINE)
+    first = train(small(), data, epochs=planned, **COSINE)
+    later = train(small(), data, epochs=epochs, **COSINE)
+    assert rates(made) == rates(first)[:5] + rates(later)[5:]
+    assert made.losses()[:5] == first.losses()[:5]
+    (timed,) = told
+    spent = [float(str(row["seconds"])) for row in made.log[:5]]
+    assert timed == (pytest.approx(sum(spent)), pytest.approx(sum(spent[1:]) / 4))
+
+
+def test_the_number_that_was_planned_changes_nothing(tmp_path):
+    data = two_classes()
+    made = train(small(), data, epochs=3, replan=lambda *_: 3, out=tmp_path / "run", **COSINE)
+    assert same(made.model, train(small(), data, epochs=3, **COSINE).model)
+
+
+def test_a_run_that_resumes_keeps_its_new_plan(tmp_path):
+    data = two_classes()
+    whole = train(small(), data, epochs=2, replan=lambda *_: 3, out=tmp_path / "whole", **COSINE)
+    run: dict[str, Any] = {**COSINE, "epochs": 2, "out": tmp_path / "parts"}
+    for step, epochs in ((3, 9), (5, 9), (7, 3), (12, 9)):  # in the first epoch, before it is noted, and after it
+        with pytest.raises(KeyboardInterrupt):
+            train(small(), data, replan=lambda *_, epochs=epochs: epochs, on_progress=stop_at(step), **run)
+    parts = train(small(), data, replan=lambda *_: 9, **run)
+    assert len(parts.log) == 15
+    assert same(parts.model, whole.model)
+    assert parts.losses() == whole.losses()
+    again = train(small(), data, replan=lambda *_: 9, **run)  # all is done
+    assert same(again.model, whole.model)
+    with pytest.raises(RunError, match="another number of epochs"):
+        train(small(), data, **{**run, "epochs": 1})
+    assert len(train(small(), data, **{**run, "epochs": 4}).log) == 20  # and a finished run can be extended
