@@ -29,23 +29,28 @@ from benchmarks.reproduce import (
 )
 from benchmarks.reproduce.all import TABLES, scripts_of
 from benchmarks.reproduce.all import main as run_all
-from benchmarks.reproduce.cells_table import collapse
+from benchmarks.reproduce.cells_table import SIZES as CELL_SIZES
+from benchmarks.reproduce.cells_table import Planned, collapse
 from benchmarks.reproduce.certificates_table import RECIPES
-from benchmarks.reproduce.compared import GroupStatistics
+from benchmarks.reproduce.compared import Bench as CorruptionBench
+from benchmarks.reproduce.compared import Corruptions, GroupStatistics, Network
 from benchmarks.reproduce.heat_maps import drawing
 from benchmarks.reproduce.long_stream import taken
+from benchmarks.reproduce.normalised import BATCH, GROUP, build
 from benchmarks.reproduce.record import Figures
 from benchmarks.reproduce.tables.claims import CLAIMS, NOT_TESTED, verdict
 from benchmarks.reproduce.tables.estimation import first_zero, text_panels
 from benchmarks.reproduce.tables.plans import PLANS
+from benchmarks.safe_adaptation import parsed
 from benchmarks.text_findings import accuracies, influences, intervals, micro, spreads, standings
 from shiftproof import load_model, shifts
-from shiftproof.adapters import adapt
+from shiftproof.adapters import adapt, method
 from shiftproof.data import load_data
 from shiftproof.models import build_network
 from shiftproof.runs import Cell
 from shiftproof.searchers import make_space
 from shiftproof.searchers.uniform import draw_tuples
+from shiftproof.shifts.spectral.waves import frequency_sets
 
 SCRIPTS = [(script.module, script.part) for scripts in TABLES.values() for script in scripts]
 
@@ -297,6 +302,61 @@ def test_a_part_of_a_table_can_be_named():
     assert [script.name for script in scripts_of("estimation/text")] == ["text_table"]
     with pytest.raises(SystemExit, match="no table"):
         scripts_of("estimation/texts")
+
+
+def test_no_layer_is_left_with_batch_normalisation_where_groups_take_its_place():
+    plain, grouped = build(BATCH), build(GROUP)
+    count = sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in plain.modules())
+    assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in grouped.modules())
+    assert sum(isinstance(layer, torch.nn.GroupNorm) for layer in grouped.modules()) == count > 0
+    images = torch.rand(4, 3, 32, 32)  # in training mode, an answer does not depend on the other images
+    torch.testing.assert_close(grouped(images)[:1], grouped(images[:1]), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(plain(images)[:1], plain(images[:1]), rtol=1e-2, atol=1e-2)
+
+
+def test_a_network_without_batch_statistics_has_errors_as_it_is_and_no_distance(tmp_path):
+    network = Network("vit", tmp_path, "cpu")
+    cell = Cell("corruption", shift="fog@3", ways=[[0, 0]])
+    worker = object.__new__(Corruptions)
+    (batch,) = load_data("demo").take(20).batches(20)
+    worker.bench, worker.device, worker.step = CorruptionBench(network, 20, 0, 20), "cpu", 10
+    worker.model, worker.normalising = network.load(), None
+    worker.images, worker.keys, worker.labels = batch.inputs, batch.keys, torch.as_tensor(batch.labels)
+    assert list(worker.measure(cell)) == ["right"]
+
+
+def test_sets_of_noise_are_grouped_by_band_and_by_power():
+    sets = list(frequency_sets())
+    found = equal_n_table.groups_of_waves(sets)
+    assert {name: len(labels) for name, labels in found.items()} == {
+        "waves": 192, "low": 60, "mid": 60, "high": 72, "alpha 0.5": 48, "alpha 1": 48, "alpha 2": 48, "alpha 3": 48,
+    }  # fmt: skip
+    assert all(shifts.parse(label).label == label for label in found["waves"])
+
+
+@pytest.mark.parametrize("part", equal_n_table.PARTS)
+def test_every_network_is_certified_on_the_same_images_under_the_same_conditions(part):
+    cells = equal_n_table.Work(part, equal_n_table.SIZES["sample"]).cells()
+    by_recipe = {
+        recipe: [(cell["shift"], cell["n"], cell["start"]) for cell in cells if cell["recipe"] == recipe]
+        for recipe in RECIPES
+    }
+    assert len({tuple(some) for some in by_recipe.values()}) == 1
+    assert len(cells) == len(set(cells)) > 0
+
+
+def test_margins_and_resets_are_options_of_methods_with_the_source_beside_them():
+    assert parsed("eata[entropy_margin=0.1]") == ("eata", {"entropy_margin": "0.1"})
+    assert parsed("bn") == ("bn", {})
+    for part in ("margins", "resets"):
+        planned = Planned(part, CELL_SIZES["short"])
+        assert len(planned.streams) == 3
+        for shape in planned.streams:
+            names = [name for _, _, name, _ in planned.units(shape)]
+            assert names[0] == "source"
+            for name in names:
+                method_name, options = parsed(name)
+                method(method_name).options("cifar", "paper", options)
 
 
 @pytest.mark.parametrize("prior", [0, 16])
