@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import sys
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +16,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from scipy.stats import kendalltau, norm
 
+from benchmarks import pair_domains
 from benchmarks.rank_intervals import standing, weighted_taus
 from benchmarks.reproduce import (
     curves,
@@ -23,6 +25,7 @@ from benchmarks.reproduce import (
     hypersphere_table,
     markdown,
     page,
+    pairs_table,
     panels,
     segmentation_table,
     tables,
@@ -210,6 +213,28 @@ def test_intervals_of_tau_are_over_networks_and_differences_are_paired():
     assert found["NI-EDA"]["mean low"] == found["NI-EDA"]["mean high"] == 1
     assert found["NI-EDA"]["ahead low"] > 0
     assert found["NI-SSMBA"]["ahead low"] == found["NI-SSMBA"]["ahead high"] == 0
+
+
+def test_pairs_of_domains_count_as_they_are_told():
+    """NI-EDA ranks rightly on dvd and wrongly on SST-2; each is told by itself."""
+    rows = _text_networks([0.6, 0.7, 0.8, 0.9], {"ATC-MC": [1, 3, 2, 4], "NI-EDA": [1, 2, 3, 4]})
+    for _, row in rows:
+        row["domains"]["sst2"]["measures"] = {"ATC-MC": 0.5, "NI-EDA": -row["domains"]["sst2"]["accuracy"]}
+    for tests, tau in ((["dvd"], 1.0), (["sst2"], -1.0), (["dvd", "sst2"], 0.0)):
+        found = intervals(rows, draws=50, counted=partial(_among, tests))
+        assert found["NI-EDA"]["mean"] == pytest.approx(tau)
+
+
+def _among(tests, train, test):
+    return test in tests
+
+
+def test_the_features_of_a_pair_join_its_two_sentences_view_by_view():
+    vectors = torch.arange(2 * 2 * 3, dtype=torch.float32)[:, None]  # two views of three pairs: premises, hypotheses
+    found = pairs_table.joined(vectors, 2)
+    assert found.shape == (6, 4)
+    assert found[:, :2].tolist() == [[0, 3], [1, 4], [2, 5], [6, 9], [7, 10], [8, 11]]
+    assert found[4, 2:].tolist() == [3, 70]
 
 
 def test_weighted_tau_is_that_of_the_places_taken_so_often():
@@ -426,8 +451,26 @@ def _write_texts(folder):
     (folder / "imdb" / "reviews.json").write_text(json.dumps([{"t": line, "s": label} for line, label in rows]))
     for part in ("noun", "verb", "adj", "adv"):
         (folder / "wordnet" / f"data.{part}").write_text("00000001 00 a 02 great 0 grand 0 000 | large\n")
+    _write_pairs(folder / "text")
     if find_spec("transformers") is not None:
         _write_encoder(folder / "minilm")
+
+
+def _write_pairs(folder):
+    """Write pairs of sentences in the layouts of SICK and of SNLI with rewritten pairs."""
+    (folder / "sick").mkdir()
+    for files in pair_domains.PARTS.values():
+        rows = [
+            f"{number}\ta great thing\ta dull thing, {number}\t3.0\t{pair_domains.CLASSES[number % 3].upper()}"
+            for number in (*range(1, 41), *range(1_100, 1_140))
+        ]
+        head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+        (folder / "sick" / files[0]).write_text("\n".join([head, *rows]))
+        for name in pair_domains.SNLI.values():
+            pairs = [f"all great\tall dull, {number}\t{pair_domains.CLASSES[number % 3]}" for number in range(40)]
+            path = folder / "counterfactual" / "NLI" / name / files[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(["sentence1\tsentence2\tgold_label", *pairs]))
 
 
 def _write_encoder(folder):
@@ -456,6 +499,8 @@ def test_every_script_runs(module, part, data, tmp_path, monkeypatch):
         "--out",
         str(tmp_path / "figures"),
     ]
+    if module == "pairs_table":
+        pytest.importorskip("transformers")
     monkeypatch.setattr(sys, "argv", [*arguments, "--device", "cpu", *(["--part", part] if part else [])])
     import_module(f"benchmarks.reproduce.{module}").main()
     (found,) = (tmp_path / "figures").glob("*.json")
