@@ -77,10 +77,14 @@ def answers(
     amp: str | None,
     graph: bool,
 ) -> Classes:
-    """Return what a method answers along the images, at the preset of the model and so many times its rate."""
+    """Return what a method answers along the images, at the preset of the model and so many times its rate.
+
+    The name may have options: `eta[reset=125]`.
+    """
     classes = logits(model, images[:2].float() / 255).shape[1]
     preset = choose_preset(model, classes)
-    given: dict[str, Any] = {"source": source} if name == "petta" and source is not None else {}
+    name, given = parsed(name)
+    given |= {"source": source} if name == "petta" and source is not None else {}
     lr = method(name).options(preset, "paper", {}).to_dict().get("lr")
     given |= {"amp": amp} | ({} if lr is None else {"lr": lr * rate})
     given |= {"graph": True} if graph and batch >= WINDOW else {}
@@ -152,7 +156,7 @@ def record_one(unit: Unit, chosen: argparse.Namespace) -> str:
     run = partial(answers, loaded(model, chosen.device), name, rate, images, shape.batch, source, chosen.amp)
     try:
         try:
-            found = run(name in chosen.graph)
+            found = run(parsed(name)[0] in chosen.graph)
         except RuntimeError as error:  # what cannot be recorded as a graph
             if name not in chosen.graph:
                 raise
@@ -178,7 +182,17 @@ def units(chosen: argparse.Namespace) -> list[Unit]:
 
 def has_rate(name: str) -> bool:
     """Return whether a method has a learning rate."""
-    return "lr" in method(name).defaults.to_dict()
+    return "lr" in method(parsed(name)[0]).defaults.to_dict()
+
+
+def parsed(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the name of a method and its options, as text.
+
+    >>> parsed("eta[reset=125]")
+    ('eta', {'reset': '125'})
+    """
+    method_name, _, options = name.partition("[")
+    return method_name, dict(each.split("=") for each in options.removesuffix("]").split(",") if each)
 
 
 def workers(count: int) -> Executor:

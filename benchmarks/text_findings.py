@@ -5,7 +5,7 @@ Rows are those of `benchmarks/text_pool.py`. Every function returns plain number
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -82,12 +82,19 @@ def accuracies(rows: Rows) -> dict[str, float]:
     return {**{name: 100 * float(np.mean(values)) for name, values in found.items()}, "spread": spread}
 
 
-def intervals(rows: Rows, reference: str = "ATC-MC", draws: int = 1000, seed: int = 0) -> Findings:
+def intervals(
+    rows: Rows,
+    reference: str = "ATC-MC",
+    draws: int = 1000,
+    seed: int = 0,
+    *,
+    counted: Callable[[str, str], bool] = lambda train, test: test not in (train, *FAR),
+) -> Findings:
     """Return macro tau on other categories by measure, with 95% intervals over networks.
 
     Networks of each training category are drawn anew with replacement, the same ones for all measures and domains.
     `ahead` is how far a measure is ahead of the reference, with its interval. The accuracy on the own category, which
-    takes labels, is one of the measures.
+    takes labels, is one of the measures. `counted` says which training and test domains count together.
     """
     rng, names = np.random.default_rng(seed), [*_measures(rows), OWN]
     taus = {name: list[NDArray[np.float64]]() for name in names}
@@ -95,7 +102,7 @@ def intervals(rows: Rows, reference: str = "ATC-MC", draws: int = 1000, seed: in
         some = [_domains(row) for cell, row in rows if cell["train"] == train]
         counts = drawn(len(some), draws, rng)
         for test in some[0]:
-            if test in (train, *FAR):
+            if not counted(train, test):
                 continue
             truth = [one[test]["accuracy"] for one in some]
             for name in names:

@@ -247,11 +247,11 @@ class Pool:
         is_head = cell["architecture"] == "head"
         sets = self.encoded if is_head else self.numbered
         trained = (self._head if is_head else self._cnn)(cell)
-        logits = trained.answers(sets[f"validation-{train}"].own)
-        right = logits.argmax(1) == sets[f"validation-{train}"].labels
-        thresholds = {kind: atc_threshold(score(logits, kind), right) for kind in ("confidence", "entropy")}
+        known = sets[f"validation-{train}"]
+        thresholds = thresholds_of(trained.answers(known.own), known.labels)
         domains = {
-            name: self._measured(trained.answers, sets[f"test-{name}"], thresholds) for name in self.domains.tests
+            name: measured(trained.answers, sets[f"test-{name}"], self.domains.views, thresholds)
+            for name in self.domains.tests
         }
         return {
             "loss": trained.losses[-1],
@@ -336,21 +336,29 @@ class Pool:
         accuracy = float((head_answers(model, features).argmax(1) == labels.numpy()).mean())
         return Trained(partial(head_answers, model), losses, accuracy)
 
-    def _measured(
-        self, answers: Callable[[Any], NDArray[np.float32]], domain: Domain, thresholds: Mapping[str, float]
-    ) -> dict[str, Json]:
-        logits = answers(domain.own)
-        own = logits.argmax(1)
-        measures: dict[str, Json] = {}
-        for name, seen in domain.views.items():
-            votes = answers(seen).argmax(1).reshape(self.domains.views, len(own)).T
-            shares = decision_shares(np.column_stack([own, votes]), logits.shape[1])
-            measures[f"NI-{name}"] = float(modal_share(shares).mean())
-            measures[f"NE-{name}"] = float(decision_negative_entropy(shares).mean())
-        for kind, short in (("confidence", "MC"), ("entropy", "NE")):
-            measures[f"ATC-{short}"] = share_at_least(thresholds[kind], score(logits, kind))
-        measures["average confidence"] = float(confidence(logits).mean())
-        return {"accuracy": float((own == domain.labels).mean()), "measures": measures}
+
+def measured(
+    answers: Callable[[Any], NDArray[np.float32]], domain: Domain, views: int, thresholds: Mapping[str, float]
+) -> dict[str, Json]:
+    """Return the accuracy on a domain and every measure there; each of its texts has so many views a neighbourhood."""
+    logits = answers(domain.own)
+    own = logits.argmax(1)
+    measures: dict[str, Json] = {}
+    for name, seen in domain.views.items():
+        votes = answers(seen).argmax(1).reshape(views, len(own)).T
+        shares = decision_shares(np.column_stack([own, votes]), logits.shape[1])
+        measures[f"NI-{name}"] = float(modal_share(shares).mean())
+        measures[f"NE-{name}"] = float(decision_negative_entropy(shares).mean())
+    for kind, short in (("confidence", "MC"), ("entropy", "NE")):
+        measures[f"ATC-{short}"] = share_at_least(thresholds[kind], score(logits, kind))
+    measures["average confidence"] = float(confidence(logits).mean())
+    return {"accuracy": float((own == domain.labels).mean()), "measures": measures}
+
+
+def thresholds_of(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> dict[str, float]:
+    """Return the thresholds of ATC by score, from logits of labelled texts."""
+    right = logits.argmax(1) == labels
+    return {kind: atc_threshold(score(logits, kind), right) for kind in ("confidence", "entropy")}
 
 
 def noisy(labels: Tensor, classes: int, share: float, seed: int) -> Tensor:

@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import sys
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +16,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from scipy.stats import kendalltau, norm
 
+from benchmarks import pair_domains
 from benchmarks.rank_intervals import standing, weighted_taus
 from benchmarks.reproduce import (
     curves,
@@ -23,29 +25,35 @@ from benchmarks.reproduce import (
     hypersphere_table,
     markdown,
     page,
+    pairs_table,
     panels,
     segmentation_table,
     tables,
 )
 from benchmarks.reproduce.all import TABLES, scripts_of
 from benchmarks.reproduce.all import main as run_all
-from benchmarks.reproduce.cells_table import collapse
+from benchmarks.reproduce.cells_table import SIZES as CELL_SIZES
+from benchmarks.reproduce.cells_table import Planned, collapse
 from benchmarks.reproduce.certificates_table import RECIPES
-from benchmarks.reproduce.compared import GroupStatistics
+from benchmarks.reproduce.compared import Bench as CorruptionBench
+from benchmarks.reproduce.compared import Corruptions, GroupStatistics, Network
 from benchmarks.reproduce.heat_maps import drawing
 from benchmarks.reproduce.long_stream import taken
+from benchmarks.reproduce.normalised import BATCH, GROUP, build
 from benchmarks.reproduce.record import Figures
 from benchmarks.reproduce.tables.claims import CLAIMS, NOT_TESTED, verdict
 from benchmarks.reproduce.tables.estimation import first_zero, text_panels
 from benchmarks.reproduce.tables.plans import PLANS
+from benchmarks.safe_adaptation import parsed
 from benchmarks.text_findings import accuracies, influences, intervals, micro, spreads, standings
 from shiftproof import load_model, shifts
-from shiftproof.adapters import adapt
+from shiftproof.adapters import adapt, method
 from shiftproof.data import load_data
 from shiftproof.models import build_network
 from shiftproof.runs import Cell
 from shiftproof.searchers import make_space
 from shiftproof.searchers.uniform import draw_tuples
+from shiftproof.shifts.spectral.waves import frequency_sets
 
 SCRIPTS = [(script.module, script.part) for scripts in TABLES.values() for script in scripts]
 
@@ -207,6 +215,28 @@ def test_intervals_of_tau_are_over_networks_and_differences_are_paired():
     assert found["NI-SSMBA"]["ahead low"] == found["NI-SSMBA"]["ahead high"] == 0
 
 
+def test_pairs_of_domains_count_as_they_are_told():
+    """NI-EDA ranks rightly on dvd and wrongly on SST-2; each is told by itself."""
+    rows = _text_networks([0.6, 0.7, 0.8, 0.9], {"ATC-MC": [1, 3, 2, 4], "NI-EDA": [1, 2, 3, 4]})
+    for _, row in rows:
+        row["domains"]["sst2"]["measures"] = {"ATC-MC": 0.5, "NI-EDA": -row["domains"]["sst2"]["accuracy"]}
+    for tests, tau in ((["dvd"], 1.0), (["sst2"], -1.0), (["dvd", "sst2"], 0.0)):
+        found = intervals(rows, draws=50, counted=partial(_among, tests))
+        assert found["NI-EDA"]["mean"] == pytest.approx(tau)
+
+
+def _among(tests, train, test):
+    return test in tests
+
+
+def test_the_features_of_a_pair_join_its_two_sentences_view_by_view():
+    vectors = torch.arange(2 * 2 * 3, dtype=torch.float32)[:, None]  # two views of three pairs: premises, hypotheses
+    found = pairs_table.joined(vectors, 2)
+    assert found.shape == (6, 4)
+    assert found[:, :2].tolist() == [[0, 3], [1, 4], [2, 5], [6, 9], [7, 10], [8, 11]]
+    assert found[4, 2:].tolist() == [3, 70]
+
+
 def test_weighted_tau_is_that_of_the_places_taken_so_often():
     one, other, counts = [1.0, 2.0, 2.0, 4.0, 0.0], [3.0, 1.0, 5.0, 5.0, 2.0], [2, 0, 1, 3, 1]
     places = np.repeat(np.arange(5), counts)
@@ -299,6 +329,61 @@ def test_a_part_of_a_table_can_be_named():
         scripts_of("estimation/texts")
 
 
+def test_no_layer_is_left_with_batch_normalisation_where_groups_take_its_place():
+    plain, grouped = build(BATCH), build(GROUP)
+    count = sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in plain.modules())
+    assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in grouped.modules())
+    assert sum(isinstance(layer, torch.nn.GroupNorm) for layer in grouped.modules()) == count > 0
+    images = torch.rand(4, 3, 32, 32)  # in training mode, an answer does not depend on the other images
+    torch.testing.assert_close(grouped(images)[:1], grouped(images[:1]), rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(plain(images)[:1], plain(images[:1]), rtol=1e-2, atol=1e-2)
+
+
+def test_a_network_without_batch_statistics_has_errors_as_it_is_and_no_distance(tmp_path):
+    network = Network("vit", tmp_path, "cpu")
+    cell = Cell("corruption", shift="fog@3", ways=[[0, 0]])
+    worker = object.__new__(Corruptions)
+    (batch,) = load_data("demo").take(20).batches(20)
+    worker.bench, worker.device, worker.step = CorruptionBench(network, 20, 0, 20), "cpu", 10
+    worker.model, worker.normalising = network.load(), None
+    worker.images, worker.keys, worker.labels = batch.inputs, batch.keys, torch.as_tensor(batch.labels)
+    assert list(worker.measure(cell)) == ["right"]
+
+
+def test_sets_of_noise_are_grouped_by_band_and_by_power():
+    sets = list(frequency_sets())
+    found = equal_n_table.groups_of_waves(sets)
+    assert {name: len(labels) for name, labels in found.items()} == {
+        "waves": 192, "low": 60, "mid": 60, "high": 72, "alpha 0.5": 48, "alpha 1": 48, "alpha 2": 48, "alpha 3": 48,
+    }  # fmt: skip
+    assert all(shifts.parse(label).label == label for label in found["waves"])
+
+
+@pytest.mark.parametrize("part", equal_n_table.PARTS)
+def test_every_network_is_certified_on_the_same_images_under_the_same_conditions(part):
+    cells = equal_n_table.Work(part, equal_n_table.SIZES["sample"]).cells()
+    by_recipe = {
+        recipe: [(cell["shift"], cell["n"], cell["start"]) for cell in cells if cell["recipe"] == recipe]
+        for recipe in RECIPES
+    }
+    assert len({tuple(some) for some in by_recipe.values()}) == 1
+    assert len(cells) == len(set(cells)) > 0
+
+
+def test_margins_and_resets_are_options_of_methods_with_the_source_beside_them():
+    assert parsed("eata[entropy_margin=0.1]") == ("eata", {"entropy_margin": "0.1"})
+    assert parsed("bn") == ("bn", {})
+    for part in ("margins", "resets"):
+        planned = Planned(part, CELL_SIZES["short"])
+        assert len(planned.streams) == 3
+        for shape in planned.streams:
+            names = [name for _, _, name, _ in planned.units(shape)]
+            assert names[0] == "source"
+            for name in names:
+                method_name, options = parsed(name)
+                method(method_name).options("cifar", "paper", options)
+
+
 @pytest.mark.parametrize("prior", [0, 16])
 def test_small_batches_that_go_together_are_answered_as_if_one_after_another(prior):
     model = load_model("demo", device="cpu")
@@ -366,8 +451,26 @@ def _write_texts(folder):
     (folder / "imdb" / "reviews.json").write_text(json.dumps([{"t": line, "s": label} for line, label in rows]))
     for part in ("noun", "verb", "adj", "adv"):
         (folder / "wordnet" / f"data.{part}").write_text("00000001 00 a 02 great 0 grand 0 000 | large\n")
+    _write_pairs(folder / "text")
     if find_spec("transformers") is not None:
         _write_encoder(folder / "minilm")
+
+
+def _write_pairs(folder):
+    """Write pairs of sentences in the layouts of SICK and of SNLI with rewritten pairs."""
+    (folder / "sick").mkdir()
+    for files in pair_domains.PARTS.values():
+        rows = [
+            f"{number}\ta great thing\ta dull thing, {number}\t3.0\t{pair_domains.CLASSES[number % 3].upper()}"
+            for number in (*range(1, 41), *range(1_100, 1_140))
+        ]
+        head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+        (folder / "sick" / files[0]).write_text("\n".join([head, *rows]))
+        for name in pair_domains.SNLI.values():
+            pairs = [f"all great\tall dull, {number}\t{pair_domains.CLASSES[number % 3]}" for number in range(40)]
+            path = folder / "counterfactual" / "NLI" / name / files[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(["sentence1\tsentence2\tgold_label", *pairs]))
 
 
 def _write_encoder(folder):
@@ -396,6 +499,8 @@ def test_every_script_runs(module, part, data, tmp_path, monkeypatch):
         "--out",
         str(tmp_path / "figures"),
     ]
+    if module == "pairs_table":
+        pytest.importorskip("transformers")
     monkeypatch.setattr(sys, "argv", [*arguments, "--device", "cpu", *(["--part", part] if part else [])])
     import_module(f"benchmarks.reproduce.{module}").main()
     (found,) = (tmp_path / "figures").glob("*.json")

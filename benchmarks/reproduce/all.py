@@ -75,6 +75,7 @@ FIGURES_OF = {
     "streams_table-cifar": "streams",
     "equal_n_table": "certificates-equal-n",
     "text_table": "estimation-text",
+    "pairs_table": "estimation-pairs",
     "hypersphere_table": "hypersphere",
     "estimation_causes": "estimation-cifar-causes",
     "segmentation_causes": "worst-case-camvid-causes",
@@ -114,6 +115,7 @@ TABLES: dict[str, tuple[Script, ...]] = {
     "estimation": (
         Script("estimation_table", "cifar", share=6),
         Script("text_table"),
+        Script("pairs_table"),
         Script("hypersphere_table"),
         Script("estimation_table", "digits"),
         Script("estimation_causes"),

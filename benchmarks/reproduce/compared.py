@@ -18,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from benchmarks.pool import check_time
+from benchmarks.reproduce.normalised import GROUP, load_trained
 from shiftproof import DataSpec, load_data, load_model, shifts
 from shiftproof.adapters import adapt
 from shiftproof.adapters.norms import AdaptiveBatchNorm
@@ -29,6 +31,7 @@ from shiftproof.streams import Mixed
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IMAGENET = "imagenet-"
+VIT = "vit"
 IMAGENET_SIDE = 224
 AT_A_TIME = {None: 1_000, IMAGENET_SIDE: 200}
 """Images of one pass, by their side; a batch that is larger goes through whole."""
@@ -36,11 +39,15 @@ AT_A_TIME = {None: 1_000, IMAGENET_SIDE: 200}
 
 @dataclass(frozen=True)
 class Network:
-    """A network by its part of the table, with the folder of data, and the images that it is measured on."""
+    """A network by its part of the table, with the folder of data, and the images that it is measured on.
+
+    `trained` is the folder of one that was trained for the table.
+    """
 
     part: str
     data: Path
     device: str
+    trained: Path | None = None
 
     @property
     def side(self) -> int | None:
@@ -53,6 +60,11 @@ class Network:
         path = self.data / ("cifar10/test.npz" if self.side is None else "imagenet-sample")
         return DataSpec(str(path), size=self.side)
 
+    @property
+    def has_statistics(self) -> bool:
+        """Whether it has statistics of batches to adapt; group and layer normalisation have none."""
+        return self.part not in (VIT, GROUP)
+
     def load(self) -> nn.Module:
         """Return it, loaded once in a process."""
         return _loaded(self)
@@ -61,13 +73,17 @@ class Network:
 @cache
 def _loaded(network: Network) -> nn.Module:
     data, part = network.data, network.part
-    if network.side is None:
+    if network.trained is not None:
+        return load_trained(part, network.trained, network.device)
+    if part == VIT:
+        model = load_model("cifar10-vit", device=network.device)
+    elif network.side is None:
         weights = data / "cifar10-resnets" / f"{part}.safetensors"
         model = load_model(part, weights=weights, mean=MEAN, std=STD, device=network.device)
     else:
         model = load_model(f"{data / 'models.py'}:{part.removeprefix(IMAGENET)}", device=network.device)
     if not isinstance(model, nn.Module):
-        raise TypeError("a network with batch normalisation is a module")
+        raise TypeError("a network of this table is a module")
     return model
 
 
@@ -122,6 +138,7 @@ class Bench:
     images: int
     seed: int
     statistics: int
+    stop_at: float | None = None
 
     def __call__(self) -> Corruptions:
         """Return what measures in this process."""
@@ -143,23 +160,26 @@ class Corruptions:
         batches = list(self.data.batches(self.step, device=self.device))
         self.images, self.keys = torch.cat([batch.inputs for batch in batches]), torch.cat([b.keys for b in batches])
         self.labels = torch.cat([cast(Tensor, batch.labels) for batch in batches])
-        self.adapter, self.source = adapt(self.model, "bn"), source_statistics(self.model)
+        self.normalising = Normalising(self.model) if bench.network.has_statistics else None
 
     def measure(self, cell: Cell) -> Row:
         """Return the right answers of every way, and under one corruption the distance of statistics."""
+        check_time(self.bench.stop_at)
         ways = [Way(*cast("list[float]", way)) for way in cast("list[Json]", cell["ways"])]  # type: ignore[arg-type]
         if cell.kind == "mixture":
             return self._mixture(cell, ways)
         shift = shifts.parse(cast(str, cell["shift"]))
         pairs = zip(torch.split(self.images, self.step), torch.split(self.keys, self.step), strict=True)
         shifted = torch.cat([shift(images, keys) for images, keys in pairs])
+        right: Row = {"right": {way.name: self._right(shifted, self.labels, way) for way in ways}}
+        if self.normalising is None:
+            return right
         some = torch.split(shifted[: self.bench.statistics], self.step)
-        distance = mean_distance(self.source, collect_statistics(self.model, some))
-        return {"distance": distance, "right": {way.name: self._right(shifted, self.labels, way) for way in ways}}
+        return {"distance": self.normalising.distance(some), **right}
 
     def _mixture(self, cell: Cell, ways: Sequence[Way]) -> Row:
         """Let every image come under a corruption of its own; answers are in the order of the images' keys."""
-        size = max(way.batch for way in ways)
+        size = max(way.batch for way in ways) or self.step
         stream = Mixed(
             self.data,
             shifts=[shifts.parse(label) for label in cast("list[str]", cell["shifts"])],
@@ -187,10 +207,25 @@ class Corruptions:
         return np.packbits((hits if order is None else hits[order]).cpu().numpy()).tobytes().hex()
 
     def _answers(self, images: Tensor, way: Way) -> Tensor:
-        if way.batch == 0:
+        if way.batch == 0 or self.normalising is None:
             return cast(Tensor, self.model(images)).argmax(1)
-        with self.adapter.normalising(GroupStatistics(min(way.batch, len(images)), way.prior)):
-            return self.adapter.run(images).argmax(1)
+        return self.normalising.logits(images, GroupStatistics(min(way.batch, len(images)), way.prior)).argmax(1)
+
+
+class Normalising:
+    """A network with batch normalisation, by whatever statistics, and how far those of its inputs have moved."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.adapter, self.source = model, adapt(model, "bn"), source_statistics(model)
+
+    def distance(self, batches: Sequence[Tensor]) -> float:
+        """Return the distance of the statistics of some batches from the source's."""
+        return mean_distance(self.source, collect_statistics(self.model, batches))
+
+    def logits(self, images: Tensor, statistics: GroupStatistics) -> Tensor:
+        """Return logits of images that are normalised group by group."""
+        with self.adapter.normalising(statistics):
+            return self.adapter.run(images)
 
 
 @dataclass

@@ -1,19 +1,21 @@
-"""Sun et al. 2022, table 1, at the same n in every column: the five networks that come with the package.
+"""Sun et al. 2022, table 1 and figure 6, at the same n in every column: the five networks that come with the package.
 
-    python -m benchmarks.reproduce.equal_n_table --data data --device cuda --workers 8
-    python -m benchmarks.reproduce.equal_n_table --data data --size sample          # a CPU, minutes
+    python -m benchmarks.reproduce.equal_n_table --data data --device cuda --workers 8 --dtype bfloat16
+    python -m benchmarks.reproduce.equal_n_table --data data --part waves --size sample      # a CPU, minutes
 
-The same images, clean and under the corruptions of CIFAR-10-C and C-bar at severity 3, certified with n samples by one
-Clopper-Pearson bound (the paper's rule); clean images once more with the paper's n = 100,000; and where FourierMix with
-HCR differs from plain noise with JSD, image by image. Work goes block by block of images, each for all networks, so
+The same images, certified with n samples by one Clopper-Pearson bound (the paper's rule); and where FourierMix with HCR
+differs from plain noise with JSD, image by image. `common`: clean and under the corruptions of CIFAR-10-C at severity
+3; `bar`: under those of C-bar; `deep`: clean with the paper's n = 100,000, and the same images with the smaller n;
+`waves`: CIFAR-10-F, 192 sets of noise around a frequency. Work goes block by block of images, each for all networks, so
 that what is done when the time is up is the same for all; only blocks that are whole are counted.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,34 +28,29 @@ from benchmarks.reproduce.certificates_table import RECIPES, SIGMA, published
 from benchmarks.reproduce.record import Figures, options_of
 from shiftproof import load_data, load_model, shifts
 from shiftproof.certificates import Fixed, Smoothed
+from shiftproof.certificates.frequencies import BANDS, band
 from shiftproof.data import ImageSet
 from shiftproof.measures import average_radius
 from shiftproof.measures.intervals import difference_interval
 from shiftproof.runs import Cell, Executor, Inline, Plan, Processes, Result, Row, Store, drive
+from shiftproof.shifts.spectral.waves import PowerLaw, frequency_sets
 
 SEVERITY = 3
 CLEAN = "clean"
+PARTS = ("common", "bar", "deep", "waves")
+NAMES = {"common": "certificates-equal-n"}
+"""Part -> its file of figures, where it is not named by the part."""
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"block": 2, "blocks": 1, "n": 100, "deep_block": 2, "deep_blocks": 1, "deep_n": 200, "corruptions": 2},
+    "tiny": {"blocks": (2, 1), "n": 100, "corruptions": 2, "deep": (2, 1), "deep_n": 200, "waves": (1, 1), "sets": 96},
     "sample": {
-        "block": 10,
-        "blocks": 1,
-        "n": 100,
-        "deep_block": 10,
-        "deep_blocks": 1,
-        "deep_n": 500,
-        "corruptions": 4,
+        "blocks": (10, 1), "n": 100, "corruptions": 4, "deep": (10, 1), "deep_n": 500, "waves": (5, 1), "sets": 24,
     },
     "short": {
-        "block": 40,
-        "blocks": 5,
-        "n": 10_000,
-        "deep_block": 20,
-        "deep_blocks": 10,
-        "deep_n": 100_000,
-        "corruptions": 15,
+        "blocks": (40, 5), "n": 10_000, "corruptions": 15, "deep": (20, 10), "deep_n": 100_000, "waves": (4, 3),
+        "sets": 1,
     },
-}
+}  # fmt: skip
+"""Images of a block, and blocks, of corruptions, of clean images and of CIFAR-10-F; `sets`: every so manieth of it."""
 COMPARED = ("gaussian+jsd", "fouriermix+hcr")
 Radii = NDArray[np.float64]
 
@@ -61,53 +58,97 @@ Radii = NDArray[np.float64]
 def main() -> None:
     """Certify what is missing, and write the figures."""
     options = options_of(
-        __doc__, tuple(SIZES), dtype={"default": "float32"}, compile={"action": "store_true", "help": "the networks"}
+        __doc__,
+        tuple(SIZES),
+        part={"choices": PARTS, "default": PARTS[0]},
+        dtype={"default": "float32"},
+        compile={"action": "store_true", "help": "the networks"},
     )
-    size = SIZES[options.size]
-    figures = Figures("certificates-equal-n", options, cuts(size, options.dtype))
+    work = Work(options.part, SIZES[options.size])
+    figures = Figures(NAMES.get(options.part, f"certificates-{options.part}"), options, work.cuts(options.dtype))
     bench = Bench(options.data, options.device, options.seed, options.dtype, options.compile, figures.stop_at)
     executor: Executor = Inline() if options.workers == 1 else Processes(options.workers)
-    planned = cells(size)
     with Store(options.runs / figures.name, {"equal n": "1"}) as store:
-        plan = Plan(tuple(planned), {"data": bench.images.fingerprint, "dtype": options.dtype, "device": bench.device})
-        write(figures, size, drive(plan, store, bench, executor=executor))
+        prints = {"data": bench.images.fingerprint, "dtype": options.dtype, "device": bench.device}
+        write(figures, work, drive(Plan(tuple(work.cells()), prints), store, bench, executor=executor))
 
 
-def cuts(size: Mapping[str, Any], dtype: str) -> list[str]:
-    """Say what is smaller than in the paper."""
-    images, deep = size["block"] * size["blocks"], size["deep_block"] * size["deep_blocks"]
-    return [
-        "ResNet-20 trained for 80 epochs (paper: ResNet-110, 200 epochs), one training each",
-        f"at most {images} images under each corruption at severity {SEVERITY}, n = {size['n']:,} (paper: 500 images, "
-        "five severities, n = 100,000)",
-        f"at most {deep} clean images with n = {size['deep_n']:,} (paper: 500)",
-        f"networks in {dtype}",
-    ]
+@dataclass(frozen=True)
+class Work:
+    """A part of the table at a size: images, conditions, and samples."""
+
+    part: str
+    size: Mapping[str, Any]
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Images of a block, and blocks."""
+        block, blocks = self.size.get(self.part, self.size["blocks"])
+        return block, blocks
+
+    @property
+    def samples(self) -> list[int]:
+        """The numbers of samples n, the one of the table last."""
+        return [self.size["n"], *([self.size["deep_n"]] if self.part == "deep" else [])]
+
+    @cached_property
+    def groups(self) -> dict[str, list[str]]:
+        """Name of a column -> the conditions that it is the mean of."""
+        if self.part == "deep":
+            return {CLEAN: [CLEAN]}
+        if self.part == "waves":
+            return groups_of_waves(list(frequency_sets())[:: self.size["sets"]])
+        labels = [f"{name}@{SEVERITY}" for name in published(self.part)[: self.size["corruptions"]]]
+        return {"bar": labels} if self.part == "bar" else {CLEAN: [CLEAN], **groups(labels)}
+
+    @property
+    def labels(self) -> list[str]:
+        """All conditions."""
+        return list(dict.fromkeys(label for some in self.groups.values() for label in some))
+
+    def cells(self) -> list[Cell]:
+        """Return a cell for every block of images, condition, number of samples and network."""
+        block, blocks = self.blocks
+        return [
+            Cell("certify", recipe=recipe, shift=label, n=n, start=start, stop=start + block)
+            for start in range(0, block * blocks, block)
+            for n in self.samples
+            for label in self.labels
+            for recipe in RECIPES
+        ]
+
+    def cuts(self, dtype: str) -> list[str]:
+        """Say what is smaller than in the paper."""
+        n = f"n = {self.samples[-1]:,}"
+        severities = f"at severity {SEVERITY}, {n} (paper: 500 images, five severities, n = 100,000)"
+        under = {
+            "common": f"under each corruption {severities}",
+            "bar": f"under each corruption of C-bar {severities}",
+            "deep": f"clean, {n} (paper: 500)",
+            "waves": f"in each of the {len(self.labels)} sets, {n} (paper: n = 100,000)",
+        }
+        return [
+            "ResNet-20 trained for 80 epochs (paper: ResNet-110, 200 epochs), one training each",
+            f"at most {math.prod(self.blocks)} images {under[self.part]}",
+            f"networks in {dtype}",
+        ]
 
 
-def cells(size: Mapping[str, Any]) -> list[Cell]:
-    """Return a cell for every block of images, condition and network: common corruptions first, then n, then C-bar."""
-    conditions = {family: labels_of(family, size) for family in ("common", "bar")}
-    made, bar = (
-        [_block(block, size["block"], labels, size["n"]) for block in range(size["blocks"])]
-        for labels in ([CLEAN, *conditions["common"]], conditions["bar"])
-    )
-    deep = [_block(block, size["deep_block"], [CLEAN], size["deep_n"]) for block in range(size["deep_blocks"])]
-    first = max(1, len(deep) // 2)
-    return [cell for some in (*made, *deep[:first], *bar, *deep[first:]) for cell in some]
+def groups(labels: Sequence[str]) -> dict[str, list[str]]:
+    """Return all corruptions as `common`, and those of each group of frequencies."""
+    found: dict[str, list[str]] = {"common": list(labels)}
+    for label in labels:
+        found.setdefault(shifts.facts(label.partition("@")[0])["frequency"], []).append(label)
+    return found
 
 
-def labels_of(family: str, size: Mapping[str, Any]) -> list[str]:
-    """Return the corruptions of a family that are certified."""
-    return [f"{name}@{SEVERITY}" for name in published(family)[: size["corruptions"]]]
-
-
-def _block(block: int, images: int, labels: Sequence[str], n: int) -> list[Cell]:
-    return [
-        Cell("certify", recipe=recipe, shift=label, n=n, start=block * images, stop=(block + 1) * images)
-        for label in labels
-        for recipe in RECIPES
-    ]
+def groups_of_waves(sets: Sequence[PowerLaw]) -> dict[str, list[str]]:
+    """Return all sets of noise, those of each band of centres, and those of each power."""
+    found: dict[str, list[str]] = {"waves": [each.label for each in sets]}
+    found |= {name: [each.label for each in sets if band(each.center, 32) == name] for name in BANDS}
+    for each in sorted(sets, key=lambda each: each.alpha):
+        found.setdefault(f"alpha {each.alpha:g}", []).append(each.label)
+    return {name: labels for name, labels in found.items() if labels}
 
 
 @dataclass(frozen=True)
@@ -162,7 +203,7 @@ class Certifier:
         }
 
 
-def write(figures: Figures, size: Mapping[str, Any], results: Sequence[Result]) -> None:
+def write(figures: Figures, work: Work, results: Sequence[Result]) -> None:
     """Write the tables of what is whole."""
     rows: dict[tuple[str, str, int], dict[int, Row]] = {}
     for result in results:
@@ -170,27 +211,15 @@ def write(figures: Figures, size: Mapping[str, Any], results: Sequence[Result]) 
         if result.row is not None:
             key = cast(str, task["recipe"]), cast(str, task["shift"]), cast(int, task["n"])
             rows.setdefault(key, {})[cast(int, task["start"])] = result.row
-    common, bar = labels_of("common", size), labels_of("bar", size)
-    equal = radii_of(rows, [CLEAN, *common], size["n"])
-    reach = Fixed(sigma=SIGMA, n=size["n"]).reach
-    if equal:
-        further = radii_of(rows, bar, size["n"])
-        table = {recipe: row_of(some, further.get(recipe, {}), reach) for recipe, some in equal.items()}
-        figures.add("equal", {"n": size["n"], "largest": reach, "recipes": table})
-        figures.add("differences", differences(equal, further, reach))
-    deep = radii_of(rows, [CLEAN], size["deep_n"])
-    if deep:
-        limit, images = Fixed(sigma=SIGMA, n=size["deep_n"]).reach, len(next(iter(deep.values()))[CLEAN])
-        table = {
-            recipe: {
-                "deep": mean_of(some[CLEAN], limit),
-                **({"equal": mean_of(equal[recipe][CLEAN][:images], reach)} if recipe in equal else {}),
-            }
-            for recipe, some in deep.items()
-        }
-        figures.add("clean", {"n": size["deep_n"], "largest": limit, "recipes": table})
-    counted = sum(cast(int, row["samples"]) for some in rows.values() for row in some.values())
-    figures.add("samples", counted)
+    *smaller, n = work.samples
+    for name, samples in (("equal", n), *(("smaller", each) for each in smaller)):
+        radii, reach = radii_of(rows, work.labels, samples), Fixed(sigma=SIGMA, n=samples).reach
+        if radii:
+            table = {recipe: row_of(some, work.groups, reach) for recipe, some in radii.items()}
+            figures.add(name, {"n": samples, "largest": reach, "recipes": table})
+        if radii and samples == n:
+            figures.add("differences", differences(radii, work.groups, reach))
+    figures.add("samples", sum(cast(int, row["samples"]) for some in rows.values() for row in some.values()))
 
 
 def radii_of(
@@ -211,23 +240,12 @@ def radii_of(
     }
 
 
-def row_of(radii: Mapping[str, Radii], bar: Mapping[str, Radii], reach: float) -> dict[str, Any]:
-    """Return the row of a recipe: clean, all corruptions, each group of frequencies, C-bar, each corruption."""
+def row_of(radii: Mapping[str, Radii], named: Mapping[str, Sequence[str]], reach: float) -> dict[str, Any]:
+    """Return the row of a recipe: the mean of each group of conditions, and each condition."""
     return {
-        "clean": mean_of(radii[CLEAN], reach),
-        **{name: mean_of(mean_radius(radii, labels), reach) for name, labels in groups(radii).items()},
-        **({"bar": mean_of(np.mean(list(bar.values()), axis=0), reach)} if bar else {}),
-        "corruptions": {label: float(each.mean()) for label, each in {**radii, **bar}.items() if label != CLEAN},
+        **{name: mean_of(mean_radius(radii, labels), reach) for name, labels in named.items()},
+        "corruptions": {label: float(each.mean()) for label, each in radii.items() if label != CLEAN},
     }
-
-
-def groups(labels: Mapping[str, Radii] | Sequence[str]) -> dict[str, list[str]]:
-    """Return the corruptions of each group of frequencies, and all of them as `common`."""
-    names = [label for label in labels if label != CLEAN]
-    found: dict[str, list[str]] = {"common": names}
-    for label in names:
-        found.setdefault(shifts.facts(label.partition("@")[0])["frequency"], []).append(label)
-    return found
 
 
 def mean_radius(radii: Mapping[str, Radii], labels: Sequence[str]) -> Radii:
@@ -246,16 +264,14 @@ def mean_of(radii: Radii, reach: float) -> dict[str, Any]:
 
 
 def differences(
-    equal: Mapping[str, Mapping[str, Radii]], bar: Mapping[str, Mapping[str, Radii]], reach: float
+    radii: Mapping[str, Mapping[str, Radii]], named: Mapping[str, Sequence[str]], reach: float
 ) -> dict[str, Any]:
     """Return, by group, what the second of two recipes has over the first: radius, share certified, radius of those."""
-    one, other = (equal[recipe] for recipe in COMPARED)
-    sets: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {CLEAN: (one[CLEAN][None], other[CLEAN][None])}
-    for name, labels in groups(one).items():
-        sets[name] = np.stack([one[label] for label in labels]), np.stack([other[label] for label in labels])
-    if bar:
-        sets["bar"] = tuple(np.stack(list(bar[recipe].values())) for recipe in COMPARED)  # type: ignore[assignment]
-    return {name: difference(*pair, reach) for name, pair in sets.items()}
+    found = {}
+    for name, labels in named.items():
+        one, other = (np.stack([radii[recipe][label] for label in labels]) for recipe in COMPARED)
+        found[name] = difference(one, other, reach)
+    return found
 
 
 def difference(one: Radii, other: Radii, reach: float) -> dict[str, Any]:

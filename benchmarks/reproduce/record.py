@@ -4,7 +4,8 @@ Data are in one folder: `cifar10/train.npz` and `cifar10/test.npz`, `mnist/train
 labels), `usps.npz`, `imagenet-as-cifar10.npz`, `cifar10-resnets/resnet20.safetensors` and `resnet56.safetensors`,
 `camvid-small/`, `imagenet-sample/` (a folder for each class), `models.py`, whose functions `resnet50()` and
 `efficientnet_lite0()` return ImageNet networks of your own, and for texts `text/amazon/`, `text/sst2/`,
-`imdb/reviews.json` (`benchmarks/text_domains.py` says how they are laid out), WordNet's files in `wordnet/` and a
+`imdb/reviews.json`, `text/sick/` and `text/counterfactual/NLI/` (`benchmarks/text_domains.py` and
+`benchmarks/pair_domains.py` say how they are laid out), WordNet's files in `wordnet/` and a
 sentence encoder in `minilm/`, as `transformers` keeps it.
 """
 

@@ -9,19 +9,24 @@ with partial adaptation (batches of 8, the prior chosen on the four hold-out cor
 the distance of statistics, and the regression on hold-out corruptions of table 11. `grid`: batch sizes against
 priors, as in table 12, with the prior of Proposition 1 beside the best one measured; `single` is its row of single
 images, which takes longest. `imagenet-resnet50` and `imagenet-efficientnet_lite0`: table 1 on a sample of ImageNet,
-with what the functions of that name in the data folder's `models.py` build.
+with what the functions of that name in the data folder's `models.py` build. `resnet20-group` trains a ResNet-20 with
+group normalisation, and `resnet20-batch` one with batch normalisation in the same way; `vit` is the small transformer
+of the package, with layer normalisation. Group and layer normalisation leave no statistics to adapt: only the error
+without adaptation is measured.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.reproduce.compared import IMAGENET, WITHOUT, Bench, Measured, Network, Way, measuring
+from benchmarks.reproduce.compared import IMAGENET, VIT, WITHOUT, Bench, Measured, Network, Way, measuring
+from benchmarks.reproduce.normalised import TRAINED, train
 from benchmarks.reproduce.record import Figures, options_of
 from shiftproof import load_data, shifts
 from shiftproof.comparisons.methods import compare_methods
@@ -35,24 +40,27 @@ SIZES: dict[str, dict[str, Any]] = {
         "images": 40, "rounds": 1, "chosen_from": (8, 16),
         "corruptions": 2, "severities": (2, 5), "full": 20, "grid_images": 16,
         "batches": (2, 8), "priors": (0, 8), "statistics": 40, "single_images": 4,
+        "train": 64, "epochs": 1,
     },
     "sample": {
         "images": 200, "rounds": 1, "chosen_from": (8, 16, 32),
         "corruptions": 8, "severities": (2, 5), "full": 50, "grid_images": 64,
         "batches": (8, 64), "priors": (0, 16, 256), "statistics": 100, "single_images": 32,
+        "train": 2_000, "epochs": 4,
     },
     "short": {
         "images": 10_000, "rounds": 5, "chosen_from": (4, 8, 16, 32, 64, 128),
         "corruptions": 15, "severities": (1, 2, 3, 4, 5), "full": 500,
         "grid_images": 512, "batches": (2, 8, 32, 128, 512), "priors": (0, 1, 4, 8, 16, 32, 64, 128, 256, 1024),
         "statistics": 1_000, "single_images": 256,
+        "train": 50_000, "epochs": 6,
     },
 }  # fmt: skip
 PARTIAL = 8
 """Images of a batch in partial adaptation."""
 GRID_SHIFTS = ("gaussian_noise@5", "motion_blur@5", "fog@5", "jpeg_compression@5")
 """One corruption of each category, at the highest severity."""
-PARTS = ("resnet20", "resnet56", "grid", "single", "imagenet-resnet50", "imagenet-efficientnet_lite0")
+PARTS = ("resnet20", "resnet56", *TRAINED, VIT, "grid", "single", "imagenet-resnet50", "imagenet-efficientnet_lite0")
 
 
 def main() -> None:
@@ -65,11 +73,23 @@ def main() -> None:
     elif options.part == "single":
         grid(figures, size, (1,), size["single_images"])
     else:
-        network = Network(options.part, options.data, options.device)
+        network = Network(options.part, options.data, options.device, trained(figures, size))
         images = min(size["images"], len(load_data(network.images)))
-        bench = Bench(network, images, options.seed, size["statistics"] // (4 if network.side else 1))
+        some = size["statistics"] // (4 if network.side else 1)
+        bench = Bench(network, images, options.seed, some, figures.stop_at)
         with measuring(bench, options.runs / figures.name, options.workers) as measured:
             table(figures, size, measured)
+
+
+def trained(figures: Figures, size: Mapping[str, Any]) -> Path | None:
+    """Train the network of a part that has to be, and write how; return its folder."""
+    options = figures.options
+    if options.part not in TRAINED:
+        return None
+    out = options.runs / figures.name / "model"
+    about: dict[str, Any] = {"device": options.device, "seed": options.seed}
+    figures.add("training", train(options.part, options.data / "cifar10/train.npz", out, size, **about))
+    return Path(out)
 
 
 def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
@@ -83,12 +103,21 @@ def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
             f"batches of {size['full']} for full adaptation",
             "published weights, convolutions and linear layers rounded to half precision",
         ]
-    return [f"CIFAR-10 at 32 pixels (paper: ImageNet at 224), batches of {size['full']} for full adaptation"]
+    cifar = "CIFAR-10 at 32 pixels (paper: ImageNet at 224)"
+    if part == VIT:
+        return [f"{cifar}; the small transformer of the package"]
+    known = [f"{cifar}, batches of {size['full']} for full adaptation"]
+    if part in TRAINED:
+        known += [f"ResNet-20 trained for {size['epochs']} epochs on {size['train']:,} images, one training each"]
+    return known
 
 
 def table(figures: Figures, size: Mapping[str, Any], measured: Measured) -> None:
     """Write the table of one network: its prior, its errors, its distances, and its errors in a mixture."""
     names, held = shifts.names("common")[: size["corruptions"]], shifts.names("holdout")
+    if not measured.bench.network.has_statistics:
+        unadapted(figures, size, measured, names)
+        return
     tried = {prior: Way(PARTIAL, prior) for prior in size["chosen_from"]}
     rows = measured.under(labels(held, size), [WITHOUT, *tried.values()])
     prior = chosen_prior(figures, tried, measured, rows)
@@ -100,6 +129,15 @@ def table(figures: Figures, size: Mapping[str, Any], measured: Measured) -> None
     distances(figures, measured, {name: [*common, *rows][place] for name, place in places((*names, *held), size)})
     if not figures.late:
         mixture(figures, measured, {name: ways[name] for name in ("without", "full")}, labels(names, size), size)
+
+
+def unadapted(figures: Figures, size: Mapping[str, Any], measured: Measured, names: Sequence[str]) -> None:
+    """Write the errors of a network without statistics of batches, and those in a mixture."""
+    ways, under = {"without": WITHOUT}, labels(names, size)
+    common = measured.under(under, [WITHOUT])
+    adaptation(figures, measured, ways, {name: common[place] for name, place in places(names, size)})
+    if not figures.late:
+        mixture(figures, measured, ways, under, size)
 
 
 def labels(names: Sequence[str], size: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.reproduce.tables import certificates, claims, costs, estimation, statistics, streams, tested, worst_case
+from benchmarks.reproduce.tables import (
+    certificates,
+    claims,
+    costs,
+    estimation,
+    sentence_pairs,
+    statistics,
+    streams,
+    tested,
+    worst_case,
+)
 from benchmarks.reproduce.tables.files import Files
 
 TABLES: dict[str, Callable[[Files], str]] = {
@@ -48,6 +58,9 @@ TABLES: dict[str, Callable[[Files], str]] = {
     "estimation-text-pools": estimation.text_pools,
     "estimation-text-ablations": estimation.text_ablations,
     "estimation-text-domains": estimation.text_by_domain,
+    "estimation-pairs": sentence_pairs.scores,
+    "estimation-pairs-accuracies": sentence_pairs.accuracies,
+    "estimation-pairs-pools": sentence_pairs.pools,
     "hypersphere": estimation.hypersphere,
     "costs": costs.costs,
     "reductions": costs.reductions,

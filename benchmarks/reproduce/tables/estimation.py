@@ -35,7 +35,7 @@ RANKED = ("NI-SSMBA", "NI-EDA", "NI-RandRep", "ATC-MC")
 """Measures of texts that are compared; with two classes ATC-NE is ATC-MC."""
 
 
-def _pool(
+def scores_of(
     found: Mapping[str, Any],
     paper: Mapping[str, Sequence[float | None]],
     taus: Sequence[str],
@@ -58,18 +58,18 @@ def _pool(
 
 def cifar(files: Files) -> str:
     """Table 2b of paper 004, CI10."""
-    return _pool(figures(files, "estimation-cifar"), papers.CI10, ("macro tau", "ID tau", "arch tau"))
+    return scores_of(figures(files, "estimation-cifar"), papers.CI10, ("macro tau", "ID tau", "arch tau"))
 
 
 def digits(files: Files) -> str:
     """Table 2b of paper 004, Numbers."""
-    return _pool(figures(files, "estimation-digits"), papers.NUMBERS, ("macro tau", "ID tau", "arch tau"))
+    return scores_of(figures(files, "estimation-digits"), papers.NUMBERS, ("macro tau", "ID tau", "arch tau"))
 
 
 def text(files: Files, architecture: str = "cnn") -> str:
     """Table 2c of paper 004: CNN, or heads beside RoBERTa."""
     paper = {"cnn": papers.SENTIMENT, "head": papers.ENCODED_SENTIMENT}[architecture]
-    return _pool(texts(files, architecture), paper, ("macro tau", "micro tau", "ID tau"), fits=("r2", "MAE"))
+    return scores_of(texts(files, architecture), paper, ("macro tau", "micro tau", "ID tau"), fits=("r2", "MAE"))
 
 
 def texts(files: Files, architecture: str) -> dict[str, Any]:
@@ -100,12 +100,13 @@ def text_pools(files: Files) -> str:
     """Return macro tau on other categories by pool, with intervals over networks."""
     rows = []
     for name, (_, taus) in _text_pools(files).items():
-        cells = [_with_interval(taus.get(measure, {}), "mean") for measure in (*RANKED, OWN)]
-        rows.append([name, *cells, _with_interval(taus.get(RANKED[0], {}), "ahead")])
+        cells = [with_interval(taus.get(measure, {}), "mean") for measure in (*RANKED, OWN)]
+        rows.append([name, *cells, with_interval(taus.get(RANKED[0], {}), "ahead")])
     return markdown(["macro tau", *RANKED, OWN, f"{RANKED[0]} ahead of {RANKED[-1]}"], rows)
 
 
-def _with_interval(found: Mapping[str, float], name: str) -> str:
+def with_interval(found: Mapping[str, float], name: str) -> str:
+    """Return a number of some findings with its interval; nothing where it is missing."""
     if name not in found:
         return ""
     return f"{found[name]:.3f} ({found[f'{name} low']:.3f} to {found[f'{name} high']:.3f})"

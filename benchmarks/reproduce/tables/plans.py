@@ -133,9 +133,9 @@ PLANS = {
     ),
     "pairs": Plan(
         "Ng",
-        "table 2d, pairs of sentences: heads on a frozen encoder for SICK and SNLI",
-        times(0.3, "estimation-text"),
-        "CPU time (the cost is for one core)",
+        "table 2d on the ten genres of MNLI: heads on a frozen encoder",
+        times(2, "estimation-pairs"),
+        "MNLI is not available (the cost is for one CPU core)",
     ),
     "runs": Plan(
         "Volpi",
