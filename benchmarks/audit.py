@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--model", default="demo")
     parser.add_argument("--data", default="demo")
     parser.add_argument("--budget", default="quick")
+    parser.add_argument("--minutes", type=float, default=None)
     parser.add_argument("--sections", default=None)
     parser.add_argument("--executor", default="inline")
     parser.add_argument("--device", default="auto")
@@ -73,6 +74,7 @@ def tell_efficiency(given: argparse.Namespace) -> None:
             given.model,
             given.data,
             budget=given.budget,
+            minutes=given.minutes,
             sections=given.sections and given.sections.split(","),
             executor=given.executor,
             device=given.device,

@@ -1,16 +1,18 @@
 """The front door: what is loaded, matched, mixed and fingerprinted, here and elsewhere."""
 
 import pickle
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import load_model
-from shiftproof.subjects import Subject
+from shiftproof.runs import Row, Task
+from shiftproof.subjects import Measurer, Subject
 
 
 def demo(**options: Any) -> Subject:
@@ -54,6 +56,31 @@ def test_other_batches_share_what_is_loaded() -> None:
     assert subject.batch_size == 64
     assert other.model is model
     assert other.data is data
+
+
+@dataclass(frozen=True)
+class Reveals(Task[Subject]):
+    """A task that tells which model it looked into."""
+
+    kind = "reveals"
+    number: int
+
+    def measure(self, subject: Subject) -> Row:
+        return {"model": id(subject.inner_model), "batch": subject.batch_size}
+
+
+def test_what_a_task_loads_is_kept_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[nn.Module] = []
+
+    def copied(*_: object) -> nn.Module:
+        made.append(nn.Identity())
+        return made[-1]
+
+    monkeypatch.setattr("shiftproof.subjects.LARGE_SIDE", 1)
+    monkeypatch.setattr("shiftproof.subjects.in_channels_last", copied)
+    worker = Measurer(demo(batch_size=4))
+    assert worker.measure(Reveals(0)) == worker.measure(Reveals(1))
+    assert len(made) == 1
 
 
 def test_labels_are_outputs_of_the_model() -> None:

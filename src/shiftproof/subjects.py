@@ -335,4 +335,10 @@ class Measurer:
 
     def measure(self, task: Task[Subject]) -> Row:
         """Let a task measure the subject."""
-        return self.fit(lambda size: task.measure(self.subject.at_batch_size(size)))
+        return self.fit(lambda size: task.measure(self._at(size)))
+
+    def _at(self, size: int) -> Subject:
+        """Return the subject in batches of a size: the same for all tasks, so that what one of them loads is kept."""
+        if self.subject.batch_size != size:
+            self.subject = self.subject.at_batch_size(size)
+        return self.subject

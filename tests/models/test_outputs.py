@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import INTERRUPTIONS, DataError, ModelError
 from shiftproof.models import BlackBox, build_network, device_of, logits
-from shiftproof.models.outputs import check_logits
+from shiftproof.models.outputs import check_finite, check_logits, device_logits
 
 IMAGES = torch.rand(4, 3, 16, 16)
 
@@ -75,6 +75,21 @@ def test_counts_the_images_without_finite_scores() -> None:
 
     with pytest.raises(ModelError, match="1 of 4 images"):
         logits(model, IMAGES)
+
+
+def test_finite_scores_can_be_asked_for_later() -> None:
+    images = torch.rand(4, 3, 8, 8)
+
+    def model(some: Tensor) -> Tensor:
+        return some.mean((2, 3)) / (some.mean((1, 2, 3), keepdim=True)[:, :, 0, 0] > images[0].mean())
+
+    scores = [device_logits(model, some, wait=False) for some in images.split(2)]
+    assert not all(bool(each.isfinite().all()) for each in scores)
+    with pytest.raises(ModelError, match=r"infinity for \d of 4 images"):
+        check_finite(*scores)
+    with pytest.raises(ModelError, match="infinity"):
+        device_logits(model, images)
+    check_finite()
 
 
 def test_says_which_channels_the_model_got() -> None:

@@ -11,8 +11,9 @@ from hypothesis.extra.numpy import arrays
 from torch import nn
 
 from shiftproof.errors import ConfigurationError, DataError, ModelError
-from shiftproof.searchers import Service
+from shiftproof.searchers import Constraint, Evaluator, Service, make_space
 from shiftproof.searchers.detection import DetectionRecall
+from shiftproof.searchers.evaluator import hold
 from shiftproof.searchers.fitness import Detection, Segmentation, detected, make_fitness
 from tests.searchers.models import Greenness, label_green, pictures
 
@@ -184,3 +185,16 @@ def test_a_black_box_that_does_not_label_is_refused():
     fitness = make_fitness("accuracy", Service(lambda images: [0.5] * len(images)), torch.zeros(2), images=2)
     with pytest.raises(ModelError, match="does not answer with labels"):
         fitness.tally(torch.zeros(2, 3, 8, 8), slice(0, 2))
+
+
+@pytest.mark.parametrize("similarity", [None, 0.8])
+@pytest.mark.parametrize("batch_size", [4, 7, 64])
+def test_tuples_that_share_batches_count_as_each_by_itself(similarity, batch_size):
+    space, data = make_space("cifar"), pictures(20)
+    fitness = make_fitness("accuracy", Greenness(), data.labels, images=20)
+    evaluator = Evaluator(space, hold(data), fitness, Constraint(similarity), batch_size=batch_size)
+    tasks = [evaluator.task(genes, *where) for genes, where in (((3, 40), (0, 9)), ((3, 8), (5, 20)), ((), (0, 1)))]
+    found = evaluator.measure_all(tasks)
+    assert found == [evaluator.measure(task) for task in tasks]
+    assert np.array([row["counts"] for row in found])[:, 1].tolist() == [9, 15, 1]
+    assert evaluator.measure_all([]) == []

@@ -82,12 +82,14 @@ def observe(
     seed: int = 0,
     batch_size: int = BATCH_SIZE,
     drift: bool | int = False,
+    viewer: Callable[..., Any] | None = None,
 ) -> Evidence:
     """Run a model on batches of inputs and keep what estimators need.
 
     Of a `share` of the inputs, which ones by their keys, it also sees `n` views each from the `neighborhood`, in
     batches of up to `batch_size`. `drift` compares the statistics of its batch norms with the source's, where it has
-    any; a number is of how many inputs, the first ones: it costs most of a pass of these.
+    any; a number is of how many inputs, the first ones: it costs most of a pass of these. A `viewer` is a faster model
+    with the same answers: of views nothing else is taken.
     """
     if n < 1 or batch_size < 1:
         raise ConfigurationError(
@@ -105,7 +107,7 @@ def observe(
         if neighborhood is None or not waiting or n * sum(len(keys) for _, keys, _ in waiting) < least:
             return
         some, keys, own = map(joined, zip(*waiting, strict=True))
-        votes, entropy = _answers(model, some, keys, neighborhood, n, seed, batch_size)
+        votes, entropy = _answers(viewer or model, some, keys, neighborhood, n, seed, batch_size)
         shares.append(decision_shares(torch.cat([own, votes], 1).numpy(), outputs[0].shape[1]))
         entropies.append(entropy)
         waiting.clear()

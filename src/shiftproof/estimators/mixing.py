@@ -5,6 +5,7 @@ A change of the class mix is no loss of accuracy, yet it moves every statistic t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -212,8 +213,17 @@ class Mixing:
         return np.array(self.mix)
 
     def place(self, found: Evidence) -> Array:
-        """Return the coordinates of inputs, [N, D]."""
-        return self.profiler.coordinates(found, output_scores(found.logits, self.scaling))
+        """Return the coordinates of inputs, [N, D]; those of the set that was placed last are known."""
+        for known, places in self._placed:
+            if known is found:
+                return places
+        places = self.profiler.coordinates(found, output_scores(found.logits, self.scaling))
+        self._placed.append((found, places))
+        return places
+
+    @cached_property
+    def _placed(self) -> deque[tuple[Evidence, Array]]:
+        return deque(maxlen=1)
 
     def profile(self, found: Evidence) -> Profile:
         """Return where a set lies, brought to the class mix of the source."""

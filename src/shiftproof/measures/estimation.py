@@ -217,8 +217,6 @@ def percentile_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[fl
 
 
 def _log_probabilities(logits: ArrayLike, temperature: float) -> Array:
-    from scipy.special import log_softmax
-
     values = np.asarray(logits, np.float64)
     if values.ndim != 2 or values.shape[1] < 2 or not np.isfinite(values).all():
         raise DataError(
@@ -226,7 +224,9 @@ def _log_probabilities(logits: ArrayLike, temperature: float) -> Array:
             expected="finite scores of two or more classes, N x K",
             got=f"shape {values.shape}" if np.isfinite(values).all() else "NaN or infinity",
         )
-    log: Array = log_softmax(values / temperature, axis=1)
+    log = values / temperature
+    log -= log.max(1, keepdims=True)  # in place: copies of many scores take longer than the logarithms
+    log -= np.log(np.exp(log).sum(1, keepdims=True))
     return log
 
 

@@ -29,9 +29,11 @@ class Scaling(NamedTuple):
 
     def __call__(self, logits: ArrayLike) -> Array:
         """Return calibrated probabilities, [N, K]."""
-        from scipy.special import softmax
-
-        found: Array = softmax(np.asarray(logits, np.float64) / self.temperature + self.biases, axis=1)
+        found: Array = np.asarray(logits, np.float64) / self.temperature
+        found += self.biases
+        found -= found.max(1, keepdims=True)
+        np.exp(found, out=found)
+        found /= found.sum(1, keepdims=True)
         return found
 
 
@@ -155,11 +157,13 @@ def weighted_ks(source: ArrayLike, weights: ArrayLike, target: ArrayLike) -> flo
 
 def output_scores(logits: ArrayLike, scaling: Scaling) -> Array:
     """Return how sure a model is in three ways, [N, 3]: largest probability, log-sum-exp of the logits, and margin."""
-    from scipy.special import logsumexp
-
-    values = np.asarray(logits, np.float64) / scaling.temperature
-    p = np.sort(scaling(logits), axis=1)
-    found: Array = np.stack([p[:, -1], logsumexp(values, axis=1), p[:, -1] - p[:, -2]], 1)
+    p, values = scaling(logits), np.asarray(logits, np.float64) / scaling.temperature
+    largest, margin = p.max(1), p.max(1)
+    p[np.arange(len(p)), p.argmax(1)] = -1.0
+    margin -= p.max(1)
+    top = values.max(1)
+    values -= top[:, None]
+    found: Array = np.stack([largest, top + np.log(np.exp(values, out=values).sum(1)), margin], 1)
     return found
 
 

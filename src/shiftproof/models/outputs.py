@@ -47,12 +47,13 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
     return device_logits(model, inputs).cpu()
 
 
-def device_logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
+def device_logits(model: Callable[[Any], Any], inputs: Tensor | list[Any], *, wait: bool = True) -> Tensor:
     """Return the same logits where the model left them: what is made of them there need not travel.
 
     Args:
         model: Any model.
         inputs: Images [N, C, H, W] in [0, 1], or a list of texts.
+        wait: Whether to see that they are finite, which waits for a GPU; who does not has to ask `check_finite` later.
     """
     try:
         with torch.no_grad():
@@ -67,15 +68,20 @@ def device_logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Te
         ) from error
     except BaseException as error:  # whatever a user's model raises is told in one paragraph
         raise _failed(model, inputs, error) from error
-    return _checked(out, len(inputs))
+    scores = _shaped(out, len(inputs))
+    if wait:
+        check_finite(scores)
+    return scores
 
 
 def check_logits(out: object, images: int) -> Tensor:
     """Return what a model put out as float32 on the CPU, or refuse what is not logits for that many images."""
-    return _checked(out, images).cpu()
+    scores = _shaped(out, images).cpu()
+    check_finite(scores)
+    return scores
 
 
-def _checked(out: object, images: int) -> Tensor:
+def _shaped(out: object, images: int) -> Tensor:
     """Return what a model put out as float32, or refuse what is not logits for that many images."""
     if not isinstance(out, Tensor):
         kind = f"a {type(out).__name__}"
@@ -94,17 +100,23 @@ def _checked(out: object, images: int) -> Tensor:
     if not out.is_floating_point():
         kind = f"a tensor of {str(out.dtype).removeprefix('torch.')}"
         raise ModelError("The model does not return scores.", expected=_EXPECTED, got=kind, fix=_WRAP)
-    scores = out.detach().float()
-    if not bool(scores.isfinite().all()):
-        finite = scores.isfinite().all(dim=1)
-        found = "NaN" if bool(scores.isnan().any()) else "infinity"
-        raise ModelError(
-            f"The model returns {found}.",
-            expected=_EXPECTED,
-            got=f"{found} for {int((~finite).sum())} of {images} images",
-            fix="check its weights, and that its normalisation fits images in [0, 1]",
-        )
-    return scores
+    return out.detach().float()
+
+
+def check_finite(*batches: Tensor) -> None:
+    """Refuse logits, batches of them [N, K] each, that are not all finite; a GPU is waited for once."""
+    flags = [scores.isfinite().all() for scores in batches]
+    if not flags or bool(torch.stack(flags).all()):
+        return
+    scores = torch.cat([each.cpu() for each in batches])
+    finite = scores.isfinite().all(dim=1)
+    found = "NaN" if bool(scores.isnan().any()) else "infinity"
+    raise ModelError(
+        f"The model returns {found}.",
+        expected=_EXPECTED,
+        got=f"{found} for {int((~finite).sum())} of {len(scores)} images",
+        fix="check its weights, and that its normalisation fits images in [0, 1]",
+    )
 
 
 def _one_output(out: Tensor) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -58,17 +59,18 @@ class Constraint:
         reference = None if self.reference is None else identity(self.reference)
         return digest(["ssim" if self.similarity is not None else None, reference])
 
-    def tally(self, before: Tensor, after: Tensor) -> NDArray[np.float64]:
-        """Return the sum of similarities and the number of agreements over images; 0 for what is not asked.
+    def tally(self, before: Tensor, after: Tensor) -> Tensor:
+        """Return the sum of similarities and the number of agreements over images, [2] float64 where they are.
 
-        Images are whole float32 numbers 0..255.
+        Images are whole float32 numbers 0..255; what is not asked is 0.
         """
-        similar = level_similarity(before, after).sum().item() if self.similarity is not None else 0.0
-        agreeing = 0
+        sums = torch.zeros(2, dtype=torch.float64, device=before.device)
+        if self.similarity is not None:
+            sums[0] = level_similarity(before, after).sum()
         if self.reference is not None:
             here, there = (classes(self.reference, from_levels(levels)) for levels in (before, after))
-            agreeing = int((here == there).sum())
-        return np.array([similar, agreeing], dtype=np.float64)
+            sums[1] = int((here == there).sum())
+        return sums
 
     def violation(self, similarity: float | None, agreement: float | None) -> float:
         """Return how far means are below their bounds, in sum; 0 where they keep them."""

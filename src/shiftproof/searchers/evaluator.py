@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.data import ImageSet
@@ -100,6 +98,11 @@ class Evaluator:
         self.steps = {step.label: step for step in space.steps}
         self.applier = Applier(pixels.images, pixels.keys, seed=seed, memory=memory)
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the images are on a CPU."""
+        return self.pixels.images.device.type == "cpu"
+
     def __call__(self) -> Evaluator:
         """Be the worker."""
         return self
@@ -133,16 +136,15 @@ class Evaluator:
         return self.fit(lambda size: self._count_all(tasks, fitness, size))
 
     def _count_all(self, tasks: Sequence[TriedTuple], fitness: Classification, batch_size: int) -> list[Row]:
-        right: list[list[bool]] = [[] for _ in tasks]
-        sums = [np.zeros(2) for _ in tasks]
+        asked: list[tuple[list[int], Callable[[], list[bool]]]] = []
+        sums = [torch.zeros(2, dtype=torch.float64, device=self.pixels.images.device) for _ in tasks]
         waiting: list[tuple[int, Tensor, slice]] = []
 
         def ask() -> None:
-            """Ask the model of the images that wait."""
+            """Ask the model of the images that wait: whose they are, and what will be the answer."""
+            owners = [number for number, images, _ in waiting for _ in range(len(images))]
             places = [row for _, _, rows in waiting for row in range(rows.start, rows.stop)]
-            answers = iter(fitness.right(torch.cat([images for _, images, _ in waiting]), places))
-            for number, images, _ in waiting:
-                right[number] += islice(answers, len(images))
+            asked.append((owners, fitness.ask(torch.cat([images for _, images, _ in waiting]), places)))
             waiting.clear()
 
         for number, task in enumerate(tasks):
@@ -156,20 +158,26 @@ class Evaluator:
                     waiting.append((number, made[rows.start - first : rows.stop - first], rows))
         if waiting:
             ask()
-        counted: list[Row] = [{"counts": [float(sum(some)), float(len(some))]} for some in right]
-        if not self.constraint:
+        counts = np.zeros((len(tasks), 2))
+        for owners, answer in asked:
+            np.add.at(counts, owners, np.stack([answer(), np.ones(len(owners))], 1))
+        counted: list[Row] = [{"counts": some} for some in counts.tolist()]
+        if not self.constraint or not counted:
             return counted
-        return [{**row, "sums": some.tolist()} for row, some in zip(counted, sums, strict=True)]
+        return [{**row, "sums": some} for row, some in zip(counted, torch.stack(sums).tolist(), strict=True)]
 
-    def _applied(self, steps: Sequence[ImageShift], first: int, last: int) -> tuple[Tensor, NDArray[np.float64]]:
-        """Return images after steps, float32 in [0, 1], and what the constraint makes of them."""
+    def _applied(self, steps: Sequence[ImageShift], first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Return images after steps, float32 in [0, 1], and what the constraint makes of them, [2]."""
         levels = self.applier.levels(steps, first, last)
-        sums = self.constraint.tally(self.pixels.images[first:last].float(), levels) if self.constraint else np.zeros(2)
+        before = self.pixels.images[first:last]
+        sums = (
+            self.constraint.tally(before.float(), levels) if self.constraint else torch.zeros((), device=before.device)
+        )
         return divide_(levels), sums
 
     def count(self, steps: Sequence[ImageShift], start: int, stop: int, batch_size: int) -> Row:
         """Return the counts of steps in turn on a range of images."""
-        counts, sums = np.zeros(0), np.zeros(2)
+        counts, sums = np.zeros(0), torch.zeros(2, dtype=torch.float64, device=self.pixels.images.device)
         for first, last in self._parts(start, stop, batch_size):
             images, some_sums = self._applied(steps, first, last)
             sums += some_sums
@@ -187,9 +195,7 @@ class Evaluator:
         if self.fitness.whole:
             yield start, stop
             return
-        fitting = (
-            CACHED // self.pixels.images[0].numel() if self.pixels.images.device.type == "cpu" else MAX_TASK_IMAGES
-        )
+        fitting = CACHED // self.pixels.images[0].numel() if self.on_cpu else MAX_TASK_IMAGES
         size = batch_size * max(1, round(fitting / batch_size))
         for first in range(start, stop, size):
             yield first, min(first + size, stop)

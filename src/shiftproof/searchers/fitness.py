@@ -18,7 +18,7 @@ from torch import Tensor
 from shiftproof.errors import INTERRUPTIONS, ConfigurationError, DataError, ModelError
 from shiftproof.models import Model, device_of, fingerprint
 from shiftproof.models.identity import digest
-from shiftproof.models.outputs import device_logits
+from shiftproof.models.outputs import check_finite, device_logits
 from shiftproof.searchers.service import Service
 from shiftproof.shifts.levels import to_bytes
 
@@ -72,8 +72,23 @@ class Classification(Fitness):
 
     def right(self, images: Tensor, rows: slice | list[int]) -> list[bool]:
         """Return which images are given their label: each by itself, so that they may be of several tuples."""
-        found: list[bool] = (classes(self.model, images) == self.labels[rows].numpy()).tolist()
-        return found
+        return self.ask(images, rows)()
+
+    def ask(self, images: Tensor, rows: slice | list[int]) -> Callable[[], list[bool]]:
+        """Ask the same; what is returned waits for the answer, so that a GPU can be asked more meanwhile."""
+        labels = self.labels[rows].numpy()
+        if isinstance(self.model, Service):
+            given: list[bool] = (classes(self.model, images) == labels).tolist()
+            return lambda: given
+        scores = device_logits(self.model, images, wait=False)
+        found = scores.argmax(1)
+
+        def answer() -> list[bool]:
+            check_finite(scores)
+            right: list[bool] = (found.cpu().numpy() == labels).tolist()
+            return right
+
+        return answer
 
     def value(self, counts: Counts) -> float:
         """Return right answers over images."""

@@ -11,7 +11,6 @@ from shiftproof.errors import DataError
 
 HELD_BYTES = {"cpu": 2**30, "cuda": 2**34}
 """Sets of at most so many bytes are decoded once and held on a kind of device; larger ones are read as they come."""
-_CHUNK = 256
 
 
 class Pool:
@@ -20,19 +19,18 @@ class Pool:
     def __init__(self, data: ImageSet, device: torch.device) -> None:
         self.device = device
         self.data = data
-        self._held: Tensor | None = None
+        self._held = False
         if data.nbytes <= HELD_BYTES.get(device.type, 0):
-            self.data = data.in_memory()
-            parts = [_stored(batch.inputs, data.source.value_bytes).to(device) for batch in self.data.batches(_CHUNK)]
-            self._held = torch.cat(parts) if parts else None
+            self.data = data.in_memory(device=device)
+            self._held = True
 
     def __len__(self) -> int:
         return len(self.data)
 
     def read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the images of some rows, [n, C, H, W], and their keys, [n], on the device."""
-        if self._held is not None:
-            found = self._held[rows.to(self.device)]
+        if self._held:
+            found = self.data.source.read(rows.tolist()).images
             return unit(found), self.data.keys[rows].to(self.device)
         batch = next(self.data.subset(rows).batches(len(rows), device=self.device), None)
         if batch is None or len(batch) < len(rows):
@@ -42,8 +40,3 @@ class Pool:
                 fix="repair or remove the files",
             )
         return batch.inputs, batch.keys
-
-
-def _stored(images: Tensor, value_bytes: int) -> Tensor:
-    """Return images as they were stored: levels as bytes."""
-    return images.mul(255.0).round_().to(torch.uint8) if value_bytes == 1 else images

@@ -149,7 +149,7 @@ class Scope:
 
     def slices(self, images: int | None = None) -> Iterator[tuple[int, int]]:
         """Cut the images, or so many, into slices small enough that a kill costs seconds."""
-        step = 500 if self.small or self.per_image else 100
+        step = 500 if self.small or self.per_image else 256
         reach = self.images if self.measured is None else self.measured
         bounds = [bound for bound in self.stages if bound <= reach] if images is None else [images]
         for first, bound in pairwise([0, *bounds]):

@@ -92,6 +92,7 @@ class HalfSet(Measurement):
             seed=self.seed,
             batch_size=subject.batch_size,
             drift=self.tapped or True,
+            viewer=subject.fast_model,
         )
 
     def work(self) -> Work:

@@ -18,7 +18,7 @@ from shiftproof.data.images.imageset import SMALL_SIDE
 from shiftproof.errors import DataError
 from shiftproof.measures import Accuracy
 from shiftproof.models import Model, class_names, imagenet
-from shiftproof.models.outputs import are_probabilities, device_logits
+from shiftproof.models.outputs import are_probabilities, check_finite, device_logits
 from shiftproof.models.texts import Text, parts
 from shiftproof.runs import AnyTask, Json, Result, Row
 from shiftproof.shifts import Shift
@@ -37,17 +37,20 @@ def predictions(subject: Subject, places: Sequence[int], shift: Shift | None, se
 
     Confidences are not a number where scores are probabilities: their softmax would be no confidence.
     """
-    labels, predicted, confidences = [], [], []
+    parts, scores = [], []
     for batch in subject.data.subset(places).batches(subject.batch_size, device=subject.device):
         images = batch.inputs if shift is None else shift(batch.inputs, batch.keys, seed=seed)
-        scores = device_logits(subject.fast_model, images)
-        confidence, classes = scores.softmax(1).max(1)
-        labels.append(check_labels(batch.labels, scores.shape[1]))
-        predicted.append(classes.cpu())
-        confidences.append(torch.full_like(confidence, torch.nan) if are_probabilities(scores) else confidence)
-    if not labels:
+        scores.append(device_logits(subject.fast_model, images, wait=False))
+        parts.append(batch.labels)
+    if not scores:
         return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), torch.empty(0)
-    return torch.cat(labels), torch.cat(predicted), torch.cat(confidences).cpu()
+    check_finite(*scores)
+    found = torch.cat(scores)
+    given = [labels for labels in parts if labels is not None]
+    labels = check_labels(torch.cat(given) if given else None, found.shape[1])
+    confidence, classes = found.softmax(1).max(1)
+    known = torch.full_like(confidence, torch.nan) if are_probabilities(found) else confidence
+    return labels, classes.cpu(), known.cpu()
 
 
 def measured_under(subject: Subject, condition: Shift | SuiteCell | None) -> tuple[Subject, Shift | None]:

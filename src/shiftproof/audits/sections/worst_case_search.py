@@ -36,6 +36,8 @@ CHOICE = 32
 """Examples are chosen among the first so many images, of which no more are asked than it takes."""
 COMPARED = 5
 """Chains of a space that are compared on images they were not searched on."""
+AHEAD = 2
+"""Batches of chains that a GPU is given at a time: one to compute while the next is made ready."""
 FIRST_SHARE, KEPT, MARGIN = 0.4, 5, 0.15
 """Chains are tried on this share of the images first; the others follow where they may be among so many worst."""
 
@@ -145,13 +147,14 @@ class RacedChains:
 
     def __call__(self, tuples: Sequence[Genes], _: int | None = None, /) -> list[Score]:
         """Return the scores of chains; those that share first steps follow each other."""
-        new, together = sorted(set(tuples) - self._scores.keys()), max(1, self.evaluator.fit.size // self.first)
+        new, batches = sorted(set(tuples) - self._scores.keys()), 1 if self.evaluator.on_cpu else AHEAD
+        together = max(1, batches * self.evaluator.fit.size // self.first)
         for place in range(0, len(new), together):
             self._score(new[place : place + together])
         return [self._scores[genes] for genes in tuples]
 
     def _score(self, chains: Sequence[Genes]) -> None:
-        """Score as many chains as share a batch; the other images of some are seen in vain, to be seen together."""
+        """Score chains that are asked together; the other images of some are seen in vain, to be seen together."""
         begun = self._measured(chains, 0, self.first)
         found = {genes: self.evaluator.score([row], self.first) for genes, row in begun.items()}
         worst = [genes for genes in chains if found[genes].objective <= self._limit and self.first < self.images]
