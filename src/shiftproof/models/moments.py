@@ -74,10 +74,10 @@ class _GivenStatistics(torch.autograd.Function):
         x, mean, var, weight = ctx.saved_tensors
         factor = torch.ones_like(mean) if weight is None else weight
         wanted = (ctx.needs_input_grad[0], True, True)
-        back = torch.ops.aten.native_batch_norm_backward
-        to_x, to_weight, to_bias = back(gradient, x, factor, mean, var, None, None, False, ctx.eps, wanted)
         # The output is weight * (x - mean) * scale + bias.
         scale = (var + ctx.eps).rsqrt()
+        back = torch.ops.aten.native_batch_norm_backward
+        to_x, to_weight, to_bias = back(gradient, x, factor, mean, var, mean, scale, False, ctx.eps, wanted)
         slope = factor * scale
         to_mean, to_var = -slope * to_bias, -0.5 * slope * scale * to_weight
         wants = ctx.needs_input_grad
