@@ -246,8 +246,9 @@ def choose(table: NDArray[np.int64], labels: NDArray[np.int64], batch: int, shar
 def row_of(task: tuple[Shape, str, float], chosen: argparse.Namespace) -> dict[str, Any] | None:
     """Return the accuracies of the methods recorded and of the choices along one stream at one rate.
 
-    Methods without a rate have the same answers at both. None where the source is not recorded. Choices are made where
-    all candidates are, but for those that do not apply to the model.
+    Methods without a rate have the same answers at both. None where the source is not recorded. All are compared on as
+    many images as all of them have answered. Choices are made where all candidates are, but for those that do not apply
+    to the model.
     """
     shape, model, rate = task
     torch.set_num_threads(1)
@@ -258,7 +259,9 @@ def row_of(task: tuple[Shape, str, float], chosen: argparse.Namespace) -> dict[s
             table[name] = np.load(path).astype(np.int64)
     if "source" not in table:
         return None
-    labels = np.load(chosen.out / "labels" / f"{shape.name}.npy").astype(np.int64)
+    length = min(len(each) for each in table.values() if len(each))  # what all have answered
+    table = {name: each[:length] for name, each in table.items()}
+    labels = np.load(chosen.out / "labels" / f"{shape.name}.npy").astype(np.int64)[:length]
     choices = {
         f"{name} 1/{share}": [choose(stacked(table, among), labels, shape.batch, share, coin) for coin in range(COINS)]
         for name, among in CANDIDATES.items()
@@ -349,8 +352,8 @@ def detail(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield one row per stream, in percent."""
     names = list(dict.fromkeys(name for row in rows for name in row["accuracy"]))
     choices = list(dict.fromkeys(name for row in rows for name in row["choices"]))
-    yield "| model | stream | rate | " + " | ".join([*names, *choices]) + " | bound on the gain held |"
-    yield "|---|---|---:|" + "---:|" * (len(names) + len(choices) + 1)
+    yield "| model | stream | rate | images | " + " | ".join([*names, *choices]) + " | bound on the gain held |"
+    yield "|---|---|---:|---:|" + "---:|" * (len(names) + len(choices) + 1)
     for row in rows:
         means = means_of(row)
         cells = [
@@ -365,7 +368,8 @@ def detail(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             for each in found
         ]
         told = f"{sum(held)} of {len(held)}"
-        yield f"| {row['model']} | {row['stream']} | {row['rate']:g} | {' | '.join(cells)} | {told} |"
+        where = f"{row['model']} | {row['stream']} | {row['rate']:g} | {row['images']:,}"
+        yield f"| {where} | {' | '.join(cells)} | {told} |"
 
 
 def print_table(chosen: argparse.Namespace) -> None:

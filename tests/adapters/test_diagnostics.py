@@ -65,9 +65,23 @@ def test_a_method_that_hardly_updates_warns_once() -> None:
     assert "1 of 120" in adapter.diagnosis[0]
 
 
+@pytest.mark.parametrize("name", ["rotta", "petta", "note"])
+def test_a_memory_that_never_filled_is_told(name: str) -> None:
+    adapter = small(name, update_every=32)
+    for batch in stream(2)[:2]:
+        adapter(batch[:8])
+    (said,) = adapter.diagnosis
+    assert f"{name} made no update in 2 batches" in said
+    for batch in stream(2):
+        adapter(torch.cat([batch] * 4))
+    assert adapter.updates
+    assert adapter.diagnosis == ()
+
+
 def test_what_is_meant_so_is_no_concern() -> None:
     assert not diagnose(method("tent"), never, Counts(100, 100, 0))
     assert not diagnose(method("rdumb"), every(5), Counts(100, 100, 20))
     assert not diagnose(method("rotta"), never, Counts(100, 25, 0))
+    assert not diagnose(method("rotta"), never, Counts(0, 0, 0))
     assert not diagnose(method("bn"), never, Counts(100, 0, 0))
     assert diagnose(method("sar"), never, Counts(100, 100, 90))

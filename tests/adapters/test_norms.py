@@ -18,6 +18,7 @@ from shiftproof.adapters.norms import (
     GatheredStatistics,
     PartStatistics,
     RunningStatistics,
+    commit_all,
     replace_batch_norms,
 )
 from tests.adapters.networks import convolutional, stream
@@ -73,7 +74,7 @@ def test_cumulative_statistics_are_those_of_all_images(sizes: list[int]) -> None
     batches = [inputs(size, seed=place) for place, size in enumerate(sizes)]
     for batch in batches:
         norm(batch)
-        norm.commit()
+        commit_all([norm])
     var, mean = torch.var_mean(torch.cat(batches), (0, 2, 3), correction=0)
     torch.testing.assert_close(norm.target_mean, mean)
     torch.testing.assert_close(norm.target_var, var)
@@ -88,7 +89,7 @@ def test_exponential_average_starts_at_the_source() -> None:
     for seed in range(3):
         x = inputs(4, seed=seed)
         norm(x)
-        norm.commit()
+        commit_all([norm])
         expected = 0.9 * expected + 0.1 * x.mean((0, 2, 3))
         torch.testing.assert_close(norm.target_mean, expected)
 

@@ -1,6 +1,7 @@
 """Methods of adaptation side by side, and how far statistics move: measured on the demo, resumed, and refused."""
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 
 from shiftproof import load_data, load_model, shifts
 from shiftproof.adapters import adapt
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
-from shiftproof.cli.showing_comparisons import show_methods
+from shiftproof.cli.showing_comparisons import _table, show_methods
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.errors import ShiftproofError
 from shiftproof.measures import ErrorLine, mean_distance
@@ -129,6 +131,22 @@ def test_accuracy_is_estimated_before_and_after(photos, tmp_path):
     assert before != after
     assert compare_methods("demo", photos[0], **given).estimates == found.estimates  # resumed
     show_methods(found, {})
+
+
+def test_many_methods_are_rows_of_the_table_on_a_narrow_terminal():
+    methods = [f"method{number}" for number in range(8)]
+    rows = {name: [f"{place}.0" for place in range(8)] for name in ("fog@3", "points gained")}
+
+    def shown(width, names):
+        console = Console(width=width, record=True, file=io.StringIO())
+        cut = {title: cells[: len(names)] for title, cells in rows.items()}
+        console.print(_table("Accuracy, %", names, cut, console))
+        return [line.split() for line in console.export_text().splitlines()]
+
+    assert shown(120, methods)[2] == ["fog@3", *rows["fog@3"]]
+    assert shown(40, methods)[1] == ["method", "fog@3", "points", "gained"]
+    assert shown(40, methods)[9] == ["method7", "7.0", "7.0"]
+    assert shown(20, methods[:2])[1][0] == "shift"  # methods are not more than what is said of each
 
 
 def test_a_second_run_measures_only_what_is_new(tmp_path):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from shiftproof.models.moments import batch_norm, moments
+from shiftproof.models.moments import batch_norm, batch_norm_with, moments
 
 
 def activations(*shape: int, order: torch.memory_format = torch.contiguous_format) -> Tensor:
@@ -53,6 +53,39 @@ def test_gradients_are_those_of_pytorch() -> None:
         F.batch_norm(x.detach(), None, None, weight, bias, training=True).square().sum(), (bias,)
     )
     torch.testing.assert_close(of_bias, expected)
+
+
+def test_gradients_flow_through_given_statistics() -> None:
+    x, mean, weight, bias = (
+        activations(*shape).double().requires_grad_() for shape in ((4, 3, 5, 2), (3,), (3,), (3,))
+    )
+    var = torch.tensor([0.5, 1.0, 3.0], dtype=torch.float64, requires_grad=True)
+    assert gradcheck(
+        lambda x, mean, var, weight, bias: batch_norm_with(x, mean, var, weight, bias, 1e-5),
+        (x, mean, var, weight, bias),
+    )
+    assert gradcheck(lambda x, var: batch_norm_with(x, mean, var, None, None, 1e-5), (x, var))
+    assert gradcheck(lambda mean: batch_norm_with(x.detach(), mean, var.detach(), weight, None, 1e-5), (mean,))
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(("kind", "close"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+def test_gradients_of_given_statistics_keep_their_digits(
+    kind: torch.dtype, close: float, order: torch.memory_format
+) -> None:
+    """Of images in half precision the statistics are float32."""
+    x = activations(64, 16, 32, 32, order=order).to(kind)
+    statistics = [torch.linspace(0.2, 1.2, 16), torch.linspace(0.5, 3, 16), torch.linspace(0.5, 1.5, 16)]
+    found, expected = (
+        torch.autograd.grad(F.softplus(batch_norm_with(x, mean, var, weight, mean, 1e-5)).double().sum(), given)
+        for given in (
+            [each.to(wide or each.dtype).requires_grad_() for each in (x, *statistics)]
+            for wide in (None, torch.float64)
+        )
+        for x, mean, var, weight in [given]
+    )
+    for own, exact in zip(found, expected, strict=True):
+        assert (own.double() - exact).abs().max() < close * exact.abs().max()
 
 
 def test_half_precision_stays_pytorch_s_own() -> None:

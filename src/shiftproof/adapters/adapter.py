@@ -21,7 +21,7 @@ from shiftproof.adapters.diagnostics import Counts, diagnose
 from shiftproof.adapters.learning import learn
 from shiftproof.adapters.method import Memory, Method
 from shiftproof.adapters.method_options import MethodOptions
-from shiftproof.adapters.norms import NormPolicy, SourceStatistics, replace_batch_norms
+from shiftproof.adapters.norms import NormPolicy, SourceStatistics, commit_all, replace_batch_norms
 from shiftproof.adapters.pixel_rows import as_maps, as_rows, check_per_pixel
 from shiftproof.adapters.recording import Recorded, recordable
 from shiftproof.adapters.soundness import FiniteGuard, NotFiniteError
@@ -224,8 +224,8 @@ class Adapter(Adaptive):
     def restart(self, *, optimizer: bool = True) -> None:
         """Put parameters, gathered statistics and the optimiser back; keep the memory, and count nothing."""
         with torch.no_grad():
-            for name, tensor in self.changing().items():
-                tensor.copy_(self.starts[name])
+            changing = self.changing()
+            torch._foreach_copy_(list(changing.values()), [self.starts[name] for name in changing])
         for norm in self.norms.values():
             norm.pending = None
         if optimizer:
@@ -311,8 +311,7 @@ class Adapter(Adaptive):
 
     def _finish(self, images: Tensor, logits: Tensor) -> None:
         """Keep what the batch taught, now that it is known to be sound, and show it to the reset policy."""
-        for norm in self.norms.values():
-            norm.commit()
+        commit_all(self.norms.values())
         if self.options.window:
             self.memory["recent"] = images[-self.options.window :].detach().clone()
         self.steps += 1

@@ -30,7 +30,7 @@ class Counts(NamedTuple):
 def diagnose(method: Method, policy: Reset, counts: Counts) -> tuple[str, ...]:
     """Return warnings about a learning method that hardly updates, or that resets too often to keep anything.
 
-    Methods that update only when their memory is full, and fixed reset policies, give no warning.
+    Methods that learn from a memory now and then give one only where they never did; fixed reset policies give none.
 
     Args:
         method: The method that was used.
@@ -47,6 +47,11 @@ def diagnose(method: Method, policy: Reset, counts: Counts) -> tuple[str, ...]:
         said.append(
             f"{method.name} updated in {updates:,} of {batches:,} batches: its filters drop nearly every image, and it "
             "answers almost as if it did not learn"
+        )
+    if method.needs_gradients and method.own_memory and batches and not updates:
+        said.append(
+            f"{method.name} made no update in {batches:,} batches: it learns from its memory once there are enough new "
+            "images, 64 unless update_every says otherwise"
         )
     if resets > MAX_RESET_SHARE * batches and not isinstance(policy, Every | EachShift):
         said.append(

@@ -63,8 +63,8 @@ def fisher_anchor(o: FisherOptions) -> Callable[[Step, Adapter], Tensor]:
         if isinstance(given, str) and o.fisher_at == "stream" and _wanted(o, step):
             _add(adapter.run_beside(step.images, step.logits), adapter.trained, step, keep_graph=True)
         # All parameters as one vector: they are many and small, and devices are slow to start each operation.
-        information = _joined(step.memory[PREFIX + name] for name in adapter.trained) / step.memory["fisher_batches"]
-        moved = _joined(adapter.trained.values()) - _joined(adapter.starts[name] for name in adapter.trained)
+        information = joined(step.memory[PREFIX + name] for name in adapter.trained) / step.memory["fisher_batches"]
+        moved = joined(adapter.trained.values()) - joined(adapter.starts[name] for name in adapter.trained)
         return (information * moved.square()).sum() * o.fisher_weight
 
     return term
@@ -103,7 +103,8 @@ def _add(logits: Tensor, parameters: Mapping[str, Tensor], step: Step, *, keep_g
     step.memory["fisher_images"] = step.memory.get("fisher_images", nothing) + len(logits)
 
 
-def _joined(tensors: Iterable[Tensor]) -> Tensor:
+def joined(tensors: Iterable[Tensor]) -> Tensor:
+    """Return tensors as one vector."""
     return torch.cat([tensor.flatten() for tensor in tensors])
 
 

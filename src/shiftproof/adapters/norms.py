@@ -8,15 +8,15 @@ left alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from shiftproof.models.moments import batch_norm, moments
+from shiftproof.models.moments import batch_norm, batch_norm_with, moments
 
 Variance = Literal["biased", "unbiased"]
 
@@ -44,8 +44,8 @@ class AdaptiveBatchNorm(nn.Module):
 
     `weight` and `bias` are those of the layer it replaces, `then` the layers that one held itself (activations, in
     timm's fused layers). `target_mean`, `target_var` and `seen` hold gathered statistics for the policies that use
-    them; a forward pass proposes new ones as `pending`, and `commit` makes them last, so that a batch that is only
-    predicted, or turns out to be unusable, leaves nothing behind.
+    them, and start at those of the source; a forward pass proposes new ones as `pending`, and `commit_all` makes them
+    last, so that a batch that is only predicted, or turns out to be unusable, leaves nothing behind.
     """
 
     source_mean: Tensor | None
@@ -60,11 +60,11 @@ class AdaptiveBatchNorm(nn.Module):
         self.then = nn.ModuleList(norm.children())
         self.policy = policy
         self.pending: Gathered | None = None
-        for name, source in (("source_mean", norm.running_mean), ("source_var", norm.running_var)):
-            self.register_buffer(name, None if source is None else source.detach().clone())
         like = next((each for each in (norm.running_mean, norm.weight) if each is not None), torch.empty(0))
-        for name in ("target_mean", "target_var"):
-            self.register_buffer(name, like.detach().new_zeros(norm.num_features))
+        nothing = like.detach().new_zeros(norm.num_features)
+        for name, source in (("mean", norm.running_mean), ("var", norm.running_var)):
+            self.register_buffer(f"source_{name}", None if source is None else source.detach().clone())
+            self.register_buffer(f"target_{name}", (nothing if source is None else source.detach()).clone())
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64, device=like.device))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,25 +79,13 @@ class AdaptiveBatchNorm(nn.Module):
         """The statistics gathered so far, those of the last forward pass included."""
         return self.pending or Gathered(self.target_mean, self.target_var, self.seen)
 
-    def commit(self) -> None:
-        """Make the statistics last that the last forward pass proposed."""
-        if self.pending is not None:
-            for name, value in self.pending._asdict().items():
-                getattr(self, name).copy_(value)
-            self.pending = None
-
     def with_batch(self, x: Tensor) -> Tensor:
         """Normalise with the biased statistics of this very input."""
         return batch_norm(x, self.weight, self.bias, self.eps)
 
     def with_statistics(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """Normalise with given statistics, [C] each, letting gradients through them."""
-        if mean.requires_grad or var.requires_grad:  # batch_norm takes fixed statistics for constants
-            shape = (1, -1) + (1,) * (x.ndim - 2)
-            scale = (var + self.eps).rsqrt() * (1 if self.weight is None else self.weight)
-            offset = -mean * scale if self.bias is None else self.bias - mean * scale
-            return x * scale.view(shape).to(x.dtype) + offset.view(shape).to(x.dtype)
-        return F.batch_norm(x, mean, var, self.weight, self.bias, training=False, eps=self.eps)
+        return batch_norm_with(x, mean, var, self.weight, self.bias, self.eps)
 
     def with_source(self, x: Tensor) -> Tensor:
         """Normalise with the source statistics; with the batch's own where the layer never had any."""
@@ -204,14 +192,11 @@ class RunningStatistics:
 
     def _with(self, norm: AdaptiveBatchNorm, mean: Tensor, var: Tensor, images: int) -> Gathered:
         old_mean, old_var, seen = norm.gathered
-        first = seen == 0
         if self.momentum is not None:
             if norm.source_mean is not None and norm.source_var is not None:
-                old_mean = torch.where(first, norm.source_mean, old_mean)
-                old_var = torch.where(first, norm.source_var, old_var)
-                share = torch.full_like(first, self.momentum, dtype=mean.dtype)
+                share: float | Tensor = self.momentum
             else:
-                share = torch.where(first, 1.0, self.momentum).to(mean.dtype)
+                share = torch.where(seen == 0, 1.0, self.momentum).to(mean.dtype)
             return Gathered(torch.lerp(old_mean, mean, share), torch.lerp(old_var, var, share), seen + images)
         share = images / (seen + images).to(mean.dtype)
         # The variance of a union is the mean variance and the variance of the means (Chan et al. 1979).
@@ -232,7 +217,9 @@ class GatheredStatistics:
 
     def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return those gathered; before there are any, the source's, or the batch's where it never had any."""
-        mean, var = SourceStatistics().statistics(norm, x)
+        if norm.source_mean is not None and norm.source_var is not None:
+            return norm.target_mean, norm.target_var
+        mean, var = batch_statistics(x)
         first = norm.seen == 0
         return torch.where(first, mean, norm.target_mean), torch.where(first, var, norm.target_var)
 
@@ -253,6 +240,15 @@ class Fixing:
     def statistics(self, norm: AdaptiveBatchNorm, x: Tensor) -> tuple[Tensor, Tensor]:
         """Ask the other policy."""
         return self.policy.statistics(norm, x)
+
+
+def commit_all(norms: Collection[AdaptiveBatchNorm]) -> None:
+    """Make the statistics last that the last forward pass proposed, all at once: devices are slow to start copies."""
+    proposed = [(norm, norm.pending) for norm in norms if norm.pending is not None]
+    for part in Gathered._fields if proposed else ():
+        torch._foreach_copy_([getattr(norm, part) for norm, _ in proposed], [getattr(new, part) for _, new in proposed])
+    for norm, _ in proposed:
+        norm.pending = None
 
 
 def replace_batch_norms(model: nn.Module, policy: NormPolicy) -> dict[str, AdaptiveBatchNorm]:

@@ -11,8 +11,8 @@ from torch import Tensor
 from shiftproof.adapters import losses, views
 from shiftproof.adapters.features import features_and_logits
 from shiftproof.adapters.fisher import StreamOrImages
-from shiftproof.adapters.method import Method, Parts
-from shiftproof.adapters.norms import GatheredStatistics, RunningStatistics
+from shiftproof.adapters.method import Memory, Method, Parts
+from shiftproof.adapters.norms import GatheredStatistics, RunningStatistics, commit_all
 from shiftproof.adapters.parts import norm_affine, optimizer
 from shiftproof.adapters.rotta import ROTTA, RottaOptions, remember
 from shiftproof.adapters.teacher import PREFIX, follow, predict, teacher
@@ -52,11 +52,14 @@ def class_moments(features: Tensor, labels: Tensor, classes: int) -> tuple[Tenso
     return means, variances
 
 
-def divergence(means: Tensor, source: Tensor, variances: Tensor) -> Tensor:
-    """Return 1 - exp(-d), d the mean squared distance of class means [K, F], in units of the source's variances."""
-    known = variances.isfinite().all(1)
-    squares = (means - source).square() / (variances + 1e-6)
-    return 1 - torch.exp(-squares[known].mean()) if bool(known.any()) else squares.new_zeros(())
+def divergence(means: Tensor, source: Tensor, variances: Tensor, present: Tensor) -> Tensor:
+    """Return 1 - exp(-d), d the mean squared distance of means [K, F], in units of the source's variances.
+
+    It is that of the classes `present`, [K] bool, whose variances are known; 0 where there are none.
+    """
+    counted = present & variances.isfinite().all(1)
+    squares = ((means - source).square() / (variances + 1e-6)).mean(1)
+    return 1 - torch.exp(-torch.where(counted, squares, 0).sum() / counted.sum().clamp_min(1))
 
 
 def symmetric(plain: Tensor, view: Tensor, known: Tensor) -> Tensor:
@@ -76,9 +79,10 @@ def _petta(o: PettaOptions) -> Parts:
             labels = logits.argmax(1)
             if "petta/source" not in memory:
                 _take_source(adapter, o, features, labels, logits.shape[1])
-            present = sorted(set(labels.tolist()))
-            gamma = divergence(*(memory[f"petta/{name}"][present] for name in ("means", "source", "variances")))
-            _follow_features(adapter, features, labels, o.keep_features)
+            members = F.one_hot(labels, logits.shape[1]).to(features.dtype)
+            means, source, variances = (memory[f"petta/{name}"] for name in ("means", "source", "variances"))
+            gamma = divergence(means, source, variances, members.any(0))
+            _follow_features(memory, features, members, o.keep_features)
         remember(memory, images, logits, o.capacity)
         new = memory.get("bank/new", torch.zeros_like(memory["bank/ages"][0])) + len(images)
         if new >= o.update_every:
@@ -95,8 +99,7 @@ def _petta(o: PettaOptions) -> Parts:
                 anchor = _gathering(adapter, images, start, START)
             plain = adapter.run(images)
             adapter.finite_guard.check()
-            for norm in adapter.norms.values():
-                norm.commit()  # the view's statistics come on top of these
+            commit_all(adapter.norms.values())  # the view's statistics come on top of these
             view = adapter.run(views.view(augment, images, adapter))
         each = symmetric(plain, view, target) if o.compare == "symmetric" else losses.cross_entropy(view, target)
         loss = each.mean() + o.start_weight * losses.cross_entropy(view, anchor).mean()
@@ -114,12 +117,12 @@ def _gathering(adapter: Adapter, images: Tensor, known: dict[str, Tensor], prefi
 
 
 def _against(adapter: Adapter) -> Tensor:
-    """Return minus the mean cosine of the parameters with their start."""
-    cosines = [
-        F.cosine_similarity(parameter.flatten(), adapter.starts[name].flatten(), dim=0)
-        for name, parameter in adapter.trained.items()
-    ]
-    return -torch.stack(cosines).mean()
+    """Return minus the mean cosine of the parameters with their start, those of one size at once."""
+    sizes: dict[int, list[tuple[Tensor, Tensor]]] = {}
+    for name, parameter in adapter.trained.items():
+        sizes.setdefault(parameter.numel(), []).append((parameter.flatten(), adapter.starts[name].flatten()))
+    pairs = [map(torch.stack, zip(*each, strict=True)) for each in sizes.values()]
+    return -torch.cat([F.cosine_similarity(now, start) for now, start in pairs]).mean()
 
 
 def _take_source(adapter: Adapter, o: PettaOptions, features: Tensor, labels: Tensor, classes: int) -> None:
@@ -134,11 +137,12 @@ def _take_source(adapter: Adapter, o: PettaOptions, features: Tensor, labels: Te
     adapter.memory |= {"petta/source": means, "petta/variances": variances, "petta/means": means}
 
 
-def _follow_features(adapter: Adapter, features: Tensor, labels: Tensor, keep: float) -> None:
-    means = adapter.memory["petta/means"].clone()
-    for label in set(labels.tolist()):
-        means[label] = keep * means[label] + (1 - keep) * features[labels == label].mean(0)
-    adapter.memory["petta/means"] = means
+def _follow_features(memory: Memory, features: Tensor, members: Tensor, keep: float) -> None:
+    """Move each class's mean features towards those of its members, [N, K] of 0 and 1; where it has none, not."""
+    counts = members.sum(0)[:, None]
+    means = memory["petta/means"]
+    moved = torch.lerp(members.T @ features / counts.clamp_min(1), means, keep)
+    memory["petta/means"] = torch.where(counts > 0, moved, means)
 
 
 PETTA = Method(

@@ -68,20 +68,24 @@ class Bank:
 
 
 def remember(memory: Memory, images: Tensor, logits: Tensor, capacity: int) -> None:
-    """Show a batch to the bank in memory, image by image."""
+    """Show a batch to the bank in memory, image by image.
+
+    What is known of the images is kept on the host, where it is read; they alone are kept on their device.
+    """
     classes = logits.shape[1]
     ages, labels = (memory[f"bank/{part}"].tolist() if "bank/images" in memory else [] for part in ("ages", "labels"))
     doubts = memory["bank/doubts"].tolist() if ages else []
     bank = Bank(capacity, classes, [Entry(*each) for each in zip(range(len(ages)), labels, doubts, ages, strict=True)])
     known = [memory["bank/images"]] if ages else []
-    new = zip(logits.argmax(1).tolist(), losses.entropy(logits).tolist(), strict=True)
+    new = torch.stack([logits.argmax(1).double(), losses.entropy(logits).double()], 1).tolist()
     for place, (label, doubt) in enumerate(new, start=len(ages)):
-        bank.add(Entry(place, label, doubt))
-    kept, device = bank.entries, images.device
-    memory["bank/images"] = torch.cat([*known, images])[torch.tensor([entry.place for entry in kept], device=device)]
-    memory["bank/labels"] = torch.tensor([entry.label for entry in kept], device=device)
-    memory["bank/doubts"] = torch.tensor([entry.doubt for entry in kept], dtype=torch.float64, device=device)
-    memory["bank/ages"] = torch.tensor([entry.age for entry in kept], device=device)
+        bank.add(Entry(place, int(label), doubt))
+    kept = bank.entries
+    places = torch.tensor([entry.place for entry in kept]).to(images.device)
+    memory["bank/images"] = torch.cat([*known, images])[places]
+    memory["bank/labels"] = torch.tensor([entry.label for entry in kept])
+    memory["bank/doubts"] = torch.tensor([entry.doubt for entry in kept], dtype=torch.float64)
+    memory["bank/ages"] = torch.tensor([entry.age for entry in kept])
 
 
 class RottaOptions(GradientOptions):
@@ -116,7 +120,7 @@ def _rotta(o: RottaOptions) -> Parts:
                 target = adapter.run(images, known)
                 adapter.memory.update({PREFIX + name: value for name, value in adapter.gathered().items()})
             logits = adapter.run(views.view(augment, images, adapter))
-        timely = torch.sigmoid(-ages / o.capacity).to(logits.dtype)
+        timely = torch.sigmoid(-ages / o.capacity).to(logits)
         adapter.update((timely * losses.cross_entropy(logits, target)).mean())
         follow(adapter, known, o.keep_weights)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shiftproof.adapters import losses
 from shiftproof.adapters.entropy import COSINE, ETA, EtaOptions, eta_parts
+from shiftproof.adapters.fisher import joined
 from shiftproof.adapters.learning import total_loss
 from shiftproof.adapters.method import Memory, Method, Parts, Step
 from shiftproof.options import NotNegative, Positive, Share
@@ -59,7 +60,7 @@ def _selective(o: SelectiveOptions) -> Parts:
         now = losses.entropy(logits.mean(0, keepdim=True))[0]
         level = memory.get("asr/level", torch.full_like(now, math.log(o.level_share * logits.shape[1])))
         if now < level:
-            merge(memory, adapter.trained)
+            merge(memory)
             return_part(adapter, max(0.0, o.keep_share - o.keep_slope * float(level - now)))
         else:
             keep = 1 - o.follow * (1 - differs)
@@ -71,32 +72,27 @@ def _selective(o: SelectiveOptions) -> Parts:
 def remember_and_pull(adapter: Adapter, gradients: tuple[Tensor, ...]) -> list[Tensor]:
     """Add squared gradients and parameters to what is averaged, and return gradients with the pull to earlier ones.
 
-    The pull is the gradient of weight * sum F (theta - mean)^2.
+    The pull is the gradient of weight * sum F (theta - mean)^2. All parameters are one vector here, as in EATA.
     """
-    memory, pulled = adapter.memory, []
-    weight = memory.get("asr/pull", torch.zeros(()))
-    for (name, parameter), gradient in zip(adapter.trained.items(), gradients, strict=True):
-        for kind, new in (("fisher", gradient.square()), ("mean", parameter.detach())):
-            memory[f"asr/{kind}/{name}"] = memory.get(f"asr/{kind}/{name}", torch.zeros_like(new)) + new
-        fisher, mean = (memory.get(f"asr/kept_{kind}/{name}") for kind in ("fisher", "mean"))
-        if fisher is None or mean is None:
-            pulled.append(gradient)
-        else:
-            pulled.append(gradient + 2 * weight.to(gradient) * fisher * (parameter.detach() - mean))
-    return pulled
+    memory, parameters = adapter.memory, adapter.trained.values()
+    now, slope = joined(parameter.detach() for parameter in parameters), joined(gradients)
+    for kind, new in (("fisher", slope.square()), ("mean", now)):
+        memory[f"asr/{kind}"] = memory.get(f"asr/{kind}", torch.zeros_like(new)) + new
+    if "asr/kept_fisher" in memory and "asr/pull" in memory:
+        slope = slope + 2 * memory["asr/pull"] * memory["asr/kept_fisher"] * (now - memory["asr/kept_mean"])
+    parts = torch.split(slope, [parameter.numel() for parameter in parameters])
+    return [part.view_as(parameter).to(parameter.dtype) for part, parameter in zip(parts, parameters, strict=True)]
 
 
-def merge(memory: Memory, trained: dict[str, torch.nn.Parameter]) -> None:
+def merge(memory: Memory) -> None:
     """Merge the averages since the last reset into those kept."""
     steps = memory.pop("asr/steps")
-    for name in trained:
-        for kind in ("fisher", "mean"):
-            total = memory.pop(f"asr/{kind}/{name}", None)
-            if total is None:
-                continue
+    for kind in ("fisher", "mean"):
+        total = memory.pop(f"asr/{kind}", None)
+        if total is not None:
             new = total / steps.to(total)
-            known = memory.get(f"asr/kept_{kind}/{name}", new)
-            memory[f"asr/kept_{kind}/{name}"] = KEEP_ANCHOR * known + (1 - KEEP_ANCHOR) * new
+            known = memory.get(f"asr/kept_{kind}", new)
+            memory[f"asr/kept_{kind}"] = KEEP_ANCHOR * known + (1 - KEEP_ANCHOR) * new
 
 
 def return_part(adapter: Adapter, share: float) -> None:

@@ -26,5 +26,6 @@ def predict(adapter: Adapter, images: Tensor) -> Tensor:
 
 def follow(adapter: Adapter, known: Mapping[str, Tensor], keep: float) -> None:
     """Move the teacher's weights towards the adapted copy's: keep * teacher + (1 - keep) * student."""
-    for name, parameter in adapter.trained.items():
-        adapter.memory[PREFIX + name] = torch.lerp(parameter.detach(), known[name], keep)
+    students = [parameter.detach() for parameter in adapter.trained.values()]
+    moved = torch._foreach_lerp(students, [known[name] for name in adapter.trained], keep)
+    adapter.memory |= {PREFIX + name: tensor for name, tensor in zip(adapter.trained, moved, strict=True)}

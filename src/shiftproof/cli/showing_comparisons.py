@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -34,20 +34,16 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     console = Console()
     measure = found.measure if found.measure != "accuracy" else "Accuracy"
     title = f"{measure}, %" if found.scores else "Agreement with the source model, %"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("shift")
-    for name in found.methods:
-        table.add_column(name, justify="right")
+    rows: dict[str, list[str]] = {}
     ran = {name: found.total(name) for name in found.methods if name not in found.reasons}
     learning = {name: counts for name, counts in ran.items() if method(name).needs_gradients}
 
     def add(title: str, cells: Mapping[str, str], fix: str = "") -> None:
-        table.add_row(title, *(cells.get(name, fix) for name in found.methods))
+        rows[title] = [cells.get(name, fix) for name in found.methods]
 
     shares = {place: each.value for place, each in found.scores.items()} or found.agreements
     for shift in found.shifts:
         add(shift, {name: f"{100 * shares[name, shift]:.1f}" for name in ran}, "-")
-    table.add_section()
     if found.scores:
         add("points gained", {name: f"{100 * (found.gain(name) or 0.0):+.1f}" for name in ran}, "does not apply")
         if found.gain_intervals:
@@ -61,7 +57,7 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
     add("time per batch", {name: f"{found.costs[name]:.1f}x" for name in ran if name in found.costs}, "-")
     add("updates", {name: f"{counts.updates:,} of {counts.batches:,}" for name, counts in learning.items()})
     add("resets", {name: f"{counts.resets:,}" for name, counts in learning.items()})
-    console.print(table)
+    console.print(_table(title, found.methods, rows, console))
     for said in (*(f"{name}: {reason}" for name, reason in found.reasons.items()), *found.notes):
         console.print(said, markup=False, soft_wrap=True)
     console.print(f"\nnumbers      {found.folder / 'methods.json'}", markup=False, soft_wrap=True)
@@ -69,6 +65,27 @@ def show_methods(found: MethodComparison, _: Mapping[str, Any]) -> None:
         console.print(f"predictions  {found.predictions}", markup=False, soft_wrap=True)
     if len(found.reasons) == len(found.methods):
         raise typer.Exit(FAILED)
+
+
+def _table(title: str, methods: Sequence[str], rows: Mapping[str, Sequence[str]], console: Console) -> Table:
+    """Return a table with a column per method, or, where these are many and too wide, with a row per method."""
+
+    def made(corner: str, columns: Sequence[str], lines: Mapping[str, Sequence[str]]) -> Table:
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        table.add_column(corner)
+        for name in columns:
+            table.add_column(name, justify="right")
+        for name, cells in lines.items():
+            table.add_row(name, *cells)
+        return table
+
+    wide = made("shift", methods, rows)
+    if (
+        len(methods) <= len(rows)
+        or console.measure(wide, options=console.options.update(width=10_000)).maximum <= console.width
+    ):
+        return wide
+    return made("method", list(rows), dict(zip(methods, zip(*rows.values(), strict=True), strict=True)))
 
 
 def _between(found: Estimate) -> str:

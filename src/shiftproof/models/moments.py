@@ -49,6 +49,41 @@ def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     return F.batch_norm(x, None, None, weight, bias, training=True, eps=eps)
 
 
+def batch_norm_with(
+    x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    """Normalise an input [N, C, ...] with given statistics, [C] each, letting gradients through them, too."""
+    if mean.requires_grad or var.requires_grad:  # PyTorch's own takes them for constants
+        made: Tensor = _GivenStatistics.apply(x, mean, var, weight, bias, eps)  # type: ignore[no-untyped-call]
+        return made
+    return F.batch_norm(x, mean, var, weight, bias, training=False, eps=eps)
+
+
+class _GivenStatistics(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    ) -> Tensor:
+        ctx.save_for_backward(x, mean, var, weight)
+        ctx.eps = eps
+        return F.batch_norm(x, mean, var, weight, bias, training=False, eps=eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, mean, var, weight = ctx.saved_tensors
+        factor = torch.ones_like(mean) if weight is None else weight
+        wanted = (ctx.needs_input_grad[0], True, True)
+        # The output is weight * (x - mean) * scale + bias.
+        scale = (var + ctx.eps).rsqrt()
+        back = torch.ops.aten.native_batch_norm_backward
+        to_x, to_weight, to_bias = back(gradient, x, factor, mean, var, mean, scale, False, ctx.eps, wanted)
+        slope = factor * scale
+        to_mean, to_var = -slope * to_bias, -0.5 * slope * scale * to_weight
+        wants = ctx.needs_input_grad
+        return to_x, to_mean, to_var, to_weight if wants[3] else None, to_bias if wants[4] else None, None
+
+
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
