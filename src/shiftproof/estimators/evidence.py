@@ -82,7 +82,7 @@ def observe(
     seed: int = 0,
     batch_size: int = BATCH_SIZE,
     drift: bool | int = False,
-    viewer: Callable[..., Any] | None = None,
+    viewer: Callable[..., object] | None = None,
 ) -> Evidence:
     """Run a model on batches of inputs and keep what estimators need.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,8 @@ from shiftproof.errors import INTERRUPTIONS, ModelError, ShiftproofError
 from shiftproof.models.input_size import input_size
 from shiftproof.models.opening import scores_in
 
+Inputs: TypeAlias = Tensor | list[Any]
+"""Images [N, C, H, W], or a list of texts, or of pairs of them."""
 _EXPECTED = "one row of at least 2 finite scores per image: a float tensor [N, K]"
 _WRAP = (
     "say which of several outputs they are, load_model(model, output=KEY), or wrap it in a function that returns only "
@@ -20,7 +22,7 @@ _WRAP = (
 )
 
 
-def device_of(model: Callable[..., Any]) -> torch.device:
+def device_of(model: Callable[..., object]) -> torch.device:
     """Return the device of a model: that of its first parameter or buffer, or the CPU if it has none.
 
     Args:
@@ -33,7 +35,7 @@ def device_of(model: Callable[..., Any]) -> torch.device:
     return torch.device(device)
 
 
-def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
+def logits(model: Callable[..., object], inputs: Inputs) -> Tensor:
     """Return the model's logits, [N, K] float32 on the CPU, for images [N, C, H, W] in [0, 1]; K is at least 2.
 
     No gradients are kept. Images are moved to the model's device, and to its precision where that is not float32; a
@@ -47,7 +49,7 @@ def logits(model: Callable[[Any], Any], inputs: Tensor | list[Any]) -> Tensor:
     return device_logits(model, inputs).cpu()
 
 
-def device_logits(model: Callable[[Any], Any], inputs: Tensor | list[Any], *, wait: bool = True) -> Tensor:
+def device_logits(model: Callable[..., object], inputs: Inputs, *, wait: bool = True) -> Tensor:
     """Return the same logits where the model left them: what is made of them there need not travel.
 
     Args:
@@ -134,7 +136,7 @@ def are_probabilities(scores: Tensor) -> bool:
     return bool((scores >= 0).all()) and bool(((scores.sum(1) - 1).abs() <= 1e-3).all())
 
 
-def _failed(model: object, inputs: Tensor | list[Any], error: BaseException) -> ModelError:
+def _failed(model: object, inputs: Inputs, error: BaseException) -> ModelError:
     if isinstance(inputs, list):
         kind = "texts" if isinstance(inputs[0], str) else "pairs of texts"
         return ModelError(
@@ -153,7 +155,7 @@ def _failed(model: object, inputs: Tensor | list[Any], error: BaseException) -> 
     )
 
 
-def precision_of(model: Callable[..., Any]) -> torch.dtype:
+def precision_of(model: Callable[..., object]) -> torch.dtype:
     """Return the precision a model takes images in: that of its first parameter, and float32 without any."""
     if isinstance(model, nn.Module):
         for parameter in model.parameters():
