@@ -73,7 +73,7 @@ def harden(
 
     >>> found = harden("demo", "demo", images=60, epochs=1, test=0.5, out=folder)
     >>> len(found.weaknesses), found.report.name
-    (7, 'report.html')
+    (8, 'report.html')
     """
     request = Request(
         recipe=recipe,
