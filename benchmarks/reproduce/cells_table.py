@@ -68,7 +68,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     "short": {
         "images": 100_000, "ccc": ("ccc",), "medium": ("ccc-medium",), "seeds": 2, "models": tuple(MODELS),
-        "orders": 10, "order": 19_200, "resets": 3, "reset": 75_000, "speed": 5_000,
+        "orders": 10, "order": 49_920, "resets": 3, "reset": 75_000, "speed": 5_000,
         "methods": METHODS, "margins": MARGINS, "rates": (1.0, 10.0), "calibration": (1_000, 0.02),
     },
 }  # fmt: skip
