@@ -34,6 +34,11 @@ class Targets:
             return own
         return self.share * own + (1.0 - self.share) * self._of(logits, self.others)
 
+    def missed(self, answers: Tensor) -> Tensor:
+        """Return which answers [N] are none of their labels: of a mixed image either is right."""
+        wrong = answers != self.labels
+        return wrong if self.others is None else wrong & (answers != self.others)
+
     def part(self, some: slice) -> Targets:
         """Return the targets of a part of the batch."""
         return replace(self, labels=self.labels[some], others=None if self.others is None else self.others[some])

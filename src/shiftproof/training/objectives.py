@@ -113,23 +113,29 @@ class ThreeWay(Objective):
 class Anchored(Objective):
     """Say of an image, and of an augmented view of it, what the network said of the image before it was trained.
 
-    Distillation from itself: little is forgotten that a short fine-tuning on few images would forget. `labels` is the
-    weight of the augmented view's cross-entropy with the label beside that.
+    Distillation from itself: little is forgotten that a short fine-tuning on few images would forget. Of an image that
+    the network was wrong about, the label is said instead, unless `corrected` is off. `labels` is the weight of the
+    augmented view's cross-entropy with the label beside that.
     """
 
     views: ClassVar[int] = 2
     anchored: ClassVar[bool] = True
     lam: Annotated[NotNegative, "The weight of the augmented view's divergence beside that of the image."] = 1.0
     labels: Annotated[NotNegative, "The weight of the augmented view's cross-entropy with the label."] = 0.0
+    corrected: Annotated[bool, "Whether the label counts where the network that training began with was wrong."] = True
 
     def loss(self, moment: Moment) -> Tensor:
-        """Return the divergences from what was said before, and the cross-entropy."""
+        """Return the divergences from what was said before, or from the label, and the cross-entropy."""
         if moment.before is None:
             raise RuntimeError("there is no network to hold on to")
         logits = moment.logits()[:, 0]
         logs = logits.log_softmax(-1)
-        kept = losses.kl(moment.before, logs[0]) + self.lam * losses.kl(moment.before, logs[1])
-        return kept + self.labels * moment.targets.cross_entropy(logits[1])
+        image, view = (losses.kl(moment.before, each) for each in logs)
+        right = [moment.targets.cross_entropy(each) for each in logits]
+        if self.corrected:
+            wrong = moment.targets.missed(moment.before.argmax(-1))
+            image, view = (torch.where(wrong, *pair) for pair in zip(right, (image, view), strict=True))
+        return image + self.lam * view + self.labels * right[1]
 
 
 class Consistency(Objective):
