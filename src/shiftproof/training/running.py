@@ -56,7 +56,7 @@ def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
         runner.tell(runner.log[-1] if runner.log else None)
         team.tell((runner.loop.ends, len(finished)))
         try:
-            if _replan(runner, store, plan):
+            if len(finished) < 2 and _replan(runner, store, plan):
                 plan = Plan(runner.segments(), subject)
             results = drive(plan, store, lambda: runner, essential="Training")
         finally:
