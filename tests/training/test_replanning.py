@@ -91,3 +91,9 @@ def test_a_run_that_resumes_keeps_its_new_plan(tmp_path):
     with pytest.raises(RunError, match="another number of epochs"):
         train(small(), data, **{**run, "epochs": 1})
     assert len(train(small(), data, **{**run, "epochs": 4}).log) == 20  # and a finished run can be extended
+
+
+def test_the_number_that_was_planned_at_first_can_be_asked_for_itself(tmp_path):
+    run: dict[str, Any] = {**COSINE, "epochs": 3, "out": tmp_path}
+    train(small(), two_classes(), replan=lambda *_: 2, **run)
+    assert len(train(small(), two_classes(), **run).log) == 15

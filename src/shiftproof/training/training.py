@@ -129,7 +129,7 @@ def train(
     loop = Loop(network, feed, sigma=noise, search=search)
     folder = None if out is None else Path(out)
     watched = (held_out, on_progress) if team.leads else (None, None)
-    runner = Runner(loop, folder, *watched, trackers=trackers(track), replan=replan if team.size == 1 else None)
+    runner = Runner(loop, folder, *watched, trackers=trackers(track), replan=replan)
     with closing(loop):
         log = team.tell(run(runner, subject, team))
         final = runner.finish()
