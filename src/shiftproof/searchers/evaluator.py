@@ -23,7 +23,7 @@ from shiftproof.searchers.search_trace import Score, check_fitness
 from shiftproof.searchers.space import Genes, Space
 from shiftproof.shifts import ImageShift
 from shiftproof.shifts.image_shift import CACHED
-from shiftproof.shifts.levels import from_levels, to_bytes
+from shiftproof.shifts.levels import to_bytes
 
 MAX_TASK_IMAGES = 2_000
 """Images of one cell: a kill costs no more than these."""
@@ -40,10 +40,6 @@ class HeldImages:
 
     def __len__(self) -> int:
         return len(self.images)
-
-    def unit(self, start: int, stop: int) -> Tensor:
-        """Return images as float32 in [0, 1]."""
-        return from_levels(self.images[start:stop])
 
 
 def hold(data: ImageSet, device: str = "cpu") -> HeldImages:
