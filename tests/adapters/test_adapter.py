@@ -67,6 +67,17 @@ def test_reset_restores_everything(name: str) -> None:
         assert torch.equal(adapter(stream(2)[0]), logits[0])
 
 
+@pytest.mark.parametrize("name", ["source", "lame", "t3a", "foa", "prior"])
+def test_reset_where_nothing_of_the_network_changes(name: str) -> None:
+    adapter = adapt(convolutional(lambda channels: nn.GroupNorm(2, channels)), name, reset=2)
+    batches = stream(3)
+    for batch in batches:
+        adapter(batch)
+    assert adapter.resets == 1
+    adapter.reset()
+    assert (adapter.resets, adapter.memory) == (2, {})
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_model_of_the_user_is_never_changed(name: str) -> None:
     model = convolutional()

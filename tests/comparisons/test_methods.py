@@ -149,6 +149,16 @@ def test_many_methods_are_rows_of_the_table_on_a_narrow_terminal():
     assert shown(20, methods[:2])[1][0] == "shift"  # methods are not more than what is said of each
 
 
+def test_options_of_shifts_are_part_of_their_names_in_the_table():
+    names = ["veil[depth=0.3]", "veil[depth=0.9]"]
+    console = Console(width=45, record=True, file=io.StringIO())
+    for methods in (["bn"], [f"method{number}" for number in range(8)]):
+        rows = {name: ["50.0"] * len(methods) for name in names}
+        console.print(_table("Accuracy, %", methods, rows, console))
+        told = console.export_text()
+        assert all(name in told for name in names)
+
+
 def test_a_second_run_measures_only_what_is_new(tmp_path):
     given = {"shifts": ["contrast@5"], "images": 16, "out": tmp_path}
     heard = []

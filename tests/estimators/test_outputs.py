@@ -1,6 +1,10 @@
 """Estimates from stored outputs alone, and the command for them."""
 
+import gc
 import json
+import pickle
+import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from shiftproof.cli import app
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.estimators import Calibration, estimate_outputs
 from shiftproof.estimators.from_outputs import NO_COPIES, calibrate_outputs, stored
+from shiftproof.estimators.mixing import Mixing
 
 
 def draw(count, mix, seed, spread=1.0):
@@ -22,6 +27,21 @@ def draw(count, mix, seed, spread=1.0):
 def softmax(values):
     raised = np.exp(values - values.max(1, keepdims=True))
     return raised / raised.sum(1, keepdims=True)
+
+
+def test_a_calibration_holds_no_set_that_it_was_asked_of():
+    logits, labels = draw(600, [1, 1, 1], 0)
+    mixing = Mixing.of(replace(stored(logits), labels=labels), labels)
+    size, found = len(pickle.dumps(mixing)), stored(draw(400, [8, 1, 1], 1)[0])
+    places = mixing.place(found)
+    assert mixing.place(found) is places
+    assert len(pickle.dumps(mixing)) < size + places.nbytes
+    held = weakref.ref(found)
+    del found
+    gc.collect()
+    assert held() is None
+    others = stored(draw(400, [1, 1, 1], 2)[0])
+    np.testing.assert_array_equal(mixing.place(others), pickle.loads(pickle.dumps(mixing)).place(others))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,19 @@ def test_leaves_room_for_models_that_need_gradients_inside() -> None:
 
     logits(model, IMAGES)
     assert weight.grad is not None
+
+
+@pytest.mark.parametrize("ask", [logits, device_logits, partial(device_logits, wait=False)])
+def test_keeps_answers_of_a_model_that_writes_all_into_the_same_memory(ask: Callable[..., Tensor]) -> None:
+    held = torch.empty(4, 3)
+
+    def engine(images: Tensor) -> Tensor:
+        return torch.mean(images, (2, 3), out=held)
+
+    others = 1 - IMAGES
+    answers = [ask(engine, images) for images in (IMAGES, others)]
+    assert torch.equal(answers[0], IMAGES.mean((2, 3)))
+    assert torch.equal(answers[1], others.mean((2, 3)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

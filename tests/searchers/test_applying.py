@@ -12,6 +12,7 @@ from shiftproof.searchers import make_space
 from shiftproof.searchers.applying import Applier
 from shiftproof.searchers.evaluator import hold
 from shiftproof.searchers.uniform import draw_tuples
+from shiftproof.shifts.levels import from_levels
 from tests.searchers.models import pictures
 
 
@@ -54,7 +55,7 @@ def test_any_memory_and_any_parts_give_the_images_of_the_chain(name, memory):
     tuples = draw_tuples(space, 3, range(6))
     tuples += [(*genes[:2], other[2]) for genes, other in pairwise(tuples)]
     for genes in sorted(tuples):
-        whole = space.chain(genes)(pixels.unit(0, 10), pixels.keys, seed=4)
+        whole = space.chain(genes)(from_levels(pixels.images), pixels.keys, seed=4)
         steps = [space.steps[gene] for gene in genes]
         parts = [applier(steps, start, min(start + 4, 10)) for start in range(0, 10, 4)]
         assert torch.equal(torch.cat(parts), whole), space.label(genes)
@@ -74,4 +75,4 @@ def test_shared_first_steps_are_applied_once():
 
 def test_no_steps_are_the_images_themselves():
     pixels = hold(pictures(5))
-    assert torch.equal(Applier(pixels.images, pixels.keys)([], 1, 4), pixels.unit(1, 4))
+    assert torch.equal(Applier(pixels.images, pixels.keys)([], 1, 4), from_levels(pixels.images[1:4]))

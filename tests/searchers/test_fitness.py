@@ -13,8 +13,8 @@ from torch import nn
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.searchers import Constraint, Evaluator, Service, make_space
 from shiftproof.searchers.detection import DetectionRecall
-from shiftproof.searchers.evaluator import hold
-from shiftproof.searchers.fitness import Detection, Segmentation, detected, make_fitness
+from shiftproof.searchers.evaluator import UNHEARD, hold
+from shiftproof.searchers.fitness import Classification, Detection, Segmentation, detected, make_fitness
 from tests.searchers.models import Greenness, label_green, pictures
 
 
@@ -198,3 +198,26 @@ def test_tuples_that_share_batches_count_as_each_by_itself(similarity, batch_siz
     assert found == [evaluator.measure(task) for task in tasks]
     assert np.array([row["counts"] for row in found])[:, 1].tolist() == [9, 15, 1]
     assert evaluator.measure_all([]) == []
+
+
+@pytest.mark.parametrize(("on_cpu", "most"), [(True, 1), (False, UNHEARD + 1)])
+def test_few_batches_wait_to_be_heard(on_cpu, most, monkeypatch):
+    space, data = make_space("cifar"), pictures(20)
+    unheard, held = set(), []
+
+    class Counting(Classification):
+        def ask(self, images, rows):
+            answer, place = super().ask(images, rows), len(held)
+            unheard.add(place)
+            held.append(len(unheard))
+            return lambda: unheard.remove(place) or answer()
+
+    evaluator = Evaluator(space, hold(data), Counting(Greenness(), data.labels), batch_size=4)
+    tasks = [evaluator.task((gene,), 0, 20) for gene in range(10)]
+    expected = [evaluator.measure(task) for task in tasks]
+    held.clear()
+    monkeypatch.setattr(Evaluator, "on_cpu", on_cpu)
+    monkeypatch.setattr("shiftproof.searchers.evaluator.MAX_TASK_IMAGES", 8)
+    assert evaluator.measure_all(tasks) == expected
+    assert (len(held), max(held)) == (50, most)
+    assert not unheard

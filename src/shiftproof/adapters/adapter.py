@@ -223,9 +223,10 @@ class Adapter(Adaptive):
 
     def restart(self, *, optimizer: bool = True) -> None:
         """Put parameters, gathered statistics and the optimiser back; keep the memory, and count nothing."""
-        with torch.no_grad():
-            changing = self.changing()
-            torch._foreach_copy_(list(changing.values()), [self.starts[name] for name in changing])
+        changing = self.changing()
+        if changing:  # of a model without batch norms, where nothing is learnt, there is nothing to put back
+            with torch.no_grad():
+                torch._foreach_copy_(list(changing.values()), [self.starts[name] for name in changing])
         for norm in self.norms.values():
             norm.pending = None
         if optimizer:

@@ -108,7 +108,7 @@ def _class_table(result: Estimate) -> Table:
         table.add_column(title, justify="left" if title == "class" else "right")
     for one in result.by_class:
         figures = ["" if each is None else f"{100 * each:.1f}" for each in (one.recall, one.precision, one.f1)]
-        table.add_row(one.name, f"{one.support:.0f}", *figures)
+        table.add_row(escape(one.name), f"{one.support:.0f}", *figures)
     return table
 
 

@@ -74,9 +74,9 @@ def _table(title: str, methods: Sequence[str], rows: Mapping[str, Sequence[str]]
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         table.add_column(corner)
         for name in columns:
-            table.add_column(name, justify="right")
+            table.add_column(escape(name), justify="right")
         for name, cells in lines.items():
-            table.add_row(name, *cells)
+            table.add_row(escape(name), *cells)
         return table
 
     wide = made("shift", methods, rows)
@@ -181,7 +181,9 @@ def show_comparison(found: Comparison, _: Mapping[str, Any]) -> None:
             grid.add_column(escape(name), justify="left" if name in ("number", "") else "right", no_wrap=True)
         for one in found.differences[label]:
             reach = "" if one.low is None else f"{one.low:+.2g} to {one.high:+.2g}"
-            grid.add_row(one.name, f"{one.one:.3g}", f"{one.other:.3g}", f"{one.value:+.2g}", reach, one.verdict)
+            grid.add_row(
+                escape(one.name), f"{one.one:.3g}", f"{one.other:.3g}", f"{one.value:+.2g}", reach, one.verdict
+            )
         console.print(grid)
     for note in found.notes:
         console.print(escape(note), soft_wrap=True)

@@ -5,7 +5,7 @@ A change of the class mix is no loss of accuracy, yet it moves every statistic t
 
 from __future__ import annotations
 
-from collections import deque
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -213,17 +213,17 @@ class Mixing:
         return np.array(self.mix)
 
     def place(self, found: Evidence) -> Array:
-        """Return the coordinates of inputs, [N, D]; those of the set that was placed last are known."""
-        for known, places in self._placed:
-            if known is found:
-                return places
-        places = self.profiler.coordinates(found, output_scores(found.logits, self.scaling))
-        self._placed.append((found, places))
+        """Return the coordinates of inputs, [N, D]; those of the set that was placed last are known while it lives."""
+        places: Array
+        known, places = self.__dict__.get("_placed", (None, None))  # set at once: threads share a calibration
+        if known is None or known() is not found:
+            places = self.profiler.coordinates(found, output_scores(found.logits, self.scaling))
+            self.__dict__["_placed"] = weakref.ref(found), places
         return places
 
-    @cached_property
-    def _placed(self) -> deque[tuple[Evidence, Array]]:
-        return deque(maxlen=1)
+    def __getstate__(self) -> dict[str, object]:
+        """Leave behind where the last set was placed."""
+        return {name: value for name, value in self.__dict__.items() if name != "_placed"}
 
     def profile(self, found: Evidence) -> Profile:
         """Return where a set lies, brought to the class mix of the source."""

@@ -84,7 +84,10 @@ def check_logits(out: object, images: int) -> Tensor:
 
 
 def _shaped(out: object, images: int) -> Tensor:
-    """Return what a model put out as float32, or refuse what is not logits for that many images."""
+    """Return a float32 copy of what a model put out, or refuse what is not logits for that many images.
+
+    Engines write every answer into the same memory: what is kept of one must not be theirs when the next comes.
+    """
     if not isinstance(out, Tensor):
         kind = f"a {type(out).__name__}"
         raise ModelError("The model does not return a tensor.", expected=_EXPECTED, got=kind, fix=_WRAP)
@@ -102,7 +105,7 @@ def _shaped(out: object, images: int) -> Tensor:
     if not out.is_floating_point():
         kind = f"a tensor of {str(out.dtype).removeprefix('torch.')}"
         raise ModelError("The model does not return scores.", expected=_EXPECTED, got=kind, fix=_WRAP)
-    return out.detach().float()
+    return out.detach().to(torch.float32, copy=True)
 
 
 def check_finite(*batches: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -22,10 +23,12 @@ from shiftproof.searchers.search_trace import Score, check_fitness
 from shiftproof.searchers.space import Genes, Space
 from shiftproof.shifts import ImageShift
 from shiftproof.shifts.image_shift import CACHED
-from shiftproof.shifts.levels import from_levels, to_bytes
+from shiftproof.shifts.levels import to_bytes
 
 MAX_TASK_IMAGES = 2_000
 """Images of one cell: a kill costs no more than these."""
+UNHEARD = 8
+"""Batches that a GPU may be asked of before the answer to the first is heard: the scores of all are held till then."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,6 @@ class HeldImages:
 
     def __len__(self) -> int:
         return len(self.images)
-
-    def unit(self, start: int, stop: int) -> Tensor:
-        """Return images as float32 in [0, 1]."""
-        return from_levels(self.images[start:stop])
 
 
 def hold(data: ImageSet, device: str = "cpu") -> HeldImages:
@@ -136,7 +135,8 @@ class Evaluator:
         return self.fit(lambda size: self._count_all(tasks, fitness, size))
 
     def _count_all(self, tasks: Sequence[TriedTuple], fitness: Classification, batch_size: int) -> list[Row]:
-        asked: list[tuple[list[int], Callable[[], list[bool]]]] = []
+        asked: deque[tuple[list[int], Callable[[], list[bool]]]] = deque()
+        counts = np.zeros((len(tasks), 2))
         sums = [torch.zeros(2, dtype=torch.float64, device=self.pixels.images.device) for _ in tasks]
         waiting: list[tuple[int, Tensor, slice]] = []
 
@@ -146,6 +146,13 @@ class Evaluator:
             places = [row for _, _, rows in waiting for row in range(rows.start, rows.stop)]
             asked.append((owners, fitness.ask(torch.cat([images for _, images, _ in waiting]), places)))
             waiting.clear()
+            hear(0 if self.on_cpu else UNHEARD)
+
+        def hear(left: int) -> None:
+            """Count the answers of the batches asked first, but of so many."""
+            while len(asked) > left:
+                owners, answer = asked.popleft()
+                np.add.at(counts, owners, np.stack([answer(), np.ones(len(owners))], 1))
 
         for number, task in enumerate(tasks):
             for first, last in self._parts(task.start, task.stop, batch_size):
@@ -158,9 +165,7 @@ class Evaluator:
                     waiting.append((number, made[rows.start - first : rows.stop - first], rows))
         if waiting:
             ask()
-        counts = np.zeros((len(tasks), 2))
-        for owners, answer in asked:
-            np.add.at(counts, owners, np.stack([answer(), np.ones(len(owners))], 1))
+        hear(0)
         counted: list[Row] = [{"counts": some} for some in counts.tolist()]
         if not self.constraint or not counted:
             return counted

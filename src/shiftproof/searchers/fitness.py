@@ -67,15 +67,14 @@ class Classification(Fitness):
 
     def tally(self, images: Tensor, rows: slice) -> tuple[Counts, list[bool] | None]:
         """Count right answers."""
-        right = self.right(images, rows)
+        right = self.ask(images, rows)()
         return np.array([sum(right), len(right)], dtype=np.float64), right
 
-    def right(self, images: Tensor, rows: slice | list[int]) -> list[bool]:
-        """Return which images are given their label: each by itself, so that they may be of several tuples."""
-        return self.ask(images, rows)()
-
     def ask(self, images: Tensor, rows: slice | list[int]) -> Callable[[], list[bool]]:
-        """Ask the same; what is returned waits for the answer, so that a GPU can be asked more meanwhile."""
+        """Ask which images are given their label, each by itself, so that they may be of several tuples.
+
+        What is returned waits for the answer, so that a GPU can be asked more meanwhile.
+        """
         labels = self.labels[rows].numpy()
         if isinstance(self.model, Service):
             given: list[bool] = (classes(self.model, images) == labels).tolist()

@@ -56,7 +56,7 @@ def run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
         runner.tell(runner.log[-1] if runner.log else None)
         team.tell((runner.loop.ends, len(finished)))
         try:
-            if _replan(runner, store, plan):
+            if len(finished) < 2 and _replan(runner, store, plan):
                 plan = Plan(runner.segments(), subject)
             results = drive(plan, store, lambda: runner, essential="Training")
         finally:
@@ -68,7 +68,7 @@ def _extend(runner: Runner, store: Store, subject: dict[str, str]) -> None:
     """Let a run go on from where it ended before; refuse fewer epochs than it has, and to extend an unfinished one."""
     loop, epochs = runner.loop, runner.loop.settings.epochs
     parts: list[int] = json.loads(store.about().get(EPOCHS, "[]"))
-    if store.about().get(PLANNED) == str(epochs):  # as it was asked for before
+    if runner.replan is not None and store.about().get(PLANNED) == str(epochs):  # as it was asked for before
         epochs = parts[-1]
     ended = parts[-1] if parts else epochs
     if epochs != ended:
@@ -93,7 +93,7 @@ def _replan(runner: Runner, store: Store, plan: Plan) -> bool:
     The schedule goes on as if they had been planned so. They are noted, so that a run that resumes keeps them.
     """
     loop = runner.loop
-    if runner.replan is None or PLANNED in store.about() or len(loop.ends) > 1:
+    if runner.replan is None or loop.team.size > 1 or PLANNED in store.about() or len(loop.ends) > 1:
         return False
     (first,) = drive(Plan(plan.tasks[:1], plan.fingerprints), store, lambda: runner, essential="Training")
     rows = _rows(first.row or {})

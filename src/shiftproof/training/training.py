@@ -85,8 +85,8 @@ def train(
         out: Run directory; the same call resumes it.
         on_progress: Called as on_progress(step, steps, row).
         on_plan: Called with a forecast of the running time before any long work.
-        replan: Called as replan(seconds, seconds_per_step) at the first checkpoint of a new run with a run directory;
-            returns how many epochs there are to be instead, as if that had been asked for.
+        replan: Called as replan(seconds, seconds_per_step) at the first checkpoint of a new run with a run directory,
+            which must come within an epoch; returns how many epochs there are to be, as if that had been asked for.
         settings: Fields of `TrainingSettings` by name: epochs, batch_size, lr, schedule, ema, clip, seed, ...
 
     >>> trained = train("convnet", "demo", images=64, batch_size=32, epochs=1)
@@ -121,13 +121,15 @@ def train(
         check_dense(loop_settings, chosen, feed.framing, feed.augment)
     if on_plan is not None and team.leads:
         on_plan(forecast(network, feed, sigma=noise))
+    if replan is not None:
+        _check_first_checkpoint(feed)
     search = None
     if chosen.tuples is not None and chosen.tuples.searcher is not None and team.leads:
         search = TupleSearch(chosen.tuples, loaded, seed=loop_settings.seed, device=str(where), batch_size=feed.batch)
     loop = Loop(network, feed, sigma=noise, search=search)
     folder = None if out is None else Path(out)
     watched = (held_out, on_progress) if team.leads else (None, None)
-    runner = Runner(loop, folder, *watched, trackers=trackers(track), replan=replan if team.size == 1 else None)
+    runner = Runner(loop, folder, *watched, trackers=trackers(track), replan=replan)
     with closing(loop):
         log = team.tell(run(runner, subject, team))
         final = runner.finish()
@@ -136,7 +138,8 @@ def train(
     found = () if tuples is None else tuple(tuples.chain(genes).label for genes in loop.found)
     trained = Trained(final, chosen.name, noise, tuple(log), found, folder, kept)
     if folder is not None and team.leads:
-        _write(trained, start, chosen, loaded.name, loop_settings)
+        texts = {"epochs": str(loop.ends[-1] // feed.steps_per_epoch), **loop_settings.to_texts()}
+        _write(trained, start, chosen, loaded.name, texts)
     return trained
 
 
@@ -147,9 +150,8 @@ def make_settings(recipe: Recipe, given: dict[str, Any]) -> TrainingSettings:
     )
 
 
-def _write(trained: Trained, start: Start, recipe: Recipe, data: str, settings: TrainingSettings) -> None:
+def _write(trained: Trained, start: Start, recipe: Recipe, data: str, texts: dict[str, str]) -> None:
     """Write the model into the run directory, or the denoiser that was trained for it."""
-    texts = {"epochs": str(settings.epochs), **settings.to_texts()}
     facts: dict[str, Json] = {
         "version": __version__,
         "model": architecture(start.model),
@@ -185,6 +187,16 @@ def _check_goal(settings: TrainingSettings, validation: ImageSet | None) -> None
             f"The goal {settings.goal!r} needs a validation set.",
             expected="images that are not trained on",
             fix="--validation FOLDER, or --validation 0.1 for a tenth of the data (validation= in Python)",
+        )
+
+
+def _check_first_checkpoint(feed: Feed) -> None:
+    every = feed.settings.checkpoint_every
+    if every is not None and every > feed.steps_per_epoch:
+        raise ConfigurationError(
+            "Epochs can be planned anew only at a checkpoint within the first.",
+            expected=f"checkpoint_every of {feed.steps_per_epoch} steps, an epoch, or fewer",
+            got=f"{every}",
         )
 
 
