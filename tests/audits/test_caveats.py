@@ -44,6 +44,7 @@ class Odd(nn.Module):
 
 WRONG: dict[str, Callable[[Tensor], Tensor]] = {
     "probabilities": lambda scores: scores.softmax(1),
+    "sigmoid": torch.sigmoid,
     "random": lambda scores: scores + torch.randn_like(scores),
     "dropout": nn.Dropout(0.5),
     "batch": lambda scores: scores - scores.mean(0),
@@ -59,6 +60,7 @@ OPTIONS: dict[str, Any] = {"images": 40, "shifts": ["brightness"], "severities":
     ("kind", "says"),
     [
         ("probabilities", "probabilities, not logits"),
+        ("sigmoid", "as after a sigmoid"),
         ("random", "The model is random"),
         ("dropout", "The model is random"),
         ("batch", "depend on the other images of its batch"),
