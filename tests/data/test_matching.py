@@ -98,6 +98,10 @@ class TestWithoutNames:
 
     def test_names_of_another_number_of_outputs_are_none(self, tmp_path: Path) -> None:
         found = match(load_data(folder(tmp_path, "a", "b")), CIFAR10, 2)  # a body trained on ten, a head of two
+        assert "names 10 classes and has 2 outputs" in " ".join(found.notes)
+        assert "does not say" not in " ".join(found.notes)
+        with pytest.raises(DataError, match="not as many as the 10 that it names"):
+            match(load_data(folder(tmp_path / "more", "a", "b")), CIFAR10, 3)
         assert labels(found) == {"a": 0, "b": 1}
 
     def test_the_numbers_of_a_data_set_of_its_own_stay(self) -> None:
