@@ -202,6 +202,9 @@ def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
     if standing.blind:
         said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than chance: {always}. {_MISMATCH}"
         return [Caveat("chance", said)]
+    if standing.guessing and (standing.below or standing.poor):
+        said = f"Its accuracy on {count:,} {inputs}, {value}, is not shown to be above chance: {always}. {_MISMATCH}"
+        return [Caveat("chance", said)]
     if standing.below:  # it tells classes apart, and yet: one of them is most of the data
         said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than a constant prediction: {always}."
         return [Caveat("baseline", said)]
