@@ -228,6 +228,13 @@ class TestGiven:
         with pytest.raises(DataError, match="another order"):
             match(data, CIFAR10, 10)
 
+    def test_numbers_named_in_another_order_are_not_to_be_left_to_their_numbers(self) -> None:
+        images, numbers = np.zeros((2, 4, 4, 3), np.uint8), np.array([0, 1])
+        with pytest.raises(DataError, match="give names in their place"):
+            match(load_data((images, numbers), classes=["zero", "one"]), ["one", "zero"], 2)
+        named = load_data((list(images), [["zero", "one"][number] for number in numbers]))
+        assert labels(match(named, ["one", "zero"], 2)) == {"zero": 1, "one": 0}
+
     def test_a_set_that_is_made_takes_no_list(self) -> None:
         with pytest.raises(ConfigurationError, match="classes="):
             load_data(load_data("demo"), classes=["a"])

@@ -200,6 +200,7 @@ def _given(data: Data, labels: Tensor, known: Sequence[str] | None, outputs: int
             "The list of classes is in another order than the model's.",
             expected=shortened(known or ()),
             got=shortened(listed),
-            fix="leave the list out: the names are the model's, and are matched",
+            fix="leave the list out: class names are matched to the model's; labels that are numbers are taken for its "
+            "outputs, so give names in their place",
         )
     return data.renumbered(labels, listed)
