@@ -223,6 +223,9 @@ def test_advice_says_where_it_does_not_hold() -> None:
     assert "Only for streams of mixed classes" in told
     assert "costs 20." in told
     assert "no loss is shown" in Grounds(steps=16, together=np.zeros(300), among=3).told("bn")
+    few = Grounds(together=np.array([-1.0, 0, 0, 0, -1, 0, 1, 0, 0, -1, 0, 0]), among=3).told("bn")
+    assert "bn lost 16.7 points, which may be chance" in few
+    assert "no loss is shown" not in few
     assert "16 batches, too short to tell" in Grounds(steps=16).told("bn")
     assert "too short" not in Grounds(steps=3000, long=True).told("bn")
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,7 @@ class Odd(nn.Module):
 
 WRONG: dict[str, Callable[[Tensor], Tensor]] = {
     "probabilities": lambda scores: scores.softmax(1),
+    "sigmoid": torch.sigmoid,
     "random": lambda scores: scores + torch.randn_like(scores),
     "dropout": nn.Dropout(0.5),
     "batch": lambda scores: scores - scores.mean(0),
@@ -59,6 +61,7 @@ OPTIONS: dict[str, Any] = {"images": 40, "shifts": ["brightness"], "severities":
     ("kind", "says"),
     [
         ("probabilities", "probabilities, not logits"),
+        ("sigmoid", "as after a sigmoid"),
         ("random", "The model is random"),
         ("dropout", "The model is random"),
         ("batch", "depend on the other images of its batch"),
@@ -112,6 +115,8 @@ def clean(answers, **classes):
     [
         (clean({"b": 5, "c": 5}, a=[0, 5], b=[0, 5]), "bad", "chance"),  # 0 of 10
         (clean({"a": 50, "b": 50}, a=[25, 50], b=[25, 50]), "bad", "chance"),  # a coin
+        (clean({"a": 27, "b": 33}, a=[15, 32], b=[16, 28]), "bad", "chance"),  # hardly above what guesses get
+        (clean({"a": 510, "b": 490}, a=[266, 500], b=[256, 500]), "watch", "chance"),  # 52% of 1,000 at 50%
         (clean({"a": 40}, a=[20, 20], b=[0, 20]), "bad", "one_answer"),
         (clean({"a": 85, "b": 15}, a=[83, 95], b=[3, 5]), "bad", "baseline"),  # sees b, and one class is most of all
         (clean({"a": 12, "b": 8}, a=[7, 10], b=[5, 10]), "watch", "unproven"),  # 12 of 20
@@ -124,6 +129,18 @@ def test_accuracy_is_rated_against_chance(results, level, kind):
     assert view.tiles[0].level == level
     assert "most frequent class" in view.tiles[0].rule
     assert [caveat.kind for caveat in caveats((), results)] == ([] if kind is None else [kind])
+
+
+def test_the_spread_of_guesses_is_that_of_answers_dealt_at_random():
+    classes: dict[str, Any] = {"a": [9, 30], "b": [7, 20], "c": [2, 10]}
+    (result,) = clean({"a": 24, "b": 21, "x": 15}, **classes)
+    found = Standing.of([result.row])
+    assert found is not None
+    rng, labels = np.random.default_rng(0), np.repeat([0, 1, 2], [30, 20, 10])
+    answers = np.repeat([0, 1, 3], [24, 21, 15])
+    right = [(rng.permutation(answers) == labels).mean() for _ in range(20_000)]
+    assert found.expected == pytest.approx(np.mean(right), abs=0.002)
+    assert found.spread == pytest.approx(np.std(right), rel=0.02)
 
 
 def test_one_class_is_no_measure_of_chance():

@@ -60,7 +60,10 @@ def test_answering_less_helps_a_model_that_knows_and_no_other():
     assert knows.numbers["error_auroc_confidence"] == 1.0
     assert blind.numbers["accuracy_at_coverage_50"] == pytest.approx(0.6, abs=0.1)
     assert blind.numbers["error_auroc_confidence"] == pytest.approx(0.5, abs=0.1)
-    assert [action.title for action in knows.actions] == ["Let it abstain where its confidence is low"]
+    (abstain,) = knows.actions
+    assert abstain.title == "Let it abstain where its confidence is low"
+    assert "under all shifts together" in abstain.why
+    assert "With a limit for each shift it would be" in abstain.why
     assert not blind.actions
     assert "on the 70% of images of highest confidence it is 85.7%" in knows.verdict[1].text  # 120 of 140
 

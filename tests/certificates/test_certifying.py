@@ -14,6 +14,7 @@ from shiftproof import shifts
 from shiftproof.adapters import adapt
 from shiftproof.certificates import Certification, Smoothed, certify, load_certificate, make_rule
 from shiftproof.certificates.certifying import CELL_SAMPLES
+from shiftproof.certificates.telling import verdict
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.measures import Accuracy, average_radius, certified_curve, mean_average_radius
 from tests.processes import Stop, measured, python
@@ -96,6 +97,11 @@ def test_certified_but_wrong_is_counted_on_request():
     assert found.certified_wrong(0.2) == Accuracy(1, 3)
     assert found.accuracy(0.2) == Accuracy(2, 3)
     assert not any(each.skipped for each in found.certificates)
+
+
+def test_the_accuracy_of_a_vote_that_never_abstains_is_told_as_that(reference):
+    row = reference.to_row()
+    assert f"before it may abstain, the smoothed model is right on {row['smoothed_accuracy']:.1%}" in verdict(reference)
 
 
 def test_joint_certificates_share_alpha():

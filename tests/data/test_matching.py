@@ -98,6 +98,10 @@ class TestWithoutNames:
 
     def test_names_of_another_number_of_outputs_are_none(self, tmp_path: Path) -> None:
         found = match(load_data(folder(tmp_path, "a", "b")), CIFAR10, 2)  # a body trained on ten, a head of two
+        assert "names 10 classes and has 2 outputs" in " ".join(found.notes)
+        assert "does not say" not in " ".join(found.notes)
+        with pytest.raises(DataError, match="not as many as the 10 that it names"):
+            match(load_data(folder(tmp_path / "more", "a", "b")), CIFAR10, 3)
         assert labels(found) == {"a": 0, "b": 1}
 
     def test_the_numbers_of_a_data_set_of_its_own_stay(self) -> None:
@@ -223,6 +227,13 @@ class TestGiven:
         data = load_data(folder(tmp_path, "cat", "dog"), classes=CIFAR10[::-1])
         with pytest.raises(DataError, match="another order"):
             match(data, CIFAR10, 10)
+
+    def test_numbers_named_in_another_order_are_not_to_be_left_to_their_numbers(self) -> None:
+        images, numbers = np.zeros((2, 4, 4, 3), np.uint8), np.array([0, 1])
+        with pytest.raises(DataError, match="give names in their place"):
+            match(load_data((images, numbers), classes=["zero", "one"]), ["one", "zero"], 2)
+        named = load_data((list(images), [["zero", "one"][number] for number in numbers]))
+        assert labels(match(named, ["one", "zero"], 2)) == {"zero": 1, "one": 0}
 
     def test_a_set_that_is_made_takes_no_list(self) -> None:
         with pytest.raises(ConfigurationError, match="classes="):

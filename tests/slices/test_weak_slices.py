@@ -52,7 +52,17 @@ def test_the_same_images_by_another_column_are_told_once_and_in_simple_words():
     site[np.nonzero(bad)[0][:3]] = "south"
     found = find_weak_slices(right, {**columns, "site": site, "copy": columns["camera"]}, labels=labels)
     assert len(found) == 1
-    assert found.slices[0].also
+    assert {"site north", "copy b"} <= set(found.slices[0].also)
+
+
+def test_a_column_with_just_the_images_of_an_earlier_one_is_named_in_pairs_too():
+    rng, labels, columns, right = scene()
+    bad = (columns["camera"] == "b") & (labels == 0)
+    right[bad] = rng.random(bad.sum()) < 0.4
+    found = find_weak_slices(right, {**columns, "copy": columns["camera"]}, labels=labels, classes=CLASSES)
+    called = {each.name: each.also for each in found.slices}
+    assert called["camera b, class cat"] == ("copy b, class cat",)
+    assert called["camera b"] == ("copy b",)
 
 
 def test_shifts_are_looked_at_one_by_one():

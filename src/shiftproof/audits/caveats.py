@@ -25,6 +25,8 @@ SECTION = "caveats"
 """The name of the view that tells them."""
 PROBE = 4
 """Inputs that are tried, among as many others."""
+SQUASHED = 0.1
+"""How near to 0 and to 1 scores come that were squashed into this range, by a network that has learnt something."""
 MANY = 0.01
 """The share of images in several classes from which on they spoil what is measured."""
 TOO_NARROW = 1.05
@@ -63,6 +65,7 @@ def try_model(subject: Subject) -> tuple[Caveat, ...]:
     return (
         *odd_behaviour(found, subject.data.noun),
         *_converted(subject),
+        *_squashed(found),
         *_prepared(subject),
         *_in_several_classes(subject),
         *_copies(subject),
@@ -77,6 +80,18 @@ def _converted(subject: Subject) -> Iterator[Caveat]:
             "confidences. Declare this with load_model(..., probabilities=True)."
         )
         yield Caveat("probabilities", text, "plain")
+
+
+def _squashed(found: Behaviour) -> Iterator[Caveat]:
+    """Yield that scores look like a sigmoid's: all from 0 to 1, near both ends, and rows do not sum to 1."""
+    low, high = float(found.scores.min()), float(found.scores.max())
+    if 0 <= low <= SQUASHED and 1 - SQUASHED <= high <= 1:
+        text = (
+            "All scores of the model are between 0 and 1, and do not sum to 1, as after a sigmoid. They were taken for "
+            "logits, and logits so near each other make every confidence low: confidences, calibration and what is "
+            "learnt or estimated from them mean little. Return what goes into the sigmoid."
+        )
+        yield Caveat("sigmoid", text, "watch")
 
 
 def _prepared(subject: Subject) -> Iterator[Caveat]:
@@ -186,6 +201,9 @@ def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
         return [Caveat("one_answer", f"It predicts {standing.only} for all {count:,} {inputs}. {_MISMATCH}")]
     if standing.blind:
         said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than chance: {always}. {_MISMATCH}"
+        return [Caveat("chance", said)]
+    if standing.guessing and (standing.below or standing.poor):
+        said = f"Its accuracy on {count:,} {inputs}, {value}, is not shown to be above chance: {always}. {_MISMATCH}"
         return [Caveat("chance", said)]
     if standing.below:  # it tells classes apart, and yet: one of them is most of the data
         said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than a constant prediction: {always}."

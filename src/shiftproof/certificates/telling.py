@@ -46,7 +46,10 @@ def _accuracies(found: Certification) -> str:
     smoothed, plain, wrong = found.smoothed_accuracy, found.plain_accuracy, found.certified_wrong()
     if smoothed is None or plain is None:
         return ""
-    said = f"The smoothed model is right on {smoothed.value:.1%} of them, the model itself on {plain.value:.1%}."
+    said = (
+        f"By a first vote, before it may abstain, the smoothed model is right on {smoothed.value:.1%} of them, the "
+        f"model itself on {plain.value:.1%}."
+    )
     return said if wrong is None else f"{said} Certified but wrong: {wrong.value:.1%}."
 
 

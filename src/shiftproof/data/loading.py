@@ -220,7 +220,7 @@ def load_data(
         texts = _load_texts(source, labels, images, classes, on_bad_file, text_column, label_column)
         if texts is not None:
             return texts
-    _refuse("what is no table of texts", text_column=text_column)
+    _refuse("what is no table of texts (.csv, .tsv, .json, .jsonl)", text_column=text_column)
     if isinstance(source, Dataset):
         made = f"{'an' if source.noun.one == 'image' else 'a'} {type(source).__name__}, which is already made"
         chosen = None if classes == "auto" else classes

@@ -87,9 +87,12 @@ def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
             "the outputs were taken for ImageNet's classes in their usual order."
         )
         return _by_name(data, data.labels, imagenet.wordnet_ids(), note)
+    unsaid = "The model does not say the names of its outputs"
+    if names:
+        unsaid = f"The model names {len(names):,} classes and has {outputs:,} outputs, so that its names cannot be used"
     if len(data.classes) == outputs:
         alphabet = (
-            "The model does not say the names of its outputs: classes were numbered in the order of the alphabet, as "
+            f"{unsaid}: classes were numbered in the order of the alphabet, as "
             f"torchvision's ImageFolder does ({shortened(data.classes)})."
         )
         return data.renumbered(data.labels, data.classes, *([alphabet] if data.numbering == "names" else []))
@@ -97,7 +100,8 @@ def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
         return data  # labels that are out of range are refused where they are used
     raise DataError(
         "Labels and model outputs do not fit.",
-        expected=f"{outputs} classes, as many as the model has outputs, whose names it does not say",
+        expected=f"{outputs} classes, as many as the model has outputs, "
+        + (f"which are not as many as the {len(names):,} that it names" if names else "whose names it does not say"),
         got=f"{len(data.classes)} class names: {shortened(data.classes)}",
         fix=_FIX,
     )
@@ -196,6 +200,7 @@ def _given(data: Data, labels: Tensor, known: Sequence[str] | None, outputs: int
             "The list of classes is in another order than the model's.",
             expected=shortened(known or ()),
             got=shortened(listed),
-            fix="leave the list out: the names are the model's, and are matched",
+            fix="leave the list out: class names are matched to the model's; labels that are numbers are taken for its "
+            "outputs, so give names in their place",
         )
     return data.renumbered(labels, listed)

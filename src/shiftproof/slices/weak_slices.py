@@ -156,11 +156,15 @@ class _Tests(NamedTuple):
 
 @dataclass(frozen=True)
 class _Bins:
-    """All bins with support, of all attributes: members [B, N], words, and which attribute each is of."""
+    """All bins with support, of all attributes: members [B, N], words, and which attribute each is of.
+
+    `same` are the words of bins of other attributes that have exactly the images of each, and are not tested again.
+    """
 
     members: Bools
     words: tuple[str, ...]
     owners: Counts
+    same: tuple[tuple[str, ...], ...]
 
     def of(self, chosen: Counts) -> Bools:
         """Return the images that are in all of some bins; -1 is no bin."""
@@ -222,17 +226,24 @@ def find_weak_slices(
 
 
 def _with_support(known: Sequence[Attribute], images: int, support: int) -> _Bins:
-    """Return the bins that have enough images, each set of images once."""
-    members, words, owners, seen = [], [], [], set()
+    """Return the bins that have enough images, each set of images once, with all that it is called."""
+    members, owners, words = [], [], dict[bytes, list[str]]()
     for owner, attribute in enumerate(known):
         for place, word in enumerate(attribute.words):
             inside = attribute.bins == place
-            if support <= inside.sum() < images and (content := inside.tobytes()) not in seen:
-                seen.add(content)
+            if not support <= inside.sum() < images:
+                continue
+            if (content := inside.tobytes()) not in words:
+                words[content] = []
                 members.append(inside)
-                words.append(word)
                 owners.append(owner)
-    return _Bins(np.array(members, bool).reshape(-1, images), tuple(words), np.array(owners, np.int64))
+            words[content].append(word)
+    return _Bins(
+        np.array(members, bool).reshape(-1, images),
+        tuple(first for first, *_ in words.values()),
+        np.array(owners, np.int64),
+        tuple(tuple(rest) for _, *rest in words.values()),
+    )
 
 
 def _tested(wrong: Bools, bins: _Bins, support: int) -> _Tests:
@@ -289,8 +300,10 @@ def _slice(tests: _Tests, place: int, bins: _Bins, shifts: Sequence[str], level:
     accuracy, other = 1 - errors / images, 1 - wrong_rest / rest
     effect = other - accuracy
     parent = int(tests.part_of[place])
-    return WeakSlice(
-        words=tuple(bins.words[each] for each in reversed(tests.bins[place].tolist()) if each >= 0),
+    own = [each for each in reversed(tests.bins[place].tolist()) if each >= 0]
+    words = tuple(bins.words[each] for each in own)
+    found = WeakSlice(
+        words=words,
         part_of=() if parent < 0 else (bins.words[parent],),
         shift=shifts[int(tests.shift[place])],
         images=images,
@@ -304,6 +317,8 @@ def _slice(tests: _Tests, place: int, bins: _Bins, shifts: Sequence[str], level:
         effect_high=float(effect + np.hypot(rest_high - other, accuracy - low)),
         p=float(tests.p[place]),
     )
+    others = [(*words[:at], word, *words[at + 1 :]) for at, each in enumerate(own) for word in bins.same[each]]
+    return replace(found, also=tuple(replace(found, words=each).name for each in others))
 
 
 def _told_once(found: Sequence[tuple[WeakSlice, Bools]]) -> list[tuple[WeakSlice, Bools]]:

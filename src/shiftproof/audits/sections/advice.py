@@ -107,9 +107,9 @@ class Grounds:
                 f"{said} Only for streams of mixed classes: where images of one class arrive together {name} costs "
                 f'{points}. There do not adapt, or let a few labels decide: shiftproof.adapt(model, "safe").'
             )
-        return f"{said} Where images of one class arrive together no loss is shown ({points} " + (
-            "lost)." if self.together.mean() < 0 else "gained)."
-        )
+        if self.together.mean() < 0:
+            return f"{said} Where images of one class arrive together {name} lost {points}, which may be chance."
+        return f"{said} Where images of one class arrive together no loss is shown ({points} gained)."
 
 
 def adapting_code(name: str, preset: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from shiftproof.reports.view import Level
 from shiftproof.runs import Row
 
 SKILL = 0.5
+BEYOND_CHANCE = 1.645
+"""Standard errors by which accuracy is above that of answers without looking: one in twenty of those is further up."""
 LEVEL_RULE = (
     "Good: interval from {good:.1f}% up, halfway from {baseline:.1f}% (always answering {common}, the most frequent "
     "class) to 100%. Bad: {baseline:.1f}% or less."
@@ -24,13 +27,15 @@ class Standing:
     """A model's accuracy on clean inputs, beside the share of the most frequent class and what answers get by chance.
 
     `baseline` is that share: what one answer to everything gets, and no guessing gets more. `expected` is how often
-    answers that are given as often as these, without looking, are right (as in Cohen's kappa).
+    answers that are given as often as these, without looking, are right (as in Cohen's kappa), and `spread` the
+    standard error of that.
     """
 
     accuracy: Accuracy
     common: str
     baseline: float
     expected: float
+    spread: float
     answers: Mapping[str, int]
 
     @classmethod
@@ -48,7 +53,7 @@ class Standing:
         (common, most), *_ = shares.most_common(1)
         images = overall.images
         agree = sum(shares[name] * count for name, count in answers.items()) / images**2
-        return cls(overall, common, most / images, agree, answers)
+        return cls(overall, common, most / images, agree, _spread(shares, answers), answers)
 
     @property
     def only(self) -> str | None:
@@ -61,9 +66,19 @@ class Standing:
         return self.only is not None or self.accuracy.value <= self.expected
 
     @property
+    def guessing(self) -> bool:
+        """Whether it may answer without looking: it is not right more often than that, or not beyond chance."""
+        return self.blind or self.accuracy.value <= self.expected + BEYOND_CHANCE * self.spread
+
+    @property
     def below(self) -> bool:
         """Whether it is right no more often than one answer to everything."""
         return self.blind or self.accuracy.value <= self.baseline
+
+    @property
+    def poor(self) -> bool:
+        """Whether it is surely nearer to one answer to everything than to being right always."""
+        return self.accuracy.interval()[1] < self.baseline + SKILL * (1 - self.baseline)
 
     @property
     def unproven(self) -> bool:
@@ -84,3 +99,17 @@ class Standing:
             baseline=100 * self.baseline,
             good=100 * (self.baseline + SKILL * (1 - self.baseline)),
         )
+
+
+def _spread(shares: Mapping[str, int], answers: Mapping[str, int]) -> float:
+    """Return the standard deviation of the share that is right where these answers are dealt to the labels at random.
+
+    Right answers of one class are hypergeometric, and those of two classes belong together.
+    """
+    images = sum(shares.values())
+    if images < 2:
+        return 0.0
+    pairs = [(count, answers.get(name, 0)) for name, count in shares.items()]
+    own = sum(one * other * (images - one) * (images - other) for one, other in pairs)
+    joint = sum(one * other for one, other in pairs) ** 2 - sum((one * other) ** 2 for one, other in pairs)
+    return math.sqrt((own + joint) / (images - 1)) / images**2

@@ -253,8 +253,9 @@ def _actions(clean: AnswerSummary, together: AnswerSummary, numbers: Mapping[str
             Action(
                 "Let it abstain where its confidence is low",
                 f"Under shift accuracy is {percent(together.accuracy)}; without the 30% of answers of lowest "
-                f"confidence (below {limit:.3f}) it is {percent(together.at_coverage(70))}. On clean inputs the model "
-                f"would abstain on {percent(float((clean.scores.confidence < limit).mean()))}.",
+                f"confidence under all shifts together (below {limit:.3f}) it is {percent(together.at_coverage(70))}. "
+                f"With a limit for each shift it would be {percent(numbers['accuracy_at_coverage_70'])}. On clean "
+                f"inputs the model would abstain on {percent(float((clean.scores.confidence < limit).mean()))}.",
                 f"confidence, answers = logits.softmax(1).max(1)\nanswers[confidence < {limit:.3f}] = ABSTAIN",
             )
         )

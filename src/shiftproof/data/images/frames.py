@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shiftproof.data.columns import find_columns
+from shiftproof.data.columns import NOT_TEXTS, find_columns
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.lists import from_lists
 from shiftproof.data.images.source import describe
@@ -37,6 +37,7 @@ def from_frame(
             "Cannot tell which column holds the images.",
             expected="a column named image, file or path, or image_column= (--image-column) the name of it",
             got=", ".join(columns[:20]),
+            fix=NOT_TEXTS,
         )
     labels = None if label is None else _values(frame, label)
     return from_lists(_values(frame, image), labels, root=root, names=_names(frame, label), name=name, **options)

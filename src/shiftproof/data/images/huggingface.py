@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.data.base import OnBadFile
-from shiftproof.data.columns import find_columns
+from shiftproof.data.columns import NOT_TEXTS, find_columns
 from shiftproof.data.contents import digests
 from shiftproof.data.images.decoded_files import decode_file
 from shiftproof.data.images.decoding import Color, Decoder, Size
@@ -109,6 +109,7 @@ def from_huggingface(
             "The data set has no column of images.",
             expected="a column with the feature datasets.Image",
             got=", ".join(f"{key}: {type(feature).__name__}" for key, feature in dataset.features.items()),
+            fix=NOT_TEXTS,
         )
     source = DatasetSource(dataset, column, Decoder(color or "rgb", size))
     label = _label(dataset, label_column)
@@ -132,7 +133,8 @@ def _streamed(dataset: Any, image_column: str | None, label_column: str | None, 
     label = _label(dataset, label_column) if dataset.features is not None else label_column
     image, found = find_columns(list(rows[0]) if rows else [], image_column, label)
     if image is None:
-        raise DataError("The data set has no column of images.", got=", ".join(rows[0]) if rows else "no rows")
+        got = ", ".join(rows[0]) if rows else "no rows"
+        raise DataError("The data set has no column of images.", got=got, fix=NOT_TEXTS)
     samples = [(row[image], None if found is None else row[found]) for row in rows]
     return from_samples(samples, names=_names(dataset, found), **options)
 
