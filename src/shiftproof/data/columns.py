@@ -15,8 +15,8 @@ IMAGE_COLUMNS = (
 )
 LABEL_COLUMNS = ("label", "labels", "class", "class_name", "target", "category", "fine_label", "cls", "y")
 """Names of columns that are found without being named, in any case of letters; the first that fits is taken."""
-NOT_TEXTS = "name the column; texts are read from .csv, .tsv and .jsonl files, or given in Python as (texts, labels)"
-"""What to do about a table without images, which may be one of texts: such tables are read in fewer forms."""
+NAME_IT = "name the column: image_column= (--image-column), or text_column= (--text-column) for texts"
+"""What to do about a table in which neither images nor texts were found."""
 
 
 def separator(path: Path, header: str) -> str:

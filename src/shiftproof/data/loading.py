@@ -38,7 +38,7 @@ from shiftproof.data.images.published_suites import (
 from shiftproof.data.images.torch_sets import from_torch, is_torch_set
 from shiftproof.data.images.webdataset import load_webdataset, shards_of
 from shiftproof.data.specs import DataLike, DataSpec
-from shiftproof.data.text.loading import from_texts, is_table, is_text_folder, load_table, load_text_folder
+from shiftproof.data.text.loading import from_texts, is_table, is_text_folder, load_frame, load_table, load_text_folder
 from shiftproof.data.text.textset import TextSet, is_texts
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import Registry, is_prefixed, load_prefixed, unknown
@@ -58,8 +58,8 @@ FORMS: Mapping[str, str] = {
     "CIFAR-10-C/": "CIFAR-10-C, ImageNet-C or ImageNet-C-bar as published: audited as a whole, or --split fog@3 of it",
     "folders:day/,night/": "several sets as one, such as for a stream that goes from one to the next",
     "suite:CIFAR-10-C/": "each corruption of a suite at its highest severity, or --split 3, or --split fog@3,snow@3",
-    "dataset/": "a Hugging Face data set saved to disk",
-    "texts.csv": "texts, or pairs of them, with labels: .csv, .tsv, .jsonl or .json with named columns",
+    "dataset/": "a Hugging Face data set of images or texts, saved to disk",
+    "texts.csv": "texts, or pairs of them, with labels: .csv, .tsv, .jsonl, .json or .parquet with named columns",
     "texts/": "text files in one sub-folder per class",
 }
 """What `load_data` takes, for tables and messages."""
@@ -220,7 +220,7 @@ def load_data(
         texts = _load_texts(source, labels, images, classes, on_bad_file, text_column, label_column)
         if texts is not None:
             return texts
-    _refuse("what is no table of texts (.csv, .tsv, .json, .jsonl)", text_column=text_column)
+    _refuse("what is no table of texts", text_column=text_column)
     if isinstance(source, Dataset):
         made = f"{'an' if source.noun.one == 'image' else 'a'} {type(source).__name__}, which is already made"
         chosen = None if classes == "auto" else classes
@@ -357,7 +357,11 @@ def _load_texts(
     if isinstance(source, tuple) and len(source) == 2 and is_texts(source[0]) and labels is None:
         _refuse("a list of texts", **images)
         return from_texts(*source, classes=classes)
-    return None
+    columns = {"text_column": text_column, "label_column": label_column}
+    found = load_frame(source, split=images["split"], classes=classes, on_bad_file=on_bad_file, **columns)
+    if found is not None:
+        _refuse("a table of texts", labels=labels, **{**images, "split": None})
+    return found
 
 
 def _refuse(what: str, **options: object) -> None:

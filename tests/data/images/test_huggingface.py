@@ -135,7 +135,7 @@ def test_the_fingerprint_covers_pixels_and_labels() -> None:
 def test_what_does_not_fit() -> None:
     with pytest.raises(DataError, match="no column of images"):
         load_images(Dataset({"id": [1]}, {"id": Value()}))
-    with pytest.raises(DataError, match="texts are read from"):
+    with pytest.raises(DataError, match="Images are needed"):
         load_images(Dataset({"text": ["fine"]}, {"text": Value()}))
     with pytest.raises(DataError, match="is empty"):
         load_images(Dataset({"image": []}, {"image": Image()}))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shiftproof.data.columns import NOT_TEXTS, find_columns
+from shiftproof.data.columns import NAME_IT, find_columns
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.lists import from_lists
 from shiftproof.data.images.source import describe
@@ -30,21 +30,37 @@ def from_frame(
     **options: Any,
 ) -> ImageSet:
     """Return the set of a table; images are paths (from `root`, or the current folder), pictures, or encoded."""
-    columns = [str(column) for column in getattr(frame, "column_names", None) or frame.columns]
+    columns = columns_of(frame)
     image, label = find_columns(columns, image_column, label_column)
     if image is None:
         raise DataError(
             "Cannot tell which column holds the images.",
-            expected="a column named image, file or path, or image_column= (--image-column) the name of it",
+            expected="a column named image, file or path, or one of texts named text, sentence or review",
             got=", ".join(columns[:20]),
-            fix=NOT_TEXTS,
+            fix=NAME_IT,
         )
-    labels = None if label is None else _values(frame, label)
-    return from_lists(_values(frame, image), labels, root=root, names=_names(frame, label), name=name, **options)
+    labels = None if label is None else column_values(frame, label)
+    return from_lists(
+        column_values(frame, image), labels, root=root, names=class_names(frame, label), name=name, **options
+    )
 
 
 def load_parquet(path: Path, **options: Any) -> ImageSet:
     """Return the set of a Parquet file: paths from its folder, or images within it, as Hugging Face writes them."""
+    return from_frame(read_parquet(path), root=path.parent, name=path.stem, **options)
+
+
+def read_parquet(path: Path) -> Any:
+    """Return the Arrow table of a Parquet file."""
+    return _parquet(path, "read_table")
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Return the names of a Parquet file's columns, without reading them."""
+    return [str(name) for name in _parquet(path, "read_schema").names]
+
+
+def _parquet(path: Path, reader: str) -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -54,13 +70,18 @@ def load_parquet(path: Path, **options: Any) -> ImageSet:
             fix="pip install pyarrow, or write the table as CSV",
         ) from error
     try:
-        frame = pyarrow.parquet.read_table(path)
+        return getattr(pyarrow.parquet, reader)(path)
     except Exception as error:  # damaged files fail in any way there is
         raise DataError(f"Cannot read the table {str(path)!r}.", got=describe(error)) from error
-    return from_frame(frame, root=path.parent, name=path.stem, **options)
 
 
-def _values(frame: Any, column: str) -> list[Any]:
+def columns_of(frame: Any) -> list[str]:
+    """Return the names of a table's columns."""
+    return [str(column) for column in getattr(frame, "column_names", None) or frame.columns]
+
+
+def column_values(frame: Any, column: str) -> list[Any]:
+    """Return what a column holds, as objects of Python."""
     held = frame[column]
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(held, method):
@@ -68,7 +89,7 @@ def _values(frame: Any, column: str) -> list[Any]:
     return list(held)
 
 
-def _names(frame: Any, label: str | None) -> list[str] | None:
+def class_names(frame: Any, label: str | None) -> list[str] | None:
     """Return the class names that Hugging Face keeps beside a column of numbers in an Arrow table."""
     metadata = getattr(getattr(frame, "schema", None), "metadata", None)
     if label is None or not isinstance(metadata, Mapping) or b"huggingface" not in metadata:

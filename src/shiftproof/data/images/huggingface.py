@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftproof.data.base import OnBadFile
-from shiftproof.data.columns import NOT_TEXTS, find_columns
+from shiftproof.data.columns import NAME_IT, find_columns
 from shiftproof.data.contents import digests
 from shiftproof.data.images.decoded_files import decode_file
 from shiftproof.data.images.decoding import Color, Decoder, Size
@@ -42,6 +42,11 @@ def is_saved(folder: Path) -> bool:
 
 def load_saved(folder: Path, **options: Any) -> ImageSet:
     """Return the set that `save_to_disk` wrote to a folder."""
+    return from_huggingface(read_saved(folder), name=folder.resolve().name, **options)
+
+
+def read_saved(folder: Path) -> Any:
+    """Return the `datasets.Dataset`, or the mapping of splits to them, that `save_to_disk` wrote to a folder."""
     try:
         import datasets
     except (ImportError, RuntimeError) as error:
@@ -51,14 +56,13 @@ def load_saved(folder: Path, **options: Any) -> ImageSet:
             fix="pip install 'shiftproof[huggingface]'",
         ) from error
     try:
-        dataset = datasets.load_from_disk(str(folder))
+        return datasets.load_from_disk(str(folder))
     except Exception as error:  # damaged files fail in any way there is
         raise DataError(
             f"Cannot read the saved data set {str(folder)!r}.",
             expected="a folder that save_to_disk wrote",
             got=describe(error),
         ) from error
-    return from_huggingface(dataset, name=folder.resolve().name, **options)
 
 
 def from_huggingface(
@@ -81,7 +85,7 @@ def from_huggingface(
     that is streamed is read once and held in memory.
     """
     if isinstance(dataset, Mapping):
-        dataset, name = _choose(dataset, split), f"{name} {split or next(iter(dataset))}"
+        dataset, name = choose_split(dataset, split), f"{name} {split or next(iter(dataset))}"
     elif split is not None:
         raise ConfigurationError("split= cannot be used with a data set without splits.", fix="leave split out")
     if not hasattr(dataset, "__len__"):
@@ -109,7 +113,7 @@ def from_huggingface(
             "The data set has no column of images.",
             expected="a column with the feature datasets.Image",
             got=", ".join(f"{key}: {type(feature).__name__}" for key, feature in dataset.features.items()),
-            fix=NOT_TEXTS,
+            fix=NAME_IT,
         )
     source = DatasetSource(dataset, column, Decoder(color or "rgb", size))
     label = _label(dataset, label_column)
@@ -134,7 +138,7 @@ def _streamed(dataset: Any, image_column: str | None, label_column: str | None, 
     image, found = find_columns(list(rows[0]) if rows else [], image_column, label)
     if image is None:
         got = ", ".join(rows[0]) if rows else "no rows"
-        raise DataError("The data set has no column of images.", got=got, fix=NOT_TEXTS)
+        raise DataError("The data set has no column of images.", got=got, fix=NAME_IT)
     samples = [(row[image], None if found is None else row[found]) for row in rows]
     return from_samples(samples, names=_names(dataset, found), **options)
 
@@ -193,7 +197,8 @@ class DatasetSource(DecodedSource):
         return Path(entry["path"]).open("rb") if entry["bytes"] is None else io.BytesIO(entry["bytes"])
 
 
-def _choose(splits: Mapping[str, Any], split: str | None) -> Any:
+def choose_split(splits: Mapping[str, Any], split: str | None) -> Any:
+    """Return one of several splits; the only one needs no name."""
     if split is None and len(splits) == 1:
         return next(iter(splits.values()))
     if split is None or split not in splits:

@@ -1,11 +1,11 @@
-"""Texts from files: tables (CSV, TSV, JSON lines) with named columns, folders of text files, and lists."""
+"""Texts from tables with named columns, in files or in memory, folders of text files, and lists."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.image_tables import is_image_table
 from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes
+from shiftproof.data.text.frames import Frame, open_frame
 from shiftproof.data.text.table_files import Rows, decode, read_rows
 from shiftproof.data.text.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
@@ -53,15 +54,56 @@ def load_table(
     of the labels. Columns given by number are those of a CSV or TSV without a header. Without names, common ones are
     found. Rows without a text are refused, or skipped and listed with `on_bad_file="skip"`.
     """
-    named = _wanted(text_column), label_column
-    table = read_rows(path, header=not any(name.isdigit() for name in (*named[0], label_column or "")))
-    text_names, label_name = _columns(path, table, *named)
+    wanted = _wanted(text_column), label_column
+    table = read_rows(path, header=not any(name.isdigit() for name in (*wanted[0], label_column or "")))
+    where = repr(str(path))
+    return _from_rows(table, *_columns(where, table.columns, *wanted), path.name, where, classes, on_bad_file)
+
+
+def load_frame(
+    source: Any,
+    *,
+    split: str | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    classes: str | Path | Sequence[str] = "auto",
+    on_bad_file: OnBadFile = "fail",
+) -> TextSet | None:
+    """Return the texts of a DataFrame, an Arrow table, a Parquet file or a Hugging Face set; None where it holds none.
+
+    One with a column of images holds texts only where `text_column` names them. Columns are found as those of files
+    are. Labels of which none is known are left out; numbers that the set has names for are those classes.
+    """
+    wanted = _wanted(text_column)
+    frame = _text_frame(source, split, wanted)
+    if frame is None:
+        return None
+    where = f"the table {frame.name!r}"
+    texts, label = _columns(where, frame.columns, wanted, label_column)
+    table, names = frame.rows([*texts, *([] if label is None else [label])])
+    if label is not None and all(row[label] is None for _, row in table.rows):
+        label = None
+    own = None if label is None else names.get(label)
+    return _from_rows(table, texts, label, frame.name, where, classes, on_bad_file, own)
+
+
+def _from_rows(
+    table: Rows,
+    text_names: Sequence[str],
+    label_name: str | None,
+    name: str,
+    where: str,
+    classes: str | Path | Sequence[str],
+    on_bad_file: OnBadFile,
+    own: Sequence[str] | None = None,
+) -> TextSet:
+    """Return the set of a table's rows; `own` are the class names that it has, in the order of their numbers."""
     texts: list[Text] = []
     labels: list[str] = []
     places: list[str] = []
     bad: list[BadFile] = []
     for place, row in table.rows:
-        cells = tuple(_cell(row.get(name)) for name in text_names)
+        cells = tuple(_cell(row.get(column)) for column in text_names)
         label = "" if label_name is None else _cell(row.get(label_name))
         problem = "no text" if not all(part.strip() for part in cells) else ""
         if not problem and label_name is not None and not label.strip():
@@ -72,12 +114,12 @@ def load_table(
         texts.append(cells[0] if len(cells) == 1 else (cells[0], cells[1]))
         labels.append(label.strip())
         places.append(place)
-    _check_rows(path, len(texts), bad, on_bad_file)
-    where = dict(zip(reversed(labels), reversed(places), strict=True))
-    naming = None if label_name is None else number_classes(labels, classes, where)
+    _check_rows(where, len(texts), bad, on_bad_file)
+    firsts = dict(zip(reversed(labels), reversed(places), strict=True))
+    naming = None if label_name is None else _naming(labels, classes, firsts, own)
     return TextSet(
         TextSource(texts),
-        name=path.name,
+        name=name,
         labels=None if naming is None else torch.tensor([naming.numbers[label] for label in labels]),
         classes=() if naming is None else naming.classes,
         numbering="index" if naming is None else naming.numbering,
@@ -87,12 +129,32 @@ def load_table(
     )
 
 
+def _naming(
+    labels: Sequence[str],
+    classes: str | Path | Sequence[str],
+    firsts: Mapping[str, str],
+    own: Sequence[str] | None,
+) -> Naming:
+    if own and classes in ("auto", "sorted") and set(labels) <= set(own):
+        return Naming({name: number for number, name in enumerate(own)}, tuple(own), numbering="own")
+    return number_classes(labels, classes, firsts)
+
+
 def is_text_source(source: object) -> bool:
     """Whether what a user gave stands for texts: a set of them, a table, or a folder of text files."""
     if isinstance(source, str | Path):
         path = expand(source)
-        return is_table(path) or (os.path.isdir(path) and is_text_folder(path))  # noqa: PTH112  (see `is_file`)
-    return isinstance(source, TextSet) or is_texts(source)
+        folder = os.path.isdir(path) and is_text_folder(path)  # noqa: PTH112  (see `is_file`)
+        return is_table(path) or folder or _text_frame(path, None, ()) is not None
+    return isinstance(source, TextSet) or is_texts(source) or _text_frame(source, None, ()) is not None
+
+
+def _text_frame(source: object, split: str | None, wanted: Sequence[str]) -> Frame | None:
+    """Return the table that a source stands for, where it holds texts."""
+    frame = open_frame(source, split)
+    if frame is None or wanted:
+        return frame
+    return None if frame.holds_images() or _found(frame.columns) is None else frame
 
 
 def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | Path]:
@@ -145,7 +207,7 @@ def load_text_folder(
             kept.append(name)
         else:
             bad.append(BadFile(name, "no text"))
-    _check_rows(path, len(texts), bad, on_bad_file)
+    _check_rows(repr(str(path)), len(texts), bad, on_bad_file)
     labels = [name.partition("/")[0] for name in kept]
     naming = number_classes(labels, classes)
     return TextSet(
@@ -205,15 +267,28 @@ def _wanted(text_column: str | None) -> list[str]:
     return [name.strip() for name in (text_column or "").split(",") if name.strip()]
 
 
-def _columns(path: Path, table: Rows, texts: Sequence[str], label: str | None) -> tuple[tuple[str, ...], str | None]:
+def _spelt(columns: Sequence[str]) -> dict[str, str]:
+    return {column.strip().lower(): column for column in reversed(columns)}
+
+
+def _found(columns: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the names, in small letters, of the columns that hold texts by their names: a pair, or one."""
+    spelt = _spelt(columns)
+    single = ((name,) for name in TEXT_COLUMNS)
+    return next((names for names in (*PAIR_COLUMNS, *single) if all(name in spelt for name in names)), None)
+
+
+def _columns(
+    where: str, columns: Sequence[str], texts: Sequence[str], label: str | None
+) -> tuple[tuple[str, ...], str | None]:
     """Return the names, as the table spells them, of the columns of texts and labels."""
-    spelt = {column.strip().lower(): column for column in reversed(table.columns)}
+    spelt = _spelt(columns)
     for name in (*texts, *([label] if label is not None else [])):
         if name.strip().lower() not in spelt:
             raise DataError(
-                f"There is no column {name!r} in {str(path)!r}.",
+                f"There is no column {name!r} in {where}.",
                 expected=f"one of its columns, or {_NO_HEADER}",
-                got=", ".join(table.columns) or "no columns",
+                got=", ".join(columns) or "no columns",
                 fix="--text-column and --label-column name columns",
             )
     if len(texts) > 2:
@@ -223,18 +298,16 @@ def _columns(path: Path, table: Rows, texts: Sequence[str], label: str | None) -
             got=", ".join(texts),
         )
     if not texts:
-        pairs = [pair for pair in PAIR_COLUMNS if all(name in spelt for name in pair)]
-        single = [(name,) for name in TEXT_COLUMNS if name in spelt]
-        found = [*pairs, *single]
-        if not found:
+        found = _found(columns)
+        if found is None:
             raise DataError(
-                f"Cannot tell which column of {str(path)!r} holds the texts.",
+                f"Cannot tell which column of {where} holds the texts.",
                 expected=f"a column named {', '.join(TEXT_COLUMNS[:-1])}, or a pair such as premise and hypothesis",
-                got=", ".join(table.columns[:20]) or "no columns",
+                got=", ".join(columns[:20]) or "no columns",
                 fix="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header; "
                 "--image-column NAME where it names images",
             )
-        texts = found[0]
+        texts = found
     label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), None)
     return tuple(spelt[name.lower()] for name in texts), None if label is None else spelt[label.strip().lower()]
 
@@ -243,12 +316,12 @@ def _cell(value: object) -> str:
     return "" if value is None else value if isinstance(value, str) else str(value)
 
 
-def _check_rows(path: Path, kept: int, bad: Sequence[BadFile], on_bad_file: OnBadFile) -> None:
+def _check_rows(where: str, kept: int, bad: Sequence[BadFile], on_bad_file: OnBadFile) -> None:
     if bad and on_bad_file == "fail":
         place, problem = bad[0]
-        raise _empty(f"{place} of {str(path)!r}", problem)
+        raise _empty(f"{place} of {where}", problem)
     if not kept:
-        raise DataError(f"There are no texts in {str(path)!r}.", expected="one text or more", got="none")
+        raise DataError(f"There are no texts in {where}.", expected="one text or more", got="none")
 
 
 def _empty(where: str, problem: str = "no text") -> DataError:

@@ -1,0 +1,104 @@
+"""Texts from tables that are no text files.
+
+Stand-ins have what is used of pandas and `datasets`; `make ecosystem` uses the real ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import shiftproof
+from shiftproof.data import ImageSet, TextSet
+from shiftproof.errors import ConfigurationError, DataError
+from tests.data.images.test_forms import Frame
+from tests.data.images.test_huggingface import ClassLabel, Dataset, Image, Value
+
+load_data: Any = shiftproof.load_data  # what it gives here is a TextSet with labels
+TEXTS = ["a bee", "the cat", "an ant", "two cats"]
+
+
+class Streamed:
+    """Rows that come one after the other, as of a data set that is streamed."""
+
+    features = None
+
+    def cast_column(self, *_: object) -> None:
+        raise AssertionError("nothing is to be decoded")
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        return iter({"sentence": text, "label": place % 2} for place, text in enumerate(TEXTS))
+
+
+def named(labels: list[int] | None = None) -> Dataset:
+    """Return a set whose labels are numbers of names."""
+    held = {"id": list("abcd"), "text": TEXTS, "label": labels or [1, 2, 0, 2]}
+    return Dataset(held, {"id": Value(), "text": Value(), "label": ClassLabel()})
+
+
+def test_a_frame_of_texts_is_what_the_list_of_them_is() -> None:
+    data = load_data(Frame(Review=TEXTS, stars=[3, 1, 2, 1], Label=["up", "down", "up", "down"]))
+    plain = load_data((TEXTS, ["up", "down", "up", "down"]))
+    assert isinstance(data, TextSet)
+    assert data.texts == TEXTS
+    assert (data.classes, data.labels.tolist()) == (("down", "up"), [1, 0, 1, 0])
+    assert data.keys.tolist() == plain.keys.tolist()
+    numbered = load_data(Frame(Review=TEXTS, stars=[3, 1, 2, 1]), text_column="review", label_column="stars")
+    assert (numbered.labels.tolist(), numbered.numbering) == ([3, 1, 2, 1], "index")
+    assert load_data(Frame(a=TEXTS, b=TEXTS), text_column="a,b").texts == [(text, text) for text in TEXTS]
+
+
+def test_names_and_numbers_of_class_labels_are_kept() -> None:
+    data = load_data(named())
+    assert (data.classes, data.numbering) == (("ant", "bee", "cat"), "own")
+    assert data.labels.tolist() == [1, 2, 0, 2]
+    turned = load_data(named(), classes=["cat", "bee", "ant"])
+    assert (turned.labels.tolist(), turned.numbering) == ([1, 0, 2, 0], "given")
+    assert load_data({"train": named(), "test": named([0, 0, 0, 0])}, split="test").labels.tolist() == [0] * 4
+
+
+def test_labels_that_are_kept_back_are_none() -> None:
+    assert load_data(named([-1] * 4)).labels is None
+    with pytest.raises(DataError, match="no label in row 1"):
+        load_data(named([1, -1, 0, 2]))
+    assert len(load_data(named([1, -1, 0, 2]), on_bad_file="skip")) == 3
+
+
+def test_empty_cells_are_no_texts() -> None:
+    with pytest.raises(DataError, match="no text in row 1"):
+        load_data(Frame(text=["fine", math.nan], label=[1, 0]))
+    assert load_data(Frame(text=["fine", None], label=[1, 0]), on_bad_file="skip").texts == ["fine"]
+
+
+def test_a_stream_is_read_row_by_row() -> None:
+    data = load_data(Streamed())
+    assert (data.texts, data.labels.tolist()) == (TEXTS, [0, 1, 0, 1])
+
+
+def test_a_table_with_images_holds_images_unless_texts_are_named() -> None:
+    held = {"image": [b""], "text": ["a caption"]}
+    captions = Dataset(held, {"image": Image(), "text": Value()})
+    with pytest.raises(DataError, match="Cannot read the image"):  # it was taken for one
+        load_data(captions)
+    assert load_data(captions, text_column="text").texts == ["a caption"]
+    assert not isinstance(load_data("demo"), TextSet)
+    assert isinstance(load_data("demo"), ImageSet)
+
+
+def test_tables_of_texts_are_written_in_shifted_copies(tmp_path) -> None:
+    written = shiftproof.write_corrupted(Frame(text=TEXTS, label=[0, 1, 0, 1]), tmp_path / "out", shifts=["typos@3"])
+    assert [path.name for path in written.folder.glob("typos@3.*")] == ["typos@3.jsonl"]
+
+
+def test_what_does_not_go_with_texts_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="size= cannot be used with a table of texts"):
+        load_data(Frame(text=TEXTS), size=32)
+    with pytest.raises(DataError, match=r"no column 'story' in the table 'table'"):
+        load_data(Frame(text=TEXTS), text_column="story")
+    with pytest.raises(ConfigurationError, match="split="):
+        load_data(named(), split="test")
+    with pytest.raises(DataError, match="several splits"):
+        load_data({"train": named(), "test": named()})
