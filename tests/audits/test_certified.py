@@ -16,9 +16,12 @@ from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.certified import RANGES, SIGMAS, CertifiedPart
-from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave
+from shiftproof.audits.sections.scores_by_task import WORDS
+from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave, _verdict
 from shiftproof.certificates import Smoothed
+from shiftproof.measures.intervals import Interval
 from shiftproof.models import BlackBox
+from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports.view import Figure, Table
 from shiftproof.runs import Result
 from shiftproof.shifts.spectral.waves import FourierBasis, PowerLaw
@@ -279,7 +282,16 @@ def test_one_frequency_that_stands_out_is_named():
 
 def test_an_even_model_is_not_called_sensitive():
     found = [tallied(FourierBasis(0, j), 8) for j in (0, 8, 16)]
-    assert "about the same" in section("spectrum").view(found).verdict[0].text
+    assert "No band of frequencies is shown to cost more" in section("spectrum").view(found).verdict[0].text
+
+
+@pytest.mark.parametrize(("reach", "alike"), [(0.05, True), (0.3, False), (None, False)])
+def test_bands_are_called_alike_where_intervals_leave_no_room(reach, alike):
+    bands: Any = {"low": 0.62, "mid": 0.6, "high": 0.63}
+    known = {name: Interval(value - reach, value + reach) for name, value in bands.items()} if reach else {}
+    (said,) = _verdict(bands, known, WORDS[CLASSES.name])
+    assert ("cost about the same" in said.text) == alike
+    assert ("No band of frequencies is shown to cost more than another" in said.text) != alike
 
 
 @pytest.mark.parametrize("shape", [(3, 12, 20), (1, 17, 13)])

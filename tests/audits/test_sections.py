@@ -7,7 +7,9 @@ from shiftproof.audits.sections import SECTIONS, section
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.clean import CleanSlice
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
+from shiftproof.audits.sections.corruptions import _verdict as corruptions_verdict
 from shiftproof.measures import mce
+from shiftproof.measures.accuracy import Accuracy
 from shiftproof.runs import Result
 from shiftproof.shifts import names, parse
 
@@ -115,3 +117,12 @@ def test_plans_cover_every_image_once_per_question(name):
         covered = [place for start, stop in slices for place in range(start, stop)]
         own = chosen[0].section == name  # of another section's tasks it may need the first images alone
         assert covered == list(range(1234 if own else len(covered)))
+
+
+def test_of_cells_that_are_equally_low_that_of_the_costliest_corruption_is_named():
+    grid = {
+        "brightness": {1.0: Accuracy(9, 10), 5.0: Accuracy(0, 10)},
+        "fog": {1.0: Accuracy(3, 10), 5.0: Accuracy(0, 10)},
+    }
+    (said,) = corruptions_verdict(Accuracy(10, 10), grid, ["fog", "brightness"], 0.3, "bad", "images")
+    assert "under fog, severity 5" in said.text

@@ -16,7 +16,7 @@ from shiftproof.errors import INTERRUPTIONS, ModelError, ShiftproofError
 from shiftproof.models.blackbox import BlackBox, Model
 from shiftproof.models.folding import folded
 from shiftproof.models.opening import scores_in
-from shiftproof.models.outputs import device_of, precision_of
+from shiftproof.models.outputs import MADE_FOR, device_of, precision_of
 
 _EXPECTED = "scores for every pixel: a float tensor [N, C, h, w], alone or as `out` or `logits`, C of 2 or more"
 _TINY = torch.finfo(torch.float32).tiny
@@ -84,7 +84,7 @@ def pixel_logits(model: Callable[[Any], Any], images: Tensor) -> Tensor:
             "The model failed on a batch of images.",
             expected="a model that takes float tensors N x C x H x W in [0, 1]",
             got=f"{type(error).__name__} on shape {tuple(images.shape)}: {str(error).strip().partition(chr(10))[0]}",
-            fix="check the image size (--size) and the channels (--color gray for one) the model was made for",
+            fix=MADE_FOR,
         ) from error
     if not bool(scores.isfinite().all()):
         found = "NaN" if bool(scores.isnan().any()) else "infinity"

@@ -16,6 +16,10 @@ from shiftproof.models.opening import scores_in
 Inputs: TypeAlias = Tensor | list[Any]
 """Images [N, C, H, W], or a list of texts, or of pairs of them."""
 _EXPECTED = "one row of at least 2 finite scores per image: a float tensor [N, K]"
+MADE_FOR = (
+    "check the image size (--size) and channels (--color gray for one, --color rgb for three) the model was made for"
+)
+"""What to do about a model that fails on images."""
 _WRAP = (
     "say which of several outputs they are, load_model(model, output=KEY), or wrap it in a function that returns only "
     "the logits, in a file: --model file.py:build"
@@ -153,8 +157,7 @@ def _failed(model: object, inputs: Inputs, error: BaseException) -> ModelError:
         "The model failed on a batch of images.",
         expected="a model that takes float tensors N x C x H x W in [0, 1]",
         got=f"{type(error).__name__} on shape {tuple(inputs.shape)}: {_first_line(error)}",
-        fix="check the image size (--size) and the channels (--color gray for one) the model was made for"
-        + ("" if wanted is None else f": size={wanted.size}"),
+        fix=MADE_FOR + ("" if wanted is None else f": size={wanted.size}"),
     )
 
 

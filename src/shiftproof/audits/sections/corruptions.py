@@ -190,11 +190,11 @@ def _grid(found: Sequence[tuple[CorruptedPart, Row]]) -> Grid:
 def _verdict(
     clean: Accuracy | None, grid: Grid, ranked: Sequence[str], overall: float, level: Level, inputs: str
 ) -> tuple[Sentence, ...]:
-    worst = min(
-        ((cell.value, name, severity, cell) for name, cells in grid.items() for severity, cell in cells.items()),
-        key=lambda entry: entry[:3],
+    _, _, name, severity, cell = min(  # of cells that are equally low, that of the corruption that costs most
+        (cell.value, ranked.index(name), name, severity, cell)
+        for name, cells in grid.items()
+        for severity, cell in cells.items()
     )
-    _, name, severity, cell = worst
     lowest = interval(cell, among=sum(map(len, grid.values())))
     at = f"{percent(cell.value)} ({lowest}) under {title(name)}{at_severity(severity)}"
     over = f"{percent(overall)} on average under {len(grid)} corruptions" if len(grid) > 1 else ""

@@ -99,7 +99,7 @@ def check_labels(labels: Tensor | None, classes: int) -> Tensor:
             "Labels and model outputs do not fit.",
             expected=f"labels from 0 to {classes - 1}: the model has {classes} outputs",
             got=f"labels from {low} to {high}",
-            fix="subtract 1 from every label: the model's outputs are counted from 0"
+            fix="subtract 1 from every label, if class 1 is the model's first output: outputs are counted from 0"
             if from_one
             else "check that the data belongs to this model and that its classes are in the model's order",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -193,7 +193,7 @@ class FrequencySensitivity(Section):
                 *_verdict(bands, _band_intervals(waves), self.words),
             ),
             blocks=(
-                wave_map(values, side, step, bands, self.words, even=_even(bands)),
+                wave_map(values, side, step, bands, self.words),
                 *([noise_curves(sets, self.words)] if sets else []),
                 *([corruption_bars(amplitudes)] if amplitudes else []),
             ),
@@ -252,6 +252,13 @@ def _even(bands: Mapping[Band, float]) -> bool:
     return max(bands.values()) - min(bands.values()) < UNEVEN
 
 
+def _alike(intervals: Collection[Interval | None]) -> bool:
+    """Whether intervals leave little room for a difference between bands: less than twice what tells them apart."""
+    known = [each for each in intervals if each is not None]
+    whole = len(intervals) > 0 and len(known) == len(intervals)
+    return whole and max(each.high for each in known) - min(each.low for each in known) < 2 * UNEVEN
+
+
 def _verdict(
     bands: Mapping[Band, float], intervals: Mapping[Band, Interval | None], words: ScoreWords
 ) -> tuple[Sentence, ...]:
@@ -262,7 +269,10 @@ def _verdict(
         said += f" ({between(intervals[weakest])})"
     rest = " and ".join(f"{percent(bands[name])} at {name}" for name in others)
     if _even(bands):
-        return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
+        if _alike(intervals.values()):
+            return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
+        text = f"No band of frequencies is shown to cost more than another: {words.still.format(said)} at {weakest}, "
+        return (Sentence(f"{text}{rest} frequencies."),)
     return (
         Sentence(
             f"Most sensitive to {weakest} frequencies: under a single added wave, mean {words.measure} is {said} at "

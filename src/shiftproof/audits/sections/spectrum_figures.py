@@ -25,13 +25,11 @@ def wave_map(
     step: int,
     bands: Mapping[Band, float],
     words: ScoreWords = WORDS[CLASSES.name],
-    *,
-    even: bool = False,
 ) -> Figure:
-    """Draw the score under each wave, the zero frequency in the middle; `even` says that no band costs more."""
+    """Draw the score under each wave, the zero frequency in the middle."""
     heat = laid_out(values, side, side, step)
     places = list(axis(side, step))
-    weakest = min(bands, key=lambda name: bands[name])
+    told = ", ".join(f"{percent(value)} at {name}" for name, value in sorted(bands.items(), key=lambda each: each[1]))
     plot = {
         "data": [
             {
@@ -68,8 +66,7 @@ def wave_map(
         caption="The other half is its mirror image.",
     )
     return Figure(
-        f"Waves of {'any' if even else weakest} frequency cost {'about the same' if even else 'most'}: "
-        f"{words.is_.format(percent(bands[weakest]))} on average{' at ' + weakest + ' ones' if even else ''}",
+        f"{_capital(words.measure)} under waves, on average: {told} frequencies",
         plot,
         table,
         caption="The centre is a change of brightness, the edges are the finest stripes. Dark cells are the "

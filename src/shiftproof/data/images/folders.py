@@ -234,7 +234,7 @@ def _found_elsewhere(root: Path, name: str) -> str:
         return f"write names with their endings: {ended[0]}"
     if is_file(Path(name)):
         return f"names begin at {str(root)!r}, not at the working directory"
-    return "--data FOLDER --labels TABLE, where the images are in another folder than the table"
+    return f"names begin at FOLDER of --data FOLDER --labels TABLE, here {str(root)!r}: give the folder they begin at"
 
 
 def images_under(root: Path) -> list[str]:

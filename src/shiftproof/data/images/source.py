@@ -191,5 +191,5 @@ def sizes_differ(one: tuple[str, Sequence[int]], other: tuple[str, Sequence[int]
         DIFFERENT_SIZES,
         expected="images of one size, or a size to bring them to",
         got=f"{first} is {width} x {height}, {second} is {other_width} x {other_height} pixels",
-        fix="--size 224 (size=224) resizes the short side to 224 and crops the centre",
+        fix="--size 224 (size=224), or what the model takes, resizes the short side to it and crops the centre",
     )
