@@ -13,23 +13,36 @@ from shiftproof import load_data
 from shiftproof.slices import read_csv
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Return a folder of the demo's images in which one camera's files are dark, with a table that names cameras."""
-    place = tmp_path_factory.mktemp("photos")
-    data = load_data("demo").take(300)
+def photos(place, count, cameras):
+    """Write images of the demo, every so manieth by camera B, whose files are dark, and return the rows of a table."""
+    data = load_data("demo").take(count)
     rows = ["file,camera"]
     assert data.labels is not None
     images = np.concatenate([(batch.inputs * 255).byte().permute(0, 2, 3, 1).numpy() for batch in data.batches(100)])
     for number, (image, label) in enumerate(zip(images, data.labels.tolist(), strict=True)):
-        camera = "ABC"[number % 3]
+        camera = cameras[number % len(cameras)]
         file = f"{data.classes[label]}/{number}.png"
         (place / file).parent.mkdir(exist_ok=True)
         Image.fromarray(image // 7 if camera == "B" else image).save(place / file)
         rows.append(f"{file},{camera}")
-    table = tmp_path_factory.mktemp("tables") / "meta.csv"
-    table.write_text("\n".join(rows) + "\n")
+    return rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder of the demo's images in which one camera's files are dark, with a table that names cameras."""
+    place, table = tmp_path_factory.mktemp("photos"), tmp_path_factory.mktemp("tables") / "meta.csv"
+    table.write_text("\n".join(photos(place, 300, "ABC")) + "\n")
     return place, table
+
+
+def test_images_that_are_also_the_darkest_are_called_by_the_users_own_column(tmp_path):
+    place, table = tmp_path / "photos", tmp_path / "meta.csv"
+    place.mkdir()
+    table.write_text("\n".join(photos(place, 200, "BAAAA")) + "\n")
+    found = shiftproof.find_failures("demo", place, metadata=table, out=tmp_path / "run").slices.slices[0]
+    assert found.name == "camera B"
+    assert any("dark" in name for name in found.also)
 
 
 def test_a_dark_camera_is_named_and_its_failures_are_copied(folder, tmp_path):

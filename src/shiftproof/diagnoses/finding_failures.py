@@ -155,14 +155,14 @@ def find_failures(
     classes = [name(number) for number in range(scores[0].shape[1])]
     answers = {_condition(shift): Answered.of(each, labels) for shift, each in zip(chosen, scores, strict=True)}
     columns: dict[str, Sequence[Value]] = {**_statistics(held), **file_columns(known.names, known.paths)}
-    if metadata is not None:
-        columns |= read_columns(metadata, known.names)
+    own = {} if metadata is None else read_columns(metadata, known.names)
+    columns |= own
     table = image_table(known.names, answers, labels=labels, classes=classes, columns=columns)
     right = {
         CLEAN if shift is None else shift.label: found.predicted == labels
         for shift, found in zip(chosen, answers.values(), strict=True)
     }
-    slices = find_weak_slices(right, columns, labels=labels, classes=classes)
+    slices = find_weak_slices(right, own | columns, labels=labels, classes=classes)  # the first column names a slice
     quality = replace(
         check_quality(held, probabilities(scores[0])), unreadable=as_images(subject.labelled_data).bad_files
     )

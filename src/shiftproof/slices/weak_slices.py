@@ -214,7 +214,7 @@ def find_weak_slices(
     level = 1 - q * max(1, len(named)) / max(1, len(tests.p))
     found = [(_slice(tests, place, bins, shifts, level), bins.of(tests.bins[place])) for place in named.tolist()]
     large = [each for each in found if each[0].effect >= min_effect and each[0].errors >= MIN_ERRORS]
-    kept = _told_once(sorted(large, key=lambda each: -each[0].effect_low))
+    kept = _told_once(sorted(large, key=lambda each: -each[0].effect_low), bins.words)
     return WeakSlices(
         slices=tuple(each for each, _ in kept),
         tested=len(tests.p),
@@ -321,15 +321,23 @@ def _slice(tests: _Tests, place: int, bins: _Bins, shifts: Sequence[str], level:
     return replace(found, also=tuple(replace(found, words=each).name for each in others))
 
 
-def _told_once(found: Sequence[tuple[WeakSlice, Bools]]) -> list[tuple[WeakSlice, Bools]]:
-    """Return slices without those of nearly the same images as another, which is told in the simplest words."""
+def _told_once(found: Sequence[tuple[WeakSlice, Bools]], words: Sequence[str]) -> list[tuple[WeakSlice, Bools]]:
+    """Return slices without those of nearly the same images as another, which is told in the simplest words.
+
+    `words` are those of all bins; of equally simple ones those of the first columns are taken.
+    """
     kept: list[tuple[WeakSlice, Bools]] = []
+    place_of = {word: place for place, word in enumerate(words)}
+
+    def plainness(one: WeakSlice) -> tuple[int, bool, list[int]]:
+        return len(one.words), one.shift != CLEAN, [place_of[word] for word in one.words]
+
     for each, inside in found:
         same = next((place for place, (_, other) in enumerate(kept) if _jaccard(inside, other) > SAME_IMAGES), None)
         if same is None:
             kept.append((each, inside))
             continue
-        simplest, other = sorted([kept[same][0], each], key=lambda one: (len(one.words), one.shift != CLEAN))
+        simplest, other = sorted([kept[same][0], each], key=plainness)
         also = (*kept[same][0].also, *each.also, other.name)
         kept[same] = (replace(simplest, also=also), inside if simplest.name == each.name else kept[same][1])
     return kept
