@@ -19,7 +19,8 @@ from shiftproof.data import TextSet, load_data
 
 ROWS = [(f"{word} film number {number}", number % 2) for number in range(30) for word in ("fine", "dull")]
 NAMES = ["bad", "good"]
-COLUMNS = {"text": [text for text, _ in ROWS], "label": [label for _, label in ROWS]}
+TEXTS, LABELS = [text for text, _ in ROWS], [label for _, label in ROWS]
+COLUMNS = {"text": TEXTS, "label": LABELS}
 
 
 def forms(folder):
@@ -49,9 +50,11 @@ def test_every_form_holds_the_same_texts(tmp_path):
         csv.writer(file).writerows([("text", "label"), *ROWS])
     plain = load_data(tmp_path / "plain.csv")
     assert isinstance(plain, TextSet)
+    assert plain.labels is not None
     for source, options in forms(tmp_path):
         data = load_data(source, **options)
         assert isinstance(data, TextSet)
+        assert data.labels is not None
         assert data.texts == plain.texts
         assert torch.equal(data.labels, plain.labels)
         assert data.keys.tolist() == plain.keys.tolist()
@@ -66,6 +69,6 @@ def test_a_data_set_of_texts_is_audited(tmp_path):
     found = shiftproof.audit(
         model, datasets.Dataset.from_dict(COLUMNS, features=features), out=tmp_path / "run", sections=["clean"]
     )
-    answers = [int("fine" in text) for text in COLUMNS["text"]]
-    right = sum(answer == label for answer, label in zip(answers, COLUMNS["label"], strict=True))
+    answers = [int("fine" in text) for text in TEXTS]
+    right = sum(answer == label for answer, label in zip(answers, LABELS, strict=True))
     assert found.numbers["clean_accuracy"] == right / len(ROWS)

@@ -203,15 +203,22 @@ def test_tuples_that_share_batches_count_as_each_by_itself(similarity, batch_siz
 @pytest.mark.parametrize(("on_cpu", "most"), [(True, 1), (False, UNHEARD + 1)])
 def test_few_batches_wait_to_be_heard(on_cpu, most, monkeypatch):
     space, data = make_space("cifar"), pictures(20)
-    unheard, held = set(), []
+    unheard: set[int] = set()
+    held: list[int] = []
 
     class Counting(Classification):
         def ask(self, images, rows):
             answer, place = super().ask(images, rows), len(held)
             unheard.add(place)
             held.append(len(unheard))
-            return lambda: unheard.remove(place) or answer()
 
+            def heard():
+                unheard.remove(place)
+                return answer()
+
+            return heard
+
+    assert data.labels is not None
     evaluator = Evaluator(space, hold(data), Counting(Greenness(), data.labels), batch_size=4)
     tasks = [evaluator.task((gene,), 0, 20) for gene in range(10)]
     expected = [evaluator.measure(task) for task in tasks]

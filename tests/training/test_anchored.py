@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,11 +30,11 @@ def moment(targets: Targets) -> tuple[Moment, torch.Tensor]:
     return Moment(network, network, images, targets, None, 0.0, 0.0, BEFORE.log_softmax(-1)), said
 
 
-def divergence(said: torch.Tensor) -> np.ndarray:
+def divergence(said: torch.Tensor) -> Any:
     return rel_entr(softmax(BEFORE.numpy(), -1), softmax(said.double().numpy(), -1)).sum(-1)
 
 
-def surprise(said: torch.Tensor, labels: torch.Tensor) -> np.ndarray:
+def surprise(said: torch.Tensor, labels: torch.Tensor) -> Any:
     return -log_softmax(said.double().numpy(), -1)[np.arange(4), labels.numpy()]
 
 
@@ -59,7 +60,8 @@ def test_of_a_mixed_image_either_label_is_right() -> None:
 
 
 def test_a_network_that_is_wrong_learns_from_labels() -> None:
-    data, settings = two_classes(), {"batch_size": 40, "lr": 0.1, "schedule": "cosine", "framing": ""}
+    data = two_classes()
+    settings: dict[str, Any] = {"batch_size": 40, "lr": 0.1, "schedule": "cosine", "framing": ""}
     good = train(small(), data, epochs=20, **settings).model
     images = torch.cat([batch.inputs for batch in data.batches(200)])
 
@@ -70,7 +72,8 @@ def test_a_network_that_is_wrong_learns_from_labels() -> None:
     broken = copy.deepcopy(good)
     said = logits(good, images)
     with torch.no_grad():  # half of all frogs are called aeroplanes
-        broken.get_submodule("layers.9").bias[0] += float((said[:, 1] - said[:, 0])[data.labels == 1].median())
+        bias = broken.get_parameter("layers.9.bias")
+        bias[0] += float((said[:, 1] - said[:, 0])[data.labels == 1].median())
     settings |= {"epochs": 8, "recipe": "spectra+anchor"}
     held, corrected = (train(broken, data, options={"corrected": each}, **settings).model for each in (False, True))
     assert right(broken) < 0.8 < right(good)

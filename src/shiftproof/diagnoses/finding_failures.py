@@ -155,7 +155,7 @@ def find_failures(
     classes = [name(number) for number in range(scores[0].shape[1])]
     answers = {_condition(shift): Answered.of(each, labels) for shift, each in zip(chosen, scores, strict=True)}
     columns: dict[str, Sequence[Value]] = {**_statistics(held), **file_columns(known.names, known.paths)}
-    own = {} if metadata is None else read_columns(metadata, known.names)
+    own: dict[str, Sequence[Value]] = {} if metadata is None else {**read_columns(metadata, known.names)}
     columns |= own
     table = image_table(known.names, answers, labels=labels, classes=classes, columns=columns)
     right = {

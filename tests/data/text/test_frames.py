@@ -35,15 +35,16 @@ class Streamed:
 
 def named(labels: list[int] | None = None) -> Dataset:
     """Return a set whose labels are numbers of names."""
-    held = {"id": list("abcd"), "text": TEXTS, "label": labels or [1, 2, 0, 2]}
+    held: dict[str, list[Any]] = {"id": list("abcd"), "text": TEXTS, "label": labels or [1, 2, 0, 2]}
     return Dataset(held, {"id": Value(), "text": Value(), "label": ClassLabel()})
 
 
 def test_a_frame_of_texts_is_what_the_list_of_them_is() -> None:
     data = load_data(Frame(Review=TEXTS, stars=[3, 1, 2, 1], Label=["up", "down", "up", "down"]))
     plain = load_data((TEXTS, ["up", "down", "up", "down"]))
-    assert isinstance(data, TextSet)
+    assert type(data) is TextSet
     assert data.texts == TEXTS
+    assert data.labels is not None
     assert (data.classes, data.labels.tolist()) == (("down", "up"), [1, 0, 1, 0])
     assert data.keys.tolist() == plain.keys.tolist()
     numbered = load_data(Frame(Review=TEXTS, stars=[3, 1, 2, 1]), text_column="review", label_column="stars")
@@ -79,7 +80,7 @@ def test_a_stream_is_read_row_by_row() -> None:
 
 
 def test_a_table_with_images_holds_images_unless_texts_are_named() -> None:
-    held = {"image": [b""], "text": ["a caption"]}
+    held: dict[str, list[Any]] = {"image": [b""], "text": ["a caption"]}
     captions = Dataset(held, {"image": Image(), "text": Value()})
     with pytest.raises(DataError, match="Cannot read the image"):  # it was taken for one
         load_data(captions)
