@@ -100,7 +100,9 @@ PLANS = {
         times(2 + 3 * 10 / 9, "streams-cells"),
         TIME,
     ),
-    "orders": Plan("Press", "ten orders of CIN-C at 49,920 images", times(10 / 18, "streams-cells"), TIME),
+    "orders": Plan(
+        "Press", "RDumb++, ASR and PeTTA along the ten orders of CIN-C", times(4.5 / 18, "streams-cells"), TIME
+    ),
     "steps": Plan(
         "Press",
         "ResNet-50 on ImageNet along CCC-Medium for 10,000 steps, nine methods (each of 1,000 images 640 times)",
