@@ -114,6 +114,7 @@ def _training(files: Sequence[Path]) -> Made:
         str(facts.get("data", "")),
         {"recipe": str(facts.get("recipe", "")), "epochs": f"{last['epoch']:g}"},
         method={name: str(value) for name, value in (facts.get("settings") or {}).items()},
+        kind="Robust training",
     )
     return head, view, [[column.title for column in table.columns], *map(list, table.rows)]
 
@@ -157,7 +158,8 @@ def _certificates(files: Sequence[Path]) -> Made:
         blocks=(Figure(said, {"data": data, "layout": layout}, table),),
         notes=(guarantee, *(f"Not guaranteed: {each}." for each in first["not_guaranteed"])),
     )
-    head = Masthead(str(first["model"]["name"]), str(first["data"]["name"]), {"images": f"{first['data']['images']:,}"})
+    images = {"images": f"{first['data']['images']:,}"}
+    head = Masthead(str(first["model"]["name"]), str(first["data"]["name"]), images, kind="Certified robustness")
     rows: list[list[Cell]] = [["shift", *first["columns"]]]
     rows += [[name, *row] for name, each in zip(curves, found, strict=True) for row in each["images"]]
     return head, view, rows
@@ -181,9 +183,8 @@ def _spectrum(files: Sequence[Path]) -> Made:
         verdict=(Sentence(f"{found['measure']} {float(found['clean']):.3f} on clean images; {said}."),),
         blocks=(block,),
     )
-    head = Masthead(
-        str(found["model"]), str(found["data"]), {name: str(value) for name, value in found["facts"].items()}
-    )
+    told = {name: str(value) for name, value in found["facts"].items()}
+    head = Masthead(str(found["model"]), str(found["data"]), told, kind="Sensitivity by frequency")
     rows: list[list[Cell]] = [["down", "across", str(found["measure"])]]
     rows.extend([i, j, value] for (i, j), value in waves.items())
     return head, view, rows
@@ -203,7 +204,8 @@ def _search(files: Sequence[Path]) -> Made:
         verdict=(Sentence(f"{said}, of {found['evaluations']:,} evaluations."),),
         blocks=(Table("The worst chains", columns, tuple(rows)),),
     )
-    head = Masthead(str(found["model"]), str(found["data"]), {"images": f"{found['images']:,}"})
+    images = {"images": f"{found['images']:,}"}
+    head = Masthead(str(found["model"]), str(found["data"]), images, kind="Worst-case search")
     return head, view, [[column.title for column in columns], *map(list, rows)]
 
 

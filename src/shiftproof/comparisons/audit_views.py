@@ -35,6 +35,7 @@ def masthead(found: Comparison, command: str) -> Masthead:
             "intervals": f"of paired differences over images, {100 * CONFIDENCE:.0f}%",
             **({"left out": " ".join(found.notes)} if found.notes else {}),
         },
+        kind="Comparison of audits",
     )
 
 

@@ -32,6 +32,7 @@ def masthead(found: Diagnosis, command: str) -> Masthead:
         },
         command,
         {"version": f"shiftproof {__version__}", **({"data": " ".join(found.notes)} if found.notes else {})},
+        kind="Diagnosis of new images",
     )
 
 

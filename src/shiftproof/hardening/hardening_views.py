@@ -39,6 +39,7 @@ def masthead(found: Hardened, audited: Masthead, command: str) -> Masthead:
             "settings": ", ".join(f"{name} {value}" for name, value in fitted.to_row().items()),
             "intervals": f"of paired differences over images, {100 * CONFIDENCE:.0f}%",
         },
+        kind="Robust fine-tuning",
     )
 
 

@@ -124,7 +124,7 @@ class Masthead:
     """What was audited and how, as label -> value, and how to repeat it.
 
     `times` are seconds by section: those that were expected, where any were, and those it took. `limits` say what the
-    findings do not tell.
+    findings do not tell, and `kind` says what the page is.
     """
 
     model: str
@@ -135,3 +135,4 @@ class Masthead:
     failures: tuple[str, ...] = ()
     times: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
+    kind: str = "Robustness audit"

@@ -129,7 +129,7 @@ class Scope:
             return f"In {settings.minutes:g} minutes {settings.budget} has {sizes}."
         return (
             f"One of the {self.inputs} takes this model {operations / 1e9:.1f} billion operations, so "
-            f"{settings.budget} has {sizes}. --minutes gives it more time, --images sets the number of {self.inputs}."
+            f"{settings.budget} has {sizes}. --minutes gives it more time."
         )
 
     def grown(self, settings: AuditSettings, available: int) -> Scope:
