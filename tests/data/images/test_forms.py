@@ -70,6 +70,9 @@ class Frame:
     def __getitem__(self, column: str) -> list[Any]:
         return self.held[column]
 
+    def __len__(self) -> int:
+        return len(next(iter(self.held.values()), ()))
+
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:

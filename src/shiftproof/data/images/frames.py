@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from shiftproof.data.columns import NAME_IT, find_columns
 from shiftproof.data.images.imageset import ImageSet
@@ -14,14 +14,23 @@ from shiftproof.data.images.source import describe
 from shiftproof.errors import DataError
 
 
-def is_frame(source: object) -> bool:
+@runtime_checkable
+class Columns(Protocol):
+    """What gives a column by its name, and has a length: a DataFrame, an Arrow table, a Hugging Face set."""
+
+    def __getitem__(self, name: str, /) -> Iterable[object]: ...
+
+    def __len__(self) -> int: ...
+
+
+def is_frame(source: object) -> TypeGuard[Columns]:
     """Whether an object is a table of named columns, as of pandas, polars or Arrow."""
     columns = hasattr(source, "columns") and (hasattr(source, "iloc") or hasattr(source, "to_dicts"))
     return columns or (hasattr(source, "column_names") and hasattr(source, "to_pydict"))
 
 
 def from_frame(
-    frame: Any,
+    frame: Columns,
     *,
     image_column: str | None = None,
     label_column: str | None = None,
@@ -50,9 +59,10 @@ def load_parquet(path: Path, **options: Any) -> ImageSet:
     return from_frame(read_parquet(path), root=path.parent, name=path.stem, **options)
 
 
-def read_parquet(path: Path) -> Any:
+def read_parquet(path: Path) -> Columns:
     """Return the Arrow table of a Parquet file."""
-    return _parquet(path, "read_table")
+    table: Columns = _parquet(path, "read_table")
+    return table
 
 
 def parquet_columns(path: Path) -> list[str]:
@@ -75,12 +85,13 @@ def _parquet(path: Path, reader: str) -> Any:
         raise DataError(f"Cannot read the table {str(path)!r}.", got=describe(error)) from error
 
 
-def columns_of(frame: Any) -> list[str]:
+def columns_of(frame: Columns) -> list[str]:
     """Return the names of a table's columns."""
-    return [str(column) for column in getattr(frame, "column_names", None) or frame.columns]
+    names: Iterable[object] = getattr(frame, "column_names", None) or getattr(frame, "columns")  # noqa: B009
+    return [str(column) for column in names]
 
 
-def column_values(frame: Any, column: str) -> list[Any]:
+def column_values(frame: Columns, column: str) -> list[object]:
     """Return what a column holds, as objects of Python."""
     held = frame[column]
     for method in ("tolist", "to_list", "to_pylist"):
@@ -89,7 +100,7 @@ def column_values(frame: Any, column: str) -> list[Any]:
     return list(held)
 
 
-def class_names(frame: Any, label: str | None) -> list[str] | None:
+def class_names(frame: object, label: str | None) -> list[str] | None:
     """Return the class names that Hugging Face keeps beside a column of numbers in an Arrow table."""
     metadata = getattr(getattr(frame, "schema", None), "metadata", None)
     if label is None or not isinstance(metadata, Mapping) or b"huggingface" not in metadata:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import torch
 from numpy.typing import ArrayLike
@@ -15,8 +15,8 @@ from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.image_tables import is_image_table
 from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes
-from shiftproof.data.text.frames import Frame, open_frame
 from shiftproof.data.text.table_files import Rows, decode, read_rows
+from shiftproof.data.text.text_frames import Frame, open_frame
 from shiftproof.data.text.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
 from shiftproof.models.texts import Text, parts
@@ -61,7 +61,7 @@ def load_table(
 
 
 def load_frame(
-    source: Any,
+    source: object,
     *,
     split: str | None = None,
     text_column: str | None = None,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftproof.data.columns import find_columns
 from shiftproof.data.images.frames import (
+    Columns,
     class_names,
     column_values,
     columns_of,
@@ -32,7 +33,7 @@ class Frame(NamedTuple):
 
     name: str
     columns: list[str]
-    read: Callable[[], Any]
+    read: Callable[[], Columns | Iterable[Mapping[str, object]]]
     kinds: tuple[str, ...] = ()
 
     def holds_images(self) -> bool:
@@ -45,7 +46,7 @@ class Frame(NamedTuple):
         A number that has a name is that name in the rows.
         """
         held = self.read()
-        if is_frame(held) or hasattr(held, "__len__"):
+        if isinstance(held, Columns):
             values = {name: column_values(held, name) for name in columns}
         else:  # it comes row by row
             taken = list(held)
