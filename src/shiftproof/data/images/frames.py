@@ -77,12 +77,20 @@ def _parquet(path: Path, reader: str) -> Any:
 
 def columns_of(frame: Any) -> list[str]:
     """Return the names of a table's columns."""
-    return [str(column) for column in getattr(frame, "column_names", None) or frame.columns]
+    return [str(column) for column in _columns(frame)]
+
+
+def _columns(frame: Any) -> list[Any]:
+    """Return what a table calls its columns, which may be numbers in pandas."""
+    return list(getattr(frame, "column_names", None) or frame.columns)
 
 
 def column_values(frame: Any, column: str) -> list[Any]:
     """Return what a column holds, as objects of Python."""
-    held = frame[column]
+    own = [each for each in _columns(frame) if str(each) == column]
+    if len(own) > 1:
+        raise DataError(f"Several columns of the table are named {column!r}.", fix="give each a name of its own")
+    held = frame[own[0]]
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(held, method):
             return list(getattr(held, method)())
