@@ -46,7 +46,7 @@ class Odd(nn.Module):
 WRONG: dict[str, Callable[[Tensor], Tensor]] = {
     "probabilities": lambda scores: scores.softmax(1),
     "sigmoid": torch.sigmoid,
-    "rounded": lambda scores: (100 * scores.softmax(1)).round() / 100,
+    "rounded": lambda scores: (20 * scores.softmax(1)).floor() / 20,
     "random": lambda scores: scores + torch.randn_like(scores),
     "dropout": nn.Dropout(0.5),
     "batch": lambda scores: scores - scores.mean(0),
