@@ -90,10 +90,10 @@ def _squashed(found: Behaviour) -> Iterator[Caveat]:
     low, high = float(found.scores.min()), float(found.scores.max())
     if 0 <= low <= SQUASHED and 1 - SQUASHED <= high <= 1:
         text = (
-            "All scores of the model are between 0 and 1, and do not sum to 1, as after a sigmoid or where probabilities "
-            "were rounded. They were taken for logits, and logits so near each other make every confidence low: "
-            "confidences, calibration and what is learnt or estimated from them mean little. Return what goes into the "
-            "sigmoid, or declare rounded probabilities with load_model(..., probabilities=True)."
+            "All scores of the model are between 0 and 1, and do not sum to 1, as after a sigmoid or where "
+            "probabilities were rounded. They were taken for logits, and logits so near each other make every "
+            "confidence low: confidences, calibration and what is learnt or estimated from them mean little. Return "
+            "what goes into the sigmoid, or declare rounded probabilities with load_model(..., probabilities=True)."
         )
         yield Caveat("sigmoid", text, "watch")
 
