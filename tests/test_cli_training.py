@@ -22,7 +22,7 @@ def test_train_says_where_the_model_is_and_it_goes_straight_into_a_certificate(t
     assert shiftproof("train", *SMALL, *recipe, "--out", "run", cwd=tmp_path).stdout == first.stdout
     command = first.stdout.partition("next")[2].split()
     assert command[1:4] == ["certify", "--sigma", "0.25"]  # what such a network is for
-    certified = shiftproof(*command[1:], "--size", 16, "--images", 4, "--n", 200, cwd=tmp_path)
+    certified = shiftproof(*command[1:], "--images", 4, "--n", 200, cwd=tmp_path)
     assert certified.returncode == 0, certified.stderr
 
 
@@ -30,9 +30,8 @@ def test_a_network_without_noise_goes_straight_into_an_audit(tmp_path):
     first = shiftproof("train", *SMALL, "--out", "run", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     command = first.stdout.partition("next")[2].split()
-    audited = shiftproof(
-        *command[1:], "--size", 16, "--sections", "clean", "--images", 20, "--out", "audit", cwd=tmp_path
-    )
+    assert command[-4:] == ["--data", "demo", "--size", "16"]  # as they were trained on
+    audited = shiftproof(*command[1:], "--sections", "clean", "--images", 20, "--out", "audit", cwd=tmp_path)
     assert audited.returncode == 0, audited.stderr
     assert (tmp_path / "audit" / "report.html").stat().st_size > 1000
 

@@ -46,6 +46,7 @@ class Odd(nn.Module):
 WRONG: dict[str, Callable[[Tensor], Tensor]] = {
     "probabilities": lambda scores: scores.softmax(1),
     "sigmoid": torch.sigmoid,
+    "rounded": lambda scores: (20 * scores.softmax(1)).floor() / 20,
     "random": lambda scores: scores + torch.randn_like(scores),
     "dropout": nn.Dropout(0.5),
     "batch": lambda scores: scores - scores.mean(0),
@@ -62,6 +63,7 @@ OPTIONS: dict[str, Any] = {"images": 40, "shifts": ["brightness"], "severities":
     [
         ("probabilities", "probabilities, not logits"),
         ("sigmoid", "as after a sigmoid"),
+        ("rounded", "declare rounded probabilities with load_model(..., probabilities=True)"),
         ("random", "The model is random"),
         ("dropout", "The model is random"),
         ("batch", "depend on the other images of its batch"),

@@ -58,6 +58,7 @@ def test_a_dark_camera_is_named_and_its_failures_are_copied(folder, tmp_path):
     assert all(copy.is_file() for copy in found.copies)
     page = found.report.read_text()
     assert "camera B" in page
+    assert "Failure analysis" in page
     assert "Robustness audit" not in page  # it says what it is
     assert str(found.failures(most=1)["file"][0]) in page
     kept = json.loads((found.folder / "failures.json").read_text())

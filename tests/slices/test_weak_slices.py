@@ -55,6 +55,28 @@ def test_the_same_images_by_another_column_are_told_once_and_in_simple_words():
     assert {"site north", "copy b"} <= set(found.slices[0].also)
 
 
+@pytest.mark.parametrize("order", [("site", "camera"), ("camera", "site")])
+def test_of_nearly_the_same_images_the_worst_are_told_whichever_column_comes_first(order):
+    rng, labels, columns, right = scene()
+    bad = columns["camera"] == "b"
+    right[bad] = rng.random(bad.sum()) < 0.6
+    site = np.where(bad, "north", "south")
+    site[np.nonzero(bad)[0][:60]], site[np.nonzero(~bad)[0][:60]] = "south", "north"
+    found = find_weak_slices(right, {name: {**columns, "site": site}[name] for name in order}, labels=labels)
+    assert [(each.name, each.also) for each in found.slices] == [("camera b", ("site north",))]
+
+
+def test_nearly_the_same_images_are_told_by_what_was_measured_last():
+    rng, labels, columns, right = scene()
+    bad = columns["brightness"] < 0.2
+    right[bad] = rng.random(bad.sum()) < 0.6
+    camera = np.where(bad, "b", "a")
+    camera[np.nonzero(bad)[0][:40]] = "a"
+    found = find_weak_slices(right, {"brightness": columns["brightness"], "camera": camera}, labels=labels)
+    assert [each.name for each in found.slices] == ["camera b"]
+    assert found.slices[0].also == ("dark (brightness up to 0.191)",)
+
+
 def test_a_column_with_just_the_images_of_an_earlier_one_is_named_in_pairs_too():
     rng, labels, columns, right = scene()
     bad = (columns["camera"] == "b") & (labels == 0)

@@ -83,13 +83,17 @@ def _converted(subject: Subject) -> Iterator[Caveat]:
 
 
 def _squashed(found: Behaviour) -> Iterator[Caveat]:
-    """Yield that scores look like a sigmoid's: all from 0 to 1, near both ends, and rows do not sum to 1."""
+    """Yield that scores look like a sigmoid's, or like rounded probabilities: all from 0 to 1, and near both ends.
+
+    Rows do not sum to 1: logarithms would have been taken of those that do.
+    """
     low, high = float(found.scores.min()), float(found.scores.max())
     if 0 <= low <= SQUASHED and 1 - SQUASHED <= high <= 1:
         text = (
-            "All scores of the model are between 0 and 1, and do not sum to 1, as after a sigmoid. They were taken for "
-            "logits, and logits so near each other make every confidence low: confidences, calibration and what is "
-            "learnt or estimated from them mean little. Return what goes into the sigmoid."
+            "All scores of the model are between 0 and 1, and do not sum to 1, as after a sigmoid or where "
+            "probabilities were rounded. They were taken for logits, and logits so near each other make every "
+            "confidence low: confidences, calibration and what is learnt or estimated from them mean little. Return "
+            "what goes into the sigmoid, or declare rounded probabilities with load_model(..., probabilities=True)."
         )
         yield Caveat("sigmoid", text, "watch")
 

@@ -114,7 +114,7 @@ def _training(files: Sequence[Path]) -> Made:
         str(facts.get("data", "")),
         {"recipe": str(facts.get("recipe", "")), "epochs": f"{last['epoch']:g}"},
         method={name: str(value) for name, value in (facts.get("settings") or {}).items()},
-        kind="Robust training",
+        kind="Training",
     )
     return head, view, [[column.title for column in table.columns], *map(list, table.rows)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from shiftproof.certificates.telling import (
 )
 from shiftproof.cli.application import FAILED
 from shiftproof.cli.terminal import escape
+from shiftproof.data import DataSpec
 from shiftproof.estimators import Estimate
 from shiftproof.estimators.estimating import FILE as ESTIMATE_FILE
 from shiftproof.exports.writing import Written
@@ -38,7 +40,7 @@ from shiftproof.streams import StreamCalibration
 from shiftproof.streams.ccc.stream_calibration import FILE as CALIBRATION_FILE
 from shiftproof.training import Trained
 from shiftproof.training.denoiser_training import DenoiserInTraining
-from shiftproof.training.splitting import share_of
+from shiftproof.training.splitting import other_split, share_of
 
 
 def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
@@ -229,10 +231,18 @@ def show_training(trained: Trained, given: Mapping[str, Any]) -> None:
     lines += [("denoiser" if denoiser else "model", f"{out / made}"), ("log", f"{out / 'log.jsonl'}")]
     what = f"certify --sigma {trained.sigma:g} --images 100" if trained.sigma else "audit"
     which = f"--model {_given(given['model'])} --denoiser {out}" if denoiser else f"--model {out}"
-    where = _given(given["data"]) if validation is None or share is not None else validation
-    lines.append(("next", f"shiftproof {what} {which} --data {where}"))
+    trained_on, other = given["data"], given.get("validation")
+    where = trained_on if other is None or share is not None else other_split(other, trained_on)
+    lines.append(("next", f"shiftproof {what} {which} {_data_options(where)}"))
     for name, text in lines:
         typer.echo(f"{name:<9} {text}")
+
+
+def _data_options(data: object) -> str:
+    """Return how a command says data, and how they are loaded."""
+    loaded = data.options if isinstance(data, DataSpec) else {}
+    options = (text for name, value in loaded.items() for text in (f"--{name.replace('_', '-')}", str(value)))
+    return shlex.join(["--data", str(_given(data)), *options])
 
 
 def _given(spec: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -17,16 +18,17 @@ LABEL_COLUMNS = ("label", "labels", "class", "class_name", "target", "category",
 """Names of columns that are found without being named, in any case of letters; the first that fits is taken."""
 NAME_IT = "name the column: image_column= (--image-column), or text_column= (--text-column) for texts"
 """What to do about a table in which neither images nor texts were found."""
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 def separator(path: Path, header: str) -> str:
-    """Return what stands between the fields of a table: tabs in a TSV, else what its first line has.
+    """Return what stands between the fields of a table: tabs in a TSV, else what its first line has most often.
 
-    >>> separator(Path("labels.csv"), "file;label")
+    >>> separator(Path("labels.csv"), "file;label;city, country")
     ';'
     """
     marks = "\t" if path.suffix.lower() == ".tsv" else ",;\t"
-    return next((mark for mark in marks if mark in header), marks[0])
+    return max(marks, key=_QUOTED.sub("", header).count)
 
 
 def read_rows(path: Path, file: TextIO) -> csv.DictReader[str]:

@@ -139,6 +139,12 @@ def _check_single(found: Sequence[str], places: Mapping[str, str]) -> None:
             raise _several(f"{name!r}{f' ({places[name]})' if name in places else ''}")
 
 
+def refuse_several(label: object, place: str) -> None:
+    """Refuse a list of labels of one input."""
+    if isinstance(label, list | tuple | set | frozenset):
+        raise _several(f"{str(label)[:80]} in {place}")
+
+
 def _several(got: str) -> DataError:
     return DataError(
         "Multi-label classification is not supported.",
@@ -168,7 +174,8 @@ def number_labels(
 ) -> tuple[Tensor | None, Naming]:
     """Return labels of any kind, one per input, as numbers, and how they came to be; None where there are none.
 
-    Texts are class names, whole numbers are numbers of classes, which `names` names where the data has names for them.
+    Texts are class names, whole numbers are numbers of classes, which `names` names where the data has names for them:
+    by these they are looked up in `classes`, unless it has none of them.
     """
     missing = [row for row, label in enumerate(labels) if label is None or _is_nan(label)]
     if len(missing) == len(labels):
@@ -180,8 +187,7 @@ def number_labels(
             got=f"none in row {missing[0]}",
         )
     for row, label in enumerate(labels):
-        if isinstance(label, list | tuple | set | frozenset):
-            raise _several(f"{str(label)[:80]} in row {row}")
+        refuse_several(label, f"row {row}")
     texts = [label for label in labels if isinstance(label, str)]
     if texts:
         given = [str(label) for label in labels]
@@ -191,8 +197,14 @@ def number_labels(
     if len({np.shape(label) for label in plain}) > 1:
         raise DataError("The labels are of different shapes.", expected="one whole number from 0 for each input")
     numbers = check_labels(np.array(plain), len(plain))
-    own = names if names and classes in ("auto", "sorted") else None
-    numbering: Numbering = "own" if own else "index" if classes in ("auto", "sorted") else "given"
+    listed = listed_names(classes)
+    if names and listed is not None and int(numbers.max()) < len(names):
+        called = [str(names[number]) for number in numbers.tolist()]
+        if not set(listed).isdisjoint(called):  # in an order of its own
+            naming = number_classes(called, listed)
+            return torch.tensor([naming.numbers[name] for name in called]), naming
+    own = names if names and listed is None else None
+    numbering: Numbering = "own" if own else "index" if listed is None else "given"
     return numbers, Naming({}, name_classes(numbers, own or classes), numbering=numbering)
 
 

@@ -29,7 +29,7 @@ def masthead(found: Failures, command: str) -> Masthead:
             "files": ", ".join(path.name for path in found.files),
             **({"data": " ".join(found.notes)} if found.notes else {}),
         },
-        kind="Failures on clean and shifted images",
+        kind="Failure analysis",
     )
 
 

@@ -126,7 +126,7 @@ def write_corrupted(
     (1000, ['contrast@5.npy', 'labels.npy'])
     """
     source, how = (data.given, dict(data.options)) if isinstance(data, DataSpec) else (data, {})
-    if is_text_source(source):
+    if is_text_source(source, how.get("text_column"), how.get("split")):
         refused = {"suite": suite, "preset": preset, "textures": textures, "masks": masks}
         return _write_texts(data, expand(out), shifts, refused, seed, format, on_progress)
     device = choose_device(device)

@@ -7,7 +7,7 @@ false ones among those named at `q`; where there are none, at most that share of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple, TypeAlias
 
@@ -18,6 +18,7 @@ from shiftproof.measures.intervals import proportion_intervals
 from shiftproof.runs import Json
 from shiftproof.slices.binning import Attribute, attributes, attributes_of_classes
 from shiftproof.slices.image_results import Column
+from shiftproof.slices.image_statistics import EXTREMES
 
 FALSE_SHARE = 0.05
 """The share of false slices that is expected among those named, at most."""
@@ -81,7 +82,7 @@ class WeakSlice:
 
     def __str__(self) -> str:
         whole = " ".join(["the other images", *(f"of {each}" for each in self.part_of)])
-        also = f" (the same images: {'; '.join(self.also)})" if self.also else ""
+        also = f" (nearly the same images: {'; '.join(self.also)})" if self.also else ""
         return (
             f"{self.name}: accuracy {_percent(self.accuracy)} ({100 * self.low:.0f} to {_percent(self.high)}) on "
             f"{self.images:,} images, {_percent(self.rest)} on {whole}{also}"
@@ -214,7 +215,8 @@ def find_weak_slices(
     level = 1 - q * max(1, len(named)) / max(1, len(tests.p))
     found = [(_slice(tests, place, bins, shifts, level), bins.of(tests.bins[place])) for place in named.tolist()]
     large = [each for each in found if each[0].effect >= min_effect and each[0].errors >= MIN_ERRORS]
-    kept = _told_once(sorted(large, key=lambda each: -each[0].effect_low), bins.words)
+    measured = frozenset(word for each in known if each.name in EXTREMES for word in each.words)
+    kept = _told_once(sorted(large, key=lambda each: -each[0].effect_low), measured)
     return WeakSlices(
         slices=tuple(each for each, _ in kept),
         tested=len(tests.p),
@@ -321,16 +323,15 @@ def _slice(tests: _Tests, place: int, bins: _Bins, shifts: Sequence[str], level:
     return replace(found, also=tuple(replace(found, words=each).name for each in others))
 
 
-def _told_once(found: Sequence[tuple[WeakSlice, Bools]], words: Sequence[str]) -> list[tuple[WeakSlice, Bools]]:
+def _told_once(found: Sequence[tuple[WeakSlice, Bools]], measured: Collection[str]) -> list[tuple[WeakSlice, Bools]]:
     """Return slices without those of nearly the same images as another, which is told in the simplest words.
 
-    `words` are those of all bins; of equally simple ones those of the first columns are taken.
+    `measured` are words of what is computed of pixels, which are taken last; of equally simple ones the worst is told.
     """
     kept: list[tuple[WeakSlice, Bools]] = []
-    place_of = {word: place for place, word in enumerate(words)}
 
-    def plainness(one: WeakSlice) -> tuple[int, bool, list[int]]:
-        return len(one.words), one.shift != CLEAN, [place_of[word] for word in one.words]
+    def plainness(one: WeakSlice) -> tuple[int, bool, bool]:
+        return len(one.words), one.shift != CLEAN, not set(one.words).isdisjoint(measured)
 
     for each, inside in found:
         same = next((place for place, (_, other) in enumerate(kept) if _jaccard(inside, other) > SAME_IMAGES), None)

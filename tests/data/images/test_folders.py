@@ -225,6 +225,13 @@ class TestTables:
         assert load_images(folder).fingerprint == expected
         assert load_data(table).fingerprint == expected
 
+    @pytest.mark.parametrize("header", ["file;label;city, country", 'file;label;"a, b, c, d"'])
+    def test_names_of_columns_may_have_other_marks(self, header: str, folder: Path, table: Path) -> None:
+        expected = load_images(folder).fingerprint
+        _, *rows = table.read_text().splitlines()
+        table.write_text("\n".join([header, *(row.replace(",", ";") + ";x" for row in rows)]))
+        assert load_images(folder).fingerprint == expected
+
     def test_columns_of_other_names_are_asked_for(self, folder: Path, table: Path) -> None:
         expected = load_images(folder).fingerprint
         table.write_text(table.read_text().replace("file,label", "Image Id,Target Class"))

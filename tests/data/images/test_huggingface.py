@@ -82,6 +82,17 @@ def test_images_and_labels() -> None:
     assert data.shape == (3, 8, 6)
 
 
+def test_class_names_in_another_order_are_matched_by_name() -> None:
+    turned = load_images(make("fine"), classes=["cat", "bee", "ant"])
+    assert turned.labels is not None
+    assert (turned.labels.tolist(), turned.numbering) == ([2, 0, 1, 1, 2], "given")
+    translated = load_images(make("fine"), classes=["Ameise", "Biene", "Katze"])
+    assert translated.labels is not None
+    assert translated.labels.tolist() == LABELS
+    with pytest.raises(DataError, match="no class named 'cat'"):
+        load_images(make("fine"), classes=["bee", "ant", "kitten"])
+
+
 def test_labels_without_names_and_no_labels() -> None:
     assert load_images(make(feature=Value())).classes == ("0", "1", "2")
     assert load_images(make("other", Value())).labels is None

@@ -9,10 +9,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import shiftproof
-from shiftproof.data import ImageSet, TextSet
+from shiftproof.data import DataSpec, ImageSet, TextSet
 from shiftproof.errors import ConfigurationError, DataError
 from tests.data.images.test_forms import Frame
 from tests.data.images.test_huggingface import ClassLabel, Dataset, Image, Value
@@ -61,6 +63,53 @@ def test_names_and_numbers_of_class_labels_are_kept() -> None:
     assert load_data({"train": named(), "test": named([0, 0, 0, 0])}, split="test").labels.tolist() == [0] * 4
 
 
+def test_class_labels_are_found_by_any_name_and_their_names_without_spaces_around() -> None:
+    kind: Any = ClassLabel()
+    kind.names = (" up", "down ", "across")
+    data = load_data(Dataset({"text": TEXTS, "intent": [1, 2, 0, 2]}, {"text": Value(), "intent": kind}))
+    assert (data.classes, data.labels.tolist(), data.numbering) == (("up", "down", "across"), [1, 2, 0, 2], "own")
+
+
+def test_numbers_of_numpy_and_torch_are_numbers() -> None:
+    held: Any = [torch.tensor(each) for each in (1, 2, 0, -1)]
+    data = load_data(named(held), on_bad_file="skip")
+    assert (data.classes, data.labels.tolist(), data.numbering) == (("ant", "bee", "cat"), [1, 2, 0], "own")
+    for kind in (torch.tensor, np.int64, np.float32, float):
+        data = load_data(Frame(text=TEXTS, label=[kind(each) for each in (2, 10, 0, 1)]))
+        assert data.labels.tolist() == [2, 10, 0, 1]
+    data = load_data(Frame(text=TEXTS, label=[np.bool_(True), True, False, np.bool_(False)]))
+    assert data.labels.tolist() == [1, 1, 0, 0]
+
+
+def test_whole_numbers_beside_an_empty_cell_are_whole_numbers() -> None:
+    data = load_data(Frame(text=TEXTS, label=[1.0, math.nan, 0.0, 2.0]), on_bad_file="skip")
+    assert (data.labels.tolist(), data.numbering) == ([1, 0, 2], "index")
+    with pytest.raises(DataError, match="not whole numbers"):
+        load_data(Frame(text=TEXTS, label=[0.5, 1.0, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize("label", [[0, 2], np.array([0, 2]), torch.tensor([1])])
+def test_several_labels_of_a_text_are_refused(label, tmp_path) -> None:
+    with pytest.raises(DataError, match="Multi-label classification is not supported"):
+        load_data(Frame(text=TEXTS, label=[0, 1, 0, label]))
+    (tmp_path / "many.jsonl").write_text('{"text": "a bee", "label": [0, 2]}\n')
+    with pytest.raises(DataError, match="Multi-label classification is not supported"):
+        load_data(tmp_path / "many.jsonl")
+
+
+@pytest.mark.parametrize("cell", [["a", "bee"], b"a bee", np.array(["a", "bee"])])
+def test_what_is_no_text_is_refused(cell) -> None:
+    with pytest.raises(DataError, match="no text"):
+        load_data(Frame(text=["a cat", cell], label=[0, 1]))
+
+
+def test_columns_may_be_called_by_numbers() -> None:
+    frame: Any = Frame()
+    frame.columns, frame.held = [0, 1], {0: TEXTS, 1: [0, 1, 0, 1]}
+    data = load_data(frame, text_column="0", label_column="1")
+    assert (data.texts, data.labels.tolist()) == (TEXTS, [0, 1, 0, 1])
+
+
 def test_labels_that_are_kept_back_are_none() -> None:
     assert load_data(named([-1] * 4)).labels is None
     with pytest.raises(DataError, match="no label in row 1"):
@@ -94,7 +143,21 @@ def test_tables_of_texts_are_written_in_shifted_copies(tmp_path) -> None:
     assert [path.name for path in written.folder.glob("typos@3.*")] == ["typos@3.jsonl"]
 
 
+def test_a_chosen_split_of_texts_is_written(tmp_path) -> None:
+    data = DataSpec({"train": named(), "test": named()}, split="test")
+    shiftproof.write_corrupted(data, tmp_path / "out", shifts=["typos@3"])
+    assert (tmp_path / "out" / "typos@3.jsonl").is_file()
+
+
+def test_a_table_that_cannot_be_read_is_not_taken_for_images(tmp_path) -> None:
+    (tmp_path / "texts.parquet").write_bytes(b"no table")
+    with pytest.raises(DataError, match=r"texts\.parquet"):
+        load_data(tmp_path / "texts.parquet", text_column="text")
+
+
 def test_what_does_not_go_with_texts_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="split= cannot be used with a table"):
+        load_data(Frame(text=TEXTS), split="train")
     with pytest.raises(ConfigurationError, match="size= cannot be used with a table of texts"):
         load_data(Frame(text=TEXTS), size=32)
     with pytest.raises(DataError, match=r"no column 'story' in the table 'table'"):

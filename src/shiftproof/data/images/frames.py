@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
@@ -18,7 +18,7 @@ from shiftproof.errors import DataError
 class Columns(Protocol):
     """What gives a column by its name, and has a length: a DataFrame, an Arrow table, a Hugging Face set."""
 
-    def __getitem__(self, name: str, /) -> Iterable[object]: ...
+    def __getitem__(self, name: Hashable, /) -> Iterable[object]: ...
 
     def __len__(self) -> int: ...
 
@@ -87,13 +87,21 @@ def _parquet(path: Path, reader: str) -> Any:
 
 def columns_of(frame: Columns) -> list[str]:
     """Return the names of a table's columns."""
-    names: Iterable[object] = getattr(frame, "column_names", None) or getattr(frame, "columns")  # noqa: B009
-    return [str(column) for column in names]
+    return [str(column) for column in _columns(frame)]
+
+
+def _columns(frame: Columns) -> list[Hashable]:
+    """Return what a table calls its columns, which may be numbers in pandas."""
+    names: Iterable[Hashable] = getattr(frame, "column_names", None) or getattr(frame, "columns")  # noqa: B009
+    return list(names)
 
 
 def column_values(frame: Columns, column: str) -> list[object]:
     """Return what a column holds, as objects of Python."""
-    held = frame[column]
+    own = [each for each in _columns(frame) if str(each) == column]
+    if len(own) > 1:
+        raise DataError(f"Several columns of the table are named {column!r}.", fix="give each a name of its own")
+    held = frame[own[0]]
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(held, method):
             return list(getattr(held, method)())

@@ -14,7 +14,7 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.image_tables import is_image_table
-from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes
+from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes, refuse_several
 from shiftproof.data.text.table_files import Rows, decode, read_rows
 from shiftproof.data.text.text_frames import Frame, open_frame
 from shiftproof.data.text.textset import TextSet, TextSource, is_texts
@@ -79,7 +79,7 @@ def load_frame(
     if frame is None:
         return None
     where = f"the table {frame.name!r}"
-    texts, label = _columns(where, frame.columns, wanted, label_column)
+    texts, label = _columns(where, frame.columns, wanted, label_column or frame.class_column())
     table, names = frame.rows([*texts, *([] if label is None else [label])])
     if label is not None and all(row[label] is None for _, row in table.rows):
         label = None
@@ -103,8 +103,10 @@ def _from_rows(
     places: list[str] = []
     bad: list[BadFile] = []
     for place, row in table.rows:
-        cells = tuple(_cell(row.get(column)) for column in text_names)
-        label = "" if label_name is None else _cell(row.get(label_name))
+        cells = tuple(_cell(row.get(column), f"{place} of {where}") for column in text_names)
+        held = None if label_name is None else row.get(label_name)
+        refuse_several(held, f"{place} of {where}")
+        label = _cell(held, f"{place} of {where}")
         problem = "no text" if not all(part.strip() for part in cells) else ""
         if not problem and label_name is not None and not label.strip():
             problem = "no label"
@@ -140,18 +142,25 @@ def _naming(
     return number_classes(labels, classes, firsts)
 
 
-def is_text_source(source: object) -> bool:
+def is_text_source(source: object, text_column: str | None = None, split: str | None = None) -> bool:
     """Whether what a user gave stands for texts: a set of them, a table, or a folder of text files."""
     if isinstance(source, str | Path):
         path = expand(source)
         folder = os.path.isdir(path) and is_text_folder(path)  # noqa: PTH112  (see `is_file`)
-        return is_table(path) or folder or _text_frame(path, None, ()) is not None
-    return isinstance(source, TextSet) or is_texts(source) or _text_frame(source, None, ()) is not None
+        if is_table(path, text_column) or folder:
+            return True
+    found = isinstance(source, TextSet) or is_texts(source)
+    return found or _text_frame(source, split, _wanted(text_column)) is not None
 
 
 def _text_frame(source: object, split: str | None, wanted: Sequence[str]) -> Frame | None:
     """Return the table that a source stands for, where it holds texts."""
-    frame = open_frame(source, split)
+    try:
+        frame = open_frame(source, split)
+    except (DataError, OSError):
+        if wanted:
+            raise
+        return None  # told where it is read for images
     if frame is None or wanted:
         return frame
     return None if frame.holds_images() or _found(frame.columns) is None else frame
@@ -312,7 +321,9 @@ def _columns(
     return tuple(spelt[name.lower()] for name in texts), None if label is None else spelt[label.strip().lower()]
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, where: str) -> str:
+    if isinstance(value, list | tuple | dict | bytes):
+        raise DataError("A cell is no text.", expected="a text in each row", got=f"a {type(value).__name__} in {where}")
     return "" if value is None else value if isinstance(value, str) else str(value)
 
 

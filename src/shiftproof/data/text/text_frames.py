@@ -19,7 +19,7 @@ from shiftproof.data.images.frames import (
 )
 from shiftproof.data.images.huggingface import choose_split, is_huggingface, is_saved, read_saved
 from shiftproof.data.text.table_files import Rows
-from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.errors import ConfigurationError
 from shiftproof.runs.files import expand, is_file
 
 UNLABELLED = -1
@@ -29,16 +29,20 @@ MISSING = ("NAType", "NaTType")
 
 
 class Frame(NamedTuple):
-    """A table: its name, the names of its columns, what reads it, and what kinds of features a Hugging Face set has."""
+    """A table: its name, the names of its columns, what reads it, and the kinds of those of a Hugging Face set."""
 
     name: str
     columns: list[str]
     read: Callable[[], Columns | Iterable[Mapping[str, object]]]
-    kinds: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = {}
 
     def holds_images(self) -> bool:
         """Whether a column is one of images, by its kind or by its name."""
-        return "Image" in self.kinds or find_columns(self.columns)[0] is not None
+        return "Image" in self.kinds.values() or find_columns(self.columns)[0] is not None
+
+    def class_column(self) -> str | None:
+        """Return the first column of Hugging Face's class labels, whatever it is called."""
+        return next((column for column, kind in self.kinds.items() if kind == "ClassLabel"), None)
 
     def rows(self, columns: Sequence[str]) -> tuple[Rows, Mapping[str, Sequence[str]]]:
         """Return the rows of some columns, and the names of the classes whose numbers a column holds.
@@ -60,43 +64,51 @@ class Frame(NamedTuple):
 
 
 def open_frame(source: Any, split: str | None = None) -> Frame | None:
-    """Return the table that a source stands for; None where it is none, or what reads it is not installed."""
+    """Return the table that a source stands for; None where it is none."""
     name = "dataset" if is_huggingface(source) else "table"
     if isinstance(source, str | Path):
         path = expand(source)
-        try:
-            if path.suffix.lower() == ".parquet" and is_file(path):
-                return Frame(path.stem, parquet_columns(path), lambda: read_parquet(path))
-            if not (path.is_dir() and is_saved(path)):
-                return None
-            source, name = read_saved(path), path.resolve().name
-        except (DataError, OSError):  # told where it is read for images
+        if path.suffix.lower() == ".parquet" and is_file(path):
+            _refuse_split(split, "a Parquet file")
+            return Frame(path.stem, parquet_columns(path), lambda: read_parquet(path))
+        if not (path.is_dir() and is_saved(path)):
             return None
+        source, name = read_saved(path), path.resolve().name
     if is_frame(source):
+        _refuse_split(split, "a table")
         return Frame(name, columns_of(source), lambda: source)
     if not is_huggingface(source):
         return None
     if isinstance(source, Mapping):
         source, name = choose_split(source, split), f"{name} {split or next(iter(source))}"
-    elif split is not None:
-        raise ConfigurationError("split= cannot be used with a data set without splits.", fix="leave split out")
+    else:
+        _refuse_split(split, "a data set without splits")
     features = source.features or {}
-    kinds = tuple(type(kind).__name__ for kind in features.values())
+    kinds = {column: type(kind).__name__ for column, kind in features.items()}
     return Frame(name, list(features or next(iter(source), ())), lambda: source, kinds)
 
 
+def _refuse_split(split: str | None, what: str) -> None:
+    if split is not None:
+        raise ConfigurationError(f"split= cannot be used with {what}.", fix="leave split out")
+
+
 def _names(held: Any, column: str) -> Sequence[str] | None:
-    if not is_huggingface(held):
-        return class_names(held, column)
-    names: Sequence[str] | None = getattr((held.features or {}).get(column), "names", None)
-    return names
+    if is_huggingface(held):
+        names = getattr((held.features or {}).get(column), "names", None)
+    else:
+        names = class_names(held, column)
+    return [str(name).strip() for name in names] if names else None  # as texts of labels are
 
 
 def _cell(value: object, names: Sequence[str] | None) -> object:
-    """Return a text, a number, or None where there is nothing; a number that has a name is that name."""
-    empty = value is None or type(value).__name__ in MISSING or (isinstance(value, float) and math.isnan(value))
-    if empty or (names is not None and value == UNLABELLED):
+    """Return what a cell holds, in Python's own types, None for nothing; a number that has a name is that name."""
+    if hasattr(value, "ndim") and hasattr(value, "tolist"):  # of numpy or PyTorch
+        value = value.tolist()
+    if value is None or type(value).__name__ in MISSING or (isinstance(value, float) and math.isnan(value)):
         return None
-    if isinstance(value, bool):
-        return int(value)
+    if names is not None and value == UNLABELLED:
+        return None
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        value = int(value)  # pandas makes floats of whole numbers beside an empty cell
     return names[value] if names is not None and isinstance(value, int) and 0 <= value < len(names) else value
