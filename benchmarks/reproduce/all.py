@@ -86,7 +86,7 @@ MINUTES = {
     "equal_n_table": 1.7,
     "certificates_table-gaussian+jsd": 0.5,
     "streams_table-cifar": 2.2,
-    "streams_table-margins": 0.7,
+    "cells_table-margins": 0.7,
     "estimation_table-digits": 3.4,
     "hypersphere_table": 0.3,
     "worst_case_table-mnist-esda": 2.4,
@@ -109,7 +109,8 @@ TABLES: dict[str, tuple[Script, ...]] = {
         Script("cells_table", "cells", share=6),
         Script("cells_table", "orders", share=3),
         Script("streams_table", "imagenet", share=6),
-        Script("streams_table", "margins", share=3),
+        Script("cells_table", "margins", share=3),
+        Script("cells_table", "resets", share=3),
         Script("streams_table", "cifar", share=3),
     ),
     "estimation": (

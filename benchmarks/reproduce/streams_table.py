@@ -1,13 +1,11 @@
-"""Press et al. 2023, tables 1 to 3: who lasts along a stream of corruptions, how often to reset, and which margin.
+"""Press et al. 2023, table 2: who lasts along a stream of corruptions.
 
     python -m benchmarks.reproduce.streams_table --data data --part cifar --workers 8 --device cuda
     python -m benchmarks.reproduce.streams_table --data data --part imagenet --workers 8 --device cuda
 
 `cifar`: CIN-C, the fifteen corruptions at severity 5 one after another, with every method (`methods`), and with those
-that learn at ten times the learning rate (`tenfold`); ETA that goes back every k steps, on the hold-out corruptions
-(`resets`). `margins`: EATA and RDumb at other entropy margins E0, along CCC. `imagenet`: CIN-C and a short CCC with
-ResNet-50 on a sample of ImageNet. CCC on CIFAR-10, a million images long, is `benchmarks/endurance.py`, whose
-calibration `margins` takes from the data folder, `ccc-calibration.json`; without one it makes its own.
+that learn at ten times the learning rate (`tenfold`). `imagenet`: CIN-C and a short CCC with ResNet-50 on a sample of
+ImageNet. CCC on CIFAR-10, a million images long, is `benchmarks/endurance.py`; resets and margins are of `cells_table`.
 """
 
 from __future__ import annotations
@@ -26,35 +24,30 @@ from shiftproof.models import load_model
 from shiftproof.runs import Cell, Executor, Inline, Json, Plan, Processes, Result, Row, Store, drive
 from shiftproof.streams import Ccc, Concatenated, Stream, StreamCalibration, Trace, calibrate, evaluate
 
-PARTS = ("cifar", "margins", "imagenet")
+PARTS = ("cifar", "imagenet")
 METHODS = (
     *("source", "bn", "tent", "rpl", "slr", "cpl", "cotta", "eta", "eata", "rdumb", "guard"),
     *("sar", "roid", "cmf", "deyo", "rotta", "lame", "t3a"),
 )
 """The paper's, ours, and those that came after or learn nothing; without MEMO, which learns from single images."""
 TENFOLD = ("tent", "rpl", "slr", "cpl", "eta", "eata", "rdumb", "guard")
-RESETS = (125, 250, 500, 1000, "never")
-MARGINS = (0.1, 0.3, 0.4, 0.5, 0.7)
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {
-        "cifar": {"images": 256, "speed": 128, "methods": ("source", "bn", "cotta", "guard"), "resets": (2, 4)},
-        "margins": {"images": 256, "speed": 128, "margins": MARGINS[:1], "calibration": (100, 0.1)},
+        "cifar": {"images": 256, "speed": 128, "methods": ("source", "bn", "cotta", "guard")},
         "imagenet": {
             "images": 32, "speed": 16, "methods": ("source", "bn", "cotta"), "ccc": 32, "ccc_speed": 32,
             "calibration": (8, 0.3),
         },
     },
     "sample": {
-        "cifar": {"images": 3_840, "speed": 256, "methods": METHODS[:3] + METHODS[7:10], "resets": (15, 30, "never")},
-        "margins": {"images": 2_560, "speed": 128, "margins": (0.1, 0.4), "calibration": (100, 0.1)},
+        "cifar": {"images": 3_840, "speed": 256, "methods": METHODS[:3] + METHODS[7:10]},
         "imagenet": {
             "images": 128, "speed": 32, "methods": ("source", "bn", "tent"), "ccc": 64, "ccc_speed": 32,
             "calibration": (8, 0.3),
         },
     },
     "short": {
-        "cifar": {"images": 75_000, "speed": 5_000, "methods": METHODS, "resets": RESETS},
-        "margins": {"images": 200_000, "speed": 1_000, "margins": MARGINS, "calibration": (5_000, 0.01)},
+        "cifar": {"images": 75_000, "speed": 5_000, "methods": METHODS},
         "imagenet": {
             "images": 15_000, "speed": 1_000, "methods": METHODS, "ccc": 16_000, "ccc_speed": 250,
             "calibration": (500, 0.02),
@@ -98,11 +91,6 @@ def cuts(options: Any, size: Mapping[str, Any]) -> list[str]:
             "CIFAR-10 at 32 pixels with a ResNet-20, not ImageNet with a ResNet-50",
             f"one order of the corruptions, {size['images']:,} images (paper: ten orders of 750,000)",
         ]
-    if options.part == "margins":
-        return [
-            "CIFAR-10 at 32 pixels with a ResNet-20 (the demo), not ImageNet with a ResNet-50",
-            f"{size['images']:,} images of CCC, one run (paper: 7.5 million, nine runs)",
-        ]
     return [
         "1,000 images of ImageNet, one per class (paper: 50,000)",
         f"CIN-C: one order of the corruptions, {size['images']:,} images (paper: ten orders of 750,000)",
@@ -114,23 +102,16 @@ def cuts(options: Any, size: Mapping[str, Any]) -> list[str]:
 
 def cells(part: str, size: Mapping[str, Any]) -> tuple[Cell, ...]:
     """Return one cell for every run of a method along a stream."""
-    if part == "margins":
-        return tuple(
-            _cell("margins", f"{name} {margin}", name, size, stream=CCC, options={"entropy_margin": margin})
-            for margin in size["margins"]
-            for name in ("eata", "rdumb")
-        )
     plain = [_cell("methods", name, name, size) for name in size["methods"]]
     if part == "imagenet":
         long = {"images": size["ccc"], "speed": size["ccc_speed"]}
         return (*plain, *(_cell("ccc", name, name, long, stream=CCC) for name in size["methods"]))
-    resets = [_cell("resets", str(k), "eta", size, shifts=["holdout"], options={"reset": k}) for k in size["resets"]]
     faster = [
         _cell("tenfold", name, name, size, options={"lr": 10 * _rate(name)})
         for name in TENFOLD
         if name in size["methods"]
     ]
-    return (*plain, *resets, *faster)
+    return (*plain, *faster)
 
 
 def _cell(part: str, name: str, of: str, size: Mapping[str, Any], **more: Any) -> Cell:
@@ -181,9 +162,8 @@ class Bench:
 
     @property
     def calibration_file(self) -> Path:
-        """Where the calibration of CCC is, or is to be: a long run's own, or one made here."""
-        given = self.data / "ccc-calibration.json"
-        return given if self.part == "margins" and given.is_file() else self.out / "calibration" / "calibration.json"
+        """Where the calibration of CCC is, or is to be."""
+        return self.out / "calibration" / "calibration.json"
 
     def images(self) -> ImageSet:
         """Return the images of the streams."""
@@ -192,10 +172,10 @@ class Bench:
         return load_images(self.data / "cifar10/test.npz")
 
     def model(self) -> Any:
-        """Return the network that adapts; that of the long CCC run is the demo."""
+        """Return the network that adapts."""
         if self.imagenet:
             return load_model(f"{self.data / 'models.py'}:resnet50", device=self.device)
-        if self.part == "cifar" and (self.data / "cifar10-resnets").is_dir():
+        if (self.data / "cifar10-resnets").is_dir():
             return Network("resnet20", self.data, self.device).load()
         return load_model("demo", device=self.device)
 

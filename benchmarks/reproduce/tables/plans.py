@@ -111,8 +111,8 @@ PLANS = {
     ),
     "margins": Plan(
         "Press",
-        "entropy margin E0 and reset interval at the published rates",
-        times(1, "streams-margins", "streams"),
+        "entropy margin E0 at the published rates",
+        times(1, "streams-margins"),
         f"{TIME}; the tables on this page use slower rates",
     ),
     "pool": Plan(
