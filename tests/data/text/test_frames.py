@@ -138,6 +138,13 @@ def test_a_table_with_images_holds_images_unless_texts_are_named() -> None:
     assert isinstance(load_data("demo"), ImageSet)
 
 
+def test_a_column_of_other_files_is_none_of_images() -> None:
+    files = ["mail/1.txt", "mail/2", "mail/3.eml", "mail/4.txt"]
+    assert load_data(Frame(path=files, text=TEXTS, label=[0, 1, 0, 1])).texts == TEXTS
+    with pytest.raises(DataError, match=r"Cannot read the image 'no\.png'"):
+        load_data(Frame(path=["no.png"], text=["a caption"]))
+
+
 def test_tables_of_texts_are_written_in_shifted_copies(tmp_path) -> None:
     written = shiftproof.write_corrupted(Frame(text=TEXTS, label=[0, 1, 0, 1]), tmp_path / "out", shifts=["typos@3"])
     assert [path.name for path in written.folder.glob("typos@3.*")] == ["typos@3.jsonl"]

@@ -163,7 +163,7 @@ def _text_frame(source: object, split: str | None, wanted: Sequence[str]) -> Fra
         return None  # told where it is read for images
     if frame is None or wanted:
         return frame
-    return None if frame.holds_images() or _found(frame.columns) is None else frame
+    return None if _found(frame.columns) is None or frame.holds_images() else frame
 
 
 def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | Path]:
