@@ -98,11 +98,16 @@ def open_frame(source: Any, split: str | None = None) -> Frame | None:
     features = source.features or {}
     kinds = {column: type(kind).__name__ for column, kind in features.items()}
     columns = list(features or next(iter(source), ()))
-    return Frame(name, columns, lambda: source, lambda column: next(iter(source), {}).get(column), kinds)
+    return Frame(name, columns, lambda: source, partial(_first_of_rows, source), kinds)
 
 
 def _first(frame: Any, column: str) -> object:
     return next(iter(column_values(frame, column)), None)
+
+
+def _first_of_rows(rows: Any, column: str) -> object:
+    row: Mapping[str, Any] = next(iter(rows), {})
+    return row.get(column)
 
 
 def _refuse_split(split: str | None, what: str) -> None:
