@@ -86,9 +86,7 @@ def open_frame(source: Any, split: str | None = None) -> Frame | None:
         source, name = read_saved(path), path.resolve().name
     if is_frame(source):
         _refuse_split(split, "a table")
-        return Frame(
-            name, columns_of(source), lambda: source, lambda name: next(iter(column_values(source, name)), None)
-        )
+        return Frame(name, columns_of(source), lambda: source, partial(_first, source))
     if not is_huggingface(source):
         return None
     if isinstance(source, Mapping):
