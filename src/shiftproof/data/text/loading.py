@@ -175,7 +175,7 @@ def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | 
         return False
     path = expand(source)
     return (
-        path.suffix in TABLES
+        path.suffix.lower() in TABLES
         and is_file(path)
         and (text_column is not None or not is_image_table(path, without=TEXT_COLUMNS))
     )
