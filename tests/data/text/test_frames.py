@@ -68,6 +68,9 @@ def test_class_labels_are_found_by_any_name_and_their_names_without_spaces_aroun
     kind.names = (" up", "down ", "across")
     data = load_data(Dataset({"text": TEXTS, "intent": [1, 2, 0, 2]}, {"text": Value(), "intent": kind}))
     assert (data.classes, data.labels.tolist(), data.numbering) == (("up", "down", "across"), [1, 2, 0, 2], "own")
+    beside = Dataset({"text": TEXTS, "tongue": [1, 2, 0, 2], "label": [0, 1, 0, 1]}, {"tongue": kind, "label": Value()})
+    beside.features = {"text": Value(), **beside.features}
+    assert load_data(beside).labels.tolist() == [0, 1, 0, 1]
 
 
 def test_numbers_of_numpy_and_torch_are_numbers() -> None:
