@@ -14,12 +14,11 @@ import shiftproof
 from shiftproof import shifts
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
-from shiftproof.audits.sections.base import Scope
+from shiftproof.audits.sections.base import PerImage, Scope
 from shiftproof.audits.sections.certified import RANGES, SIGMAS, CertifiedPart
 from shiftproof.audits.sections.scores_by_task import WORDS
 from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave, _verdict
 from shiftproof.certificates import Smoothed
-from shiftproof.measures.intervals import Interval
 from shiftproof.models import BlackBox
 from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports.view import Figure, Table
@@ -285,13 +284,26 @@ def test_an_even_model_is_not_called_sensitive():
     assert "No band of frequencies is shown to cost more" in section("spectrum").view(found).verdict[0].text
 
 
-@pytest.mark.parametrize(("reach", "alike"), [(0.05, True), (0.3, False), (None, False)])
-def test_bands_are_called_alike_where_intervals_leave_no_room(reach, alike):
-    bands: Any = {"low": 0.62, "mid": 0.6, "high": 0.63}
-    known = {name: Interval(value - reach, value + reach) for name, value in bands.items()} if reach else {}
-    (said,) = _verdict(bands, known, WORDS[CLASSES.name])
-    assert ("cost about the same" in said.text) == alike
-    assert ("No band of frequencies is shown to cost more than another" in said.text) != alike
+@pytest.mark.parametrize(
+    ("images", "low", "says", "level"),
+    [
+        (1000, 0.0, "Waves of any frequency cost about the same: 80", "plain"),
+        (1000, 0.05, "A little more sensitive to low frequencies: under a single", "plain"),
+        (1000, 0.2, "Most sensitive to low frequencies: under a single", "watch"),
+        (30, 0.05, "No band of frequencies is shown to cost more than another", "plain"),
+        (30, 0.12, "No band of frequencies is shown to cost more than another", "plain"),
+        (30, 0.5, "Most sensitive to low frequencies", "watch"),
+    ],
+)
+def test_bands_are_compared_image_by_image(images, low, says, level):
+    rng = np.random.default_rng(0)
+    right = rng.permutation(images) < 0.8 * images
+    hurt = rng.permutation(images) < low / 0.8 * images
+    shares: Any = {"low": right & ~hurt, "mid": right, "high": np.roll(right, 1) if images > 100 else right}
+    known = {name: PerImage(values.astype(float)) for name, values in shares.items()}
+    (said,) = _verdict({name: values.mean() for name, values in shares.items()}, known, WORDS[CLASSES.name])
+    assert said.text.startswith(says)
+    assert said.level == level
 
 
 @pytest.mark.parametrize("shape", [(3, 12, 20), (1, 17, 13)])

@@ -29,16 +29,21 @@ def forms(folder):
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=NAMES)})
     held = datasets.Dataset.from_dict(COLUMNS, features=features)
     frame.to_parquet(folder / "plain.parquet")
+    frame.assign(path="mail/1.txt").to_parquet(folder / "paths.parquet")
     held.to_parquet(folder / "named.parquet")
     held.save_to_disk(str(folder / "saved"))
     datasets.DatasetDict({"train": held, "test": held}).save_to_disk(str(folder / "splits"))
     yield from (
         (frame, {}),
         (frame.astype({"text": "string"}), {}),
+        (frame.astype({"label": "float"}), {}),
+        (frame.astype({"label": "bool"}), {}),
+        (frame.set_axis([0, 1], axis=1), {"text_column": "0", "label_column": "1"}),
         (pyarrow.Table.from_pandas(frame), {}),
         (folder / "plain.parquet", {}),
+        (folder / "paths.parquet", {}),
         (folder / "named.parquet", {}),
-        (held, {}),
+        *((held.with_format(kind), {}) for kind in (None, "numpy", "torch", "pandas", "arrow")),
         (held.to_iterable_dataset(), {}),
         (folder / "saved", {}),
         (folder / "splits", {"split": "test"}),

@@ -68,6 +68,9 @@ def test_class_labels_are_found_by_any_name_and_their_names_without_spaces_aroun
     kind.names = (" up", "down ", "across")
     data = load_data(Dataset({"text": TEXTS, "intent": [1, 2, 0, 2]}, {"text": Value(), "intent": kind}))
     assert (data.classes, data.labels.tolist(), data.numbering) == (("up", "down", "across"), [1, 2, 0, 2], "own")
+    beside = Dataset({"text": TEXTS, "tongue": [1, 2, 0, 2], "label": [0, 1, 0, 1]}, {"tongue": kind, "label": Value()})
+    beside.features = {"text": Value(), **beside.features}
+    assert load_data(beside).labels.tolist() == [0, 1, 0, 1]
 
 
 def test_numbers_of_numpy_and_torch_are_numbers() -> None:
@@ -136,6 +139,13 @@ def test_a_table_with_images_holds_images_unless_texts_are_named() -> None:
     assert load_data(captions, text_column="text").texts == ["a caption"]
     assert not isinstance(load_data("demo"), TextSet)
     assert isinstance(load_data("demo"), ImageSet)
+
+
+def test_a_column_of_other_files_is_none_of_images() -> None:
+    files = ["mail/1.txt", "mail/2", "mail/3.eml", "mail/4.txt"]
+    assert load_data(Frame(path=files, text=TEXTS, label=[0, 1, 0, 1])).texts == TEXTS
+    with pytest.raises(DataError, match=r"Cannot read the image 'no\.png'"):
+        load_data(Frame(path=["no.png"], text=["a caption"]))
 
 
 def test_tables_of_texts_are_written_in_shifted_copies(tmp_path) -> None:

@@ -24,10 +24,10 @@ def table(path, columns=("text", "label"), rows=ROWS, delimiter=","):
     return path
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".CSV"])
 def test_tables_of_every_kind_hold_the_same(tmp_path, suffix):
     path = tmp_path / f"reviews{suffix}"
-    if suffix in (".csv", ".tsv"):
+    if suffix.lower() in (".csv", ".tsv"):
         table(path, delimiter="\t" if suffix == ".tsv" else ",")
     else:
         objects = [{"text": text, "label": label} for text, label in ROWS]

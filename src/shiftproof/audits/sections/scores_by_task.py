@@ -28,14 +28,13 @@ class ScoreWords(NamedTuple):
     """How a score is spoken of, in sentences with a number in them."""
 
     measure: str
-    is_: str
     still: str
     leaves: str
 
 
 WORDS: Mapping[str, ScoreWords] = {
-    CLASSES.name: ScoreWords("accuracy", "{} are right", "{} are still right", "{} right"),
-    LABEL_MAPS.name: ScoreWords("mIoU", "mIoU is {}", "mIoU is {}", "a mIoU of {}"),
+    CLASSES.name: ScoreWords("accuracy", "{} are still right", "{} right"),
+    LABEL_MAPS.name: ScoreWords("mIoU", "mIoU is {}", "a mIoU of {}"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -36,7 +36,7 @@ from shiftproof.subjects import Subject
 NOISE = 8.0
 """The L2 norm of the noise of a set at 32 pixels; as that of a wave, it grows with the side of the image."""
 UNEVEN = 0.1
-"""Bands whose accuracies are further apart than this are told apart."""
+"""How far apart the accuracies of bands are that differ much."""
 NOTCH = 0.2
 """A wave stands out when it leaves this much less than each of its neighbours, and intervals do not meet."""
 
@@ -190,7 +190,7 @@ class FrequencySensitivity(Section):
             self.question,
             verdict=(
                 *_notch_verdict(notch, len(counts), self.words),
-                *_verdict(bands, _band_intervals(waves), self.words),
+                *_verdict(bands, _band_shares(waves), self.words),
             ),
             blocks=(
                 wave_map(values, side, step, bands, self.words),
@@ -239,44 +239,40 @@ def _notch_verdict(notch: tuple[Frequency, Score, Score] | None, among: int, wor
     return (Sentence(said, "bad"),)
 
 
-def _band_intervals(waves: Sequence[tuple[Wave, Row]]) -> dict[Band, Interval | None]:
-    """Return the interval of each band's score over images, where rows tell what each adds; all hold together."""
+def _band_shares(waves: Sequence[tuple[Wave, Row]]) -> dict[Band, PerImage]:
+    """Return what each image adds to each band's score, where rows tell."""
     groups: dict[Band, list[list[Row]]] = defaultdict(list)
     for wave, row in waves:
         groups[wave.band].append([row])
-    means = {name: image_shares(some) for name, some in groups.items()}
-    return {name: some.interval(among=len(means)) for name, some in means.items() if some is not None}
+    return {name: found for name, some in groups.items() if (found := image_shares(some)) is not None}
 
 
-def _even(bands: Mapping[Band, float]) -> bool:
-    return max(bands.values()) - min(bands.values()) < UNEVEN
+def _gap(shares: Mapping[Band, PerImage], weakest: Band, best: Band) -> Interval | None:
+    """Return the interval of how much higher the score of one band is, image by image; it holds for all pairs."""
+    if not {weakest, best} <= shares.keys() or len(shares[best].values) != len(shares[weakest].values):
+        return None
+    higher = PerImage(shares[best].values - shares[weakest].values, -1.0, 1.0, limited=shares[best].limited)
+    return higher.interval(among=max(1, math.comb(len(shares), 2)))
 
 
-def _alike(intervals: Collection[Interval | None]) -> bool:
-    """Whether intervals leave little room for a difference between bands: less than twice what tells them apart."""
-    known = [each for each in intervals if each is not None]
-    whole = len(intervals) > 0 and len(known) == len(intervals)
-    return whole and max(each.high for each in known) - min(each.low for each in known) < 2 * UNEVEN
-
-
-def _verdict(
-    bands: Mapping[Band, float], intervals: Mapping[Band, Interval | None], words: ScoreWords
-) -> tuple[Sentence, ...]:
+def _verdict(bands: Mapping[Band, float], shares: Mapping[Band, PerImage], words: ScoreWords) -> tuple[Sentence, ...]:
     ranked = sorted(bands, key=lambda name: bands[name])
-    weakest, others = ranked[0], ranked[1:]
+    weakest, others, best = ranked[0], ranked[1:], ranked[-1]
     said = percent(bands[weakest])
-    if weakest in intervals:
-        said += f" ({between(intervals[weakest])})"
+    if weakest in shares:
+        said += f" ({between(shares[weakest].interval(among=len(shares)))})"
     rest = " and ".join(f"{percent(bands[name])} at {name}" for name in others)
-    if _even(bands):
-        if _alike(intervals.values()):
-            return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
+    gap, uneven = _gap(shares, weakest, best), bands[best] - bands[weakest] >= UNEVEN
+    shown = uneven if gap is None else gap.low > 0
+    if not shown and gap is not None and gap.high < UNEVEN:
+        return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
+    if not shown:
         text = f"No band of frequencies is shown to cost more than another: {words.still.format(said)} at {weakest}, "
         return (Sentence(f"{text}{rest} frequencies."),)
     return (
         Sentence(
-            f"Most sensitive to {weakest} frequencies: under a single added wave, mean {words.measure} is {said} at "
-            f"{weakest}, {rest} frequencies.",
-            "watch",
+            f"{'Most' if uneven else 'A little more'} sensitive to {weakest} frequencies: under a single added wave, "
+            f"mean {words.measure} is {said} at {weakest}, {rest} frequencies.",
+            "watch" if uneven else "plain",
         ),
     )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from shiftproof.data.columns import NAME_IT, find_columns
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.lists import from_lists
 from shiftproof.data.images.source import describe
 from shiftproof.errors import DataError
+
+_Found = TypeVar("_Found")
 
 
 @runtime_checkable
@@ -61,18 +64,25 @@ def load_parquet(path: Path, **options: Any) -> ImageSet:
 
 def read_parquet(path: Path) -> Columns:
     """Return the Arrow table of a Parquet file."""
-    table: Columns = _parquet(path, "read_table")
+    table: Columns = _parquet(path, lambda file: file.read())
     return table
 
 
 def parquet_columns(path: Path) -> list[str]:
     """Return the names of a Parquet file's columns, without reading them."""
-    return [str(name) for name in _parquet(path, "read_schema").names]
+    return _parquet(path, lambda file: [str(name) for name in file.schema_arrow.names])
 
 
-def _parquet(path: Path, reader: str) -> Any:
+def first_in_parquet(path: Path, column: str) -> object:
+    """Return the first value of a Parquet file's column; None where there is no row."""
+    batches = _parquet(path, lambda file: list(islice(file.iter_batches(batch_size=1, columns=[column]), 1)))
+    return next((value for batch in batches for value in column_values(batch, column)), None)
+
+
+def _parquet(path: Path, wanted: Callable[[Any], _Found]) -> _Found:
+    """Return something of a `pyarrow.parquet.ParquetFile`."""
     try:
-        import pyarrow.parquet
+        from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise DataError(
             f"Reading {str(path)!r} needs the package pyarrow.",
@@ -80,7 +90,8 @@ def _parquet(path: Path, reader: str) -> Any:
             fix="pip install pyarrow, or write the table as CSV",
         ) from error
     try:
-        return getattr(pyarrow.parquet, reader)(path)
+        with ParquetFile(path) as file:
+            return wanted(file)
     except Exception as error:  # damaged files fail in any way there is
         raise DataError(f"Cannot read the table {str(path)!r}.", got=describe(error)) from error
 

@@ -79,7 +79,7 @@ def load_frame(
     if frame is None:
         return None
     where = f"the table {frame.name!r}"
-    texts, label = _columns(where, frame.columns, wanted, label_column or frame.class_column())
+    texts, label = _columns(where, frame.columns, wanted, label_column, frame.class_column())
     table, names = frame.rows([*texts, *([] if label is None else [label])])
     if label is not None and all(row[label] is None for _, row in table.rows):
         label = None
@@ -163,7 +163,7 @@ def _text_frame(source: object, split: str | None, wanted: Sequence[str]) -> Fra
         return None  # told where it is read for images
     if frame is None or wanted:
         return frame
-    return None if frame.holds_images() or _found(frame.columns) is None else frame
+    return None if _found(frame.columns) is None or frame.holds_images() else frame
 
 
 def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | Path]:
@@ -175,7 +175,7 @@ def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | 
         return False
     path = expand(source)
     return (
-        path.suffix in TABLES
+        path.suffix.lower() in TABLES
         and is_file(path)
         and (text_column is not None or not is_image_table(path, without=TEXT_COLUMNS))
     )
@@ -288,9 +288,12 @@ def _found(columns: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _columns(
-    where: str, columns: Sequence[str], texts: Sequence[str], label: str | None
+    where: str, columns: Sequence[str], texts: Sequence[str], label: str | None, of_classes: str | None = None
 ) -> tuple[tuple[str, ...], str | None]:
-    """Return the names, as the table spells them, of the columns of texts and labels."""
+    """Return the names, as the table spells them, of the columns of texts and labels.
+
+    Labels are in `of_classes` where no column has a common name.
+    """
     spelt = _spelt(columns)
     for name in (*texts, *([label] if label is not None else [])):
         if name.strip().lower() not in spelt:
@@ -317,7 +320,7 @@ def _columns(
                 "--image-column NAME where it names images",
             )
         texts = found
-    label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), None)
+    label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), of_classes)
     return tuple(spelt[name.lower()] for name in texts), None if label is None else spelt[label.strip().lower()]
 
 

@@ -23,9 +23,9 @@ class Rows(NamedTuple):
 def read_rows(path: Path, *, header: bool) -> Rows:
     """Return a file's rows as mappings from column to value."""
     content = decode(path)
-    if path.suffix == ".txt":
+    if path.suffix.lower() == ".txt":
         return Rows(["text"], [(f"line {n}", {"text": line}) for n, line in enumerate(content.splitlines(), 1)])
-    if path.suffix in (".jsonl", ".json"):
+    if path.suffix.lower() in (".jsonl", ".json"):
         rows = list(_json_rows(path, content))
         return Rows(list(dict.fromkeys(name for _, row in rows for name in row)), rows)
     return _delimited(path, content, header)
@@ -58,12 +58,12 @@ def _delimited(path: Path, content: str, header: bool) -> Rows:
 def _json_rows(path: Path, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the objects of a JSON array, or of one line each."""
     try:
-        if path.suffix == ".json":
+        if path.suffix.lower() == ".json":
             values: Iterable[tuple[int, Any]] = enumerate(json.loads(content), 1)
         else:
             values = ((n, json.loads(line)) for n, line in enumerate(content.splitlines(), 1) if line.strip())
         for number, value in values:
-            place = f"{'line' if path.suffix == '.jsonl' else 'row'} {number}"
+            place = f"{'line' if path.suffix.lower() == '.jsonl' else 'row'} {number}"
             if not isinstance(value, dict):
                 raise DataError(
                     f"Cannot read {str(path)!r}.",
@@ -74,7 +74,7 @@ def _json_rows(path: Path, content: str) -> Iterator[tuple[str, Mapping[str, Any
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(
             f"{str(path)!r} is not valid JSON.",
-            expected="an array of objects" if path.suffix == ".json" else "an object in each line",
+            expected="an array of objects" if path.suffix.lower() == ".json" else "an object in each line",
             got=str(error),
         ) from error
 

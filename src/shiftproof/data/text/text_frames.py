@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftproof.data.columns import find_columns
+from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.frames import (
     Columns,
     class_names,
     column_values,
     columns_of,
+    first_in_parquet,
     is_frame,
     parquet_columns,
     read_parquet,
@@ -29,16 +32,24 @@ MISSING = ("NAType", "NaTType")
 
 
 class Frame(NamedTuple):
-    """A table: its name, the names of its columns, what reads it, and the kinds of those of a Hugging Face set."""
+    """A table: its name, the names of its columns, what reads it, and the kinds of those of a Hugging Face set.
+
+    `first` gives the first value of a column, None where there is no row.
+    """
 
     name: str
     columns: list[str]
     read: Callable[[], Columns | Iterable[Mapping[str, object]]]
+    first: Callable[[str], object]
     kinds: Mapping[str, str] = {}
 
     def holds_images(self) -> bool:
-        """Whether a column is one of images, by its kind or by its name."""
-        return "Image" in self.kinds.values() or find_columns(self.columns)[0] is not None
+        """Whether a column is one of images, by its kind or by its name; one that names other files is none."""
+        if "Image" in self.kinds.values():
+            return True
+        column = find_columns(self.columns)[0]
+        first = None if column is None else self.first(column)
+        return column is not None and (is_image_name(first) or not isinstance(first, str | Path))
 
     def class_column(self) -> str | None:
         """Return the first column of Hugging Face's class labels, whatever it is called."""
@@ -70,13 +81,13 @@ def open_frame(source: Any, split: str | None = None) -> Frame | None:
         path = expand(source)
         if path.suffix.lower() == ".parquet" and is_file(path):
             _refuse_split(split, "a Parquet file")
-            return Frame(path.stem, parquet_columns(path), lambda: read_parquet(path))
+            return Frame(path.stem, parquet_columns(path), lambda: read_parquet(path), partial(first_in_parquet, path))
         if not (path.is_dir() and is_saved(path)):
             return None
         source, name = read_saved(path), path.resolve().name
     if is_frame(source):
         _refuse_split(split, "a table")
-        return Frame(name, columns_of(source), lambda: source)
+        return Frame(name, columns_of(source), lambda: source, partial(_first, source))
     if not is_huggingface(source):
         return None
     if isinstance(source, Mapping):
@@ -85,7 +96,17 @@ def open_frame(source: Any, split: str | None = None) -> Frame | None:
         _refuse_split(split, "a data set without splits")
     features = source.features or {}
     kinds = {column: type(kind).__name__ for column, kind in features.items()}
-    return Frame(name, list(features or next(iter(source), ())), lambda: source, kinds)
+    columns = list(features or next(iter(source), ()))
+    return Frame(name, columns, lambda: source, partial(_first_of_rows, source), kinds)
+
+
+def _first(frame: Columns, column: str) -> object:
+    return next(iter(column_values(frame, column)), None)
+
+
+def _first_of_rows(rows: Iterable[Mapping[str, object]], column: str) -> object:
+    row = next(iter(rows), None)
+    return None if row is None else row.get(column)
 
 
 def _refuse_split(split: str | None, what: str) -> None:
