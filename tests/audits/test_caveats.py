@@ -17,7 +17,7 @@ from shiftproof.audits.caveats import caveats, with_caveats
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice
-from shiftproof.audits.sections.mixups import cycles
+from shiftproof.audits.sections.mixups import cycles, reordered
 from shiftproof.errors import DataError
 from shiftproof.reports import headlines
 from shiftproof.reports.notebook import text
@@ -122,6 +122,11 @@ def clean(answers, **classes):
         (clean({"a": 40}, a=[20, 20], b=[0, 20]), "bad", "one_answer"),
         (clean({"a": 85, "b": 15}, a=[83, 95], b=[3, 5]), "bad", "baseline"),  # sees b, and one class is most of all
         (clean({"a": 12, "b": 8}, a=[7, 10], b=[5, 10]), "watch", "unproven"),  # 12 of 20
+        (
+            clean(dict.fromkeys("abcdefghij", 60), a=[13, 69], **{name: [8, 59] for name in "bcdefghij"}),
+            "watch",
+            "chance",
+        ),
         (clean({"a": 500, "b": 500}, a=[320, 500], b=[320, 500]), "watch", None),  # 64% of two classes
         (clean({"a": 50, "b": 50}, a=[48, 50], b=[48, 50]), "good", None),
     ],
@@ -182,6 +187,67 @@ def test_a_caveat_that_spoils_nothing_leaves_the_rest_as_it_is():
 def test_classes_that_get_each_others_answers(confused, expected):
     counts: dict[str, Any] = {name: [0, 10] for name in "abcx"} | {"d": [0, 1]}
     assert cycles([{"classes": counts, "confused": confused}]) == expected
+
+
+def slices(labels, answers, of=100):
+    """Return rows of the section clean, one for each hundred images."""
+    made = []
+    for start in range(0, len(labels), of):
+        given, said = labels[start : start + of], answers[start : start + of]
+        confused: dict[str, Any] = {}
+        for label, answer in zip(given.tolist(), said.tolist(), strict=True):
+            if label != answer:
+                row = confused.setdefault(str(label), {})
+                row[str(answer)] = row.get(str(answer), 0) + 1
+        names = sorted(set(given.tolist()))
+        classes = {str(name): [int((said[given == name] == name).sum()), int((given == name).sum())] for name in names}
+        made.append({"classes": classes, "confused": confused})
+    return made
+
+
+def test_outputs_in_another_order_are_found_in_images_that_did_not_choose_it():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 600)
+    order = rng.permutation(10)
+    seen = np.where(rng.random(600) < 0.45, labels, rng.integers(0, 10, 600))  # right about half of the time
+    found = reordered(slices(labels, order[seen]))
+    assert found is not None
+    assert found.images == 600
+    assert found.right == (order[seen] == labels).sum()
+    assert found.reordered == (seen == labels).sum()
+    theirs = {(str(name), str(answer)) for name, answer in enumerate(order) if name != answer}
+    assert set(found.pairs) == theirs
+
+
+@pytest.mark.parametrize("kind", ["right", "guesses", "one image a class", "one slice", "two swapped"])
+def test_no_other_order_is_found_where_there_is_none(kind):
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(600) if kind == "one image a class" else rng.integers(0, 10, 600)
+    answers = np.where(rng.random(600) < 0.45, labels, rng.integers(0, 10, 600))
+    if kind == "two swapped":  # which costs less than would be sure
+        answers = np.array([1, 0, *range(2, 10)])[answers]
+    elif kind == "guesses":
+        answers = rng.integers(0, 10, 600)
+    elif kind in ("one image a class", "one slice"):
+        answers = rng.permutation(labels.max() + 1)[labels]
+    assert reordered(slices(labels, answers, of=600 if kind == "one slice" else 100)) is None
+
+
+def test_another_order_of_outputs_is_told_and_nothing_else_is_advised(tmp_path):
+    class Turned(nn.Module):
+        class_names = ("a", *(f"{letter}" for letter in "cdefghijb"))
+
+        def __init__(self):
+            super().__init__()
+            self.network: Any = shiftproof.load_model("demo")
+
+        def forward(self, images):
+            return self.network(images)[:, [0, 2, 3, 4, 5, 6, 7, 8, 9, 1]]
+
+    images, labels = stored(300)
+    made = shiftproof.audit(Turned(), (images, labels), out=tmp_path, sections=["clean"], images=300)
+    assert "probably in another order than the model's outputs" in text(made)
+    assert [action.title for _, action in headlines.actions(made.views)] == ["Check that labels and outputs match"]
 
 
 def stored(count):

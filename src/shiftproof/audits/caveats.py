@@ -10,7 +10,7 @@ from shiftproof.audits.preparation import better_preparation
 from shiftproof.audits.sections.chance import Standing
 from shiftproof.audits.sections.clean import CleanSlice, GentlestSlice
 from shiftproof.audits.sections.measuring import check_labels, rows
-from shiftproof.audits.sections.mixups import cycles
+from shiftproof.audits.sections.mixups import Reordered, cycles, reordered
 from shiftproof.audits.sections.wording import interval, percent
 from shiftproof.data.base import NOUNS, Noun
 from shiftproof.errors import DataError
@@ -31,6 +31,8 @@ MANY = 0.01
 """The share of images in several classes from which on they spoil what is measured."""
 TOO_NARROW = 1.05
 """How many times as wide intervals would be without copies, from which on that is told."""
+SHOWN_PAIRS = 4
+"""Classes with the answers that they get, of those in another order."""
 
 _MISMATCH = "Labels and outputs probably do not match, or its weights, input size or normalisation are not its own."
 
@@ -179,7 +181,21 @@ def caveats(
     found = [row for _, row in rows(clean, CleanSlice) or gentlest]
     standing = Standing.of(found)
     inputs = f"{noun.many} of {gentlest[0][0].cell.label}" if gentlest else noun.many
-    return (*([] if standing is None else _by_chance(standing, inputs)), *_swapped(cycles(found)), *known)
+    mixed = _reordered(reordered(found), inputs) or _swapped(cycles(found))
+    return (*([] if standing is None else _by_chance(standing, inputs)), *mixed, *known)
+
+
+def _reordered(found: Reordered | None, inputs: str) -> list[Caveat]:
+    if found is None:
+        return []
+    pairs = ", ".join(f"{answer} for {name}" for name, answer in found.pairs[:SHOWN_PAIRS])
+    text = (
+        f"With its outputs in another order it is right on {found.reordered:,} of {found.images:,} {inputs}, and on "
+        f"{found.right:,} as they are: the labels are probably in another order than the model's outputs (it answers "
+        f"{pairs}{', ...' if len(found.pairs) > SHOWN_PAIRS else ''}). The order was found on other {inputs} than it "
+        "was tried on. Name the model's classes in the order of its outputs."
+    )
+    return [Caveat("reordered", text)]
 
 
 def _swapped(rings: Sequence[Sequence[str]]) -> list[Caveat]:
@@ -214,7 +230,7 @@ def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
         return [Caveat("baseline", said)]
     if standing.unproven:
         said = f"{count:,} {inputs} do not show that it is better than chance: {value} are right, and {always}."
-        return [Caveat("unproven", said, "watch")]
+        return [Caveat("chance", f"{said} {_MISMATCH}") if standing.poor else Caveat("unproven", said, "watch")]
     return []
 
 
@@ -223,7 +239,7 @@ def with_caveats(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NO
     if not found:
         return tuple(views)
     kinds = {caveat.kind for caveat in found if caveat.level != "plain"}
-    useless = bool(kinds & {"chance", "one_answer"})
+    useless = bool(kinds & {"chance", "one_answer", "reordered"})
     first = View(
         SECTION,
         "Caveats",
