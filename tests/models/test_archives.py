@@ -17,6 +17,7 @@ from torch import nn
 from shiftproof.errors import ModelError
 from shiftproof.models import build_network, fingerprint, load_model, logits
 from shiftproof.models.archives import kind_of
+from shiftproof.models.behaviour import try_out
 
 IMAGES = torch.rand(5, 3, 16, 16)
 
@@ -82,6 +83,10 @@ class TestPrograms:
         path: Path = request.getfixturevalue(kind)
         (tmp_path / "model.pt").write_bytes(path.read_bytes())
         assert kind_of(tmp_path / "model.pt") == {"exported": "exported", "scripted": "torchscript"}[kind]
+
+    def test_are_not_called_in_training(self, kind: str, request: pytest.FixtureRequest) -> None:
+        model = load_model(request.getfixturevalue(kind), mean=(0.1, 0.2, 0.3), std=(2.0, 2.0, 2.0))
+        assert try_out(model, IMAGES[:2], IMAGES[2:4], IMAGES[3:]).training == 0
 
     def test_a_normalisation_can_go_in_front(
         self, kind: str, network: nn.Module, request: pytest.FixtureRequest

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import Adaptive, logits
-from shiftproof.models.behaviour import is_program, try_out
+from shiftproof.models.behaviour import in_training, try_out
 
 PROBE = 8
 """Images that are put to the model before any certificate is made."""
@@ -21,8 +21,6 @@ _THEOREM = "The certificate is about a fixed function of one image"
 def check_fixed(model: object) -> None:
     """Refuse a model that adapts, or is in training mode, by what it says of itself."""
     parts = list(model.modules()) if isinstance(model, nn.Module) else [model]
-    programs = [part for part in parts if isinstance(part, nn.Module) and is_program(part)]
-    exported = {id(inner) for program in programs for inner in program.modules()}  # whose mode flags say nothing
     for part in parts:
         if isinstance(part, Adaptive):
             raise ModelError(
@@ -33,13 +31,13 @@ def check_fixed(model: object) -> None:
                 fix="freeze it first: shiftproof.adapters.freeze(adapted, images) is a plain copy with the weights "
                 "and statistics it has reached; or certify its source",
             )
-        if isinstance(part, nn.Module) and part.training and id(part) not in exported:
-            raise ModelError(
-                "A model in training mode cannot be certified.",
-                expected="a model in evaluation mode: model.eval()",
-                got=f"a {type(part).__name__} in training mode",
-                reason=f"{_THEOREM}: dropout draws at random, and batch normalisation looks at the whole batch.",
-            )
+    for layer in in_training(model):
+        raise ModelError(
+            "A model in training mode cannot be certified.",
+            expected="a model in evaluation mode: model.eval()",
+            got=f"a {type(layer).__name__} in training mode",
+            reason=f"{_THEOREM}: dropout draws at random, and batch normalisation looks at the whole batch.",
+        )
 
 
 def check_function(

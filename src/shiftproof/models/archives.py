@@ -83,7 +83,9 @@ def load_exported(path: Path, *, device: torch.device | str = "cpu") -> nn.Modul
     level = logger.level
     logger.setLevel(logging.CRITICAL)  # what it has to say arrives as the exception
     try:
-        program = torch.export.load(checked)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given buffer is not writable")  # of PyTorch 2.9's own bytes
+            program = torch.export.load(checked)
         if torch.device(device).type != "cpu":
             from torch.export.passes import move_to_device_pass
 

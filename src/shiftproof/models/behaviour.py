@@ -61,7 +61,6 @@ def try_out(
     before = _state(model)
     first, again = (ask(model, _together(inputs, others)) for _ in range(2))
     third = ask(model, _together(inputs, strangers))
-    parts = list(model.modules()) if isinstance(model, nn.Module) else []
     return Behaviour(
         scores=first,
         repeated=float((first - again).abs().max()),
@@ -69,12 +68,23 @@ def try_out(
         allowed=AGREE.get(dtype or _precision(model), AGREE[torch.float32])
         * max(float(first.max() - first.min()), 1e-6),
         changed=_state(model) != before,
-        training=sum(part.training and not is_program(part) for part in parts),
+        training=len(in_training(model)),
     )
 
 
+def in_training(model: object) -> list[nn.Module]:
+    """Return the layers of a model that are in training mode; those of an exported program compute what was exported.
+
+    >>> in_training(nn.Sequential(nn.Flatten(), nn.Dropout()).eval())
+    []
+    """
+    parts = list(model.modules()) if isinstance(model, nn.Module) else []
+    exported = {id(inner) for part in parts if is_program(part) for inner in part.modules()}
+    return [part for part in parts if part.training and id(part) not in exported]
+
+
 def is_program(module: nn.Module) -> bool:
-    """Whether a module is an exported program, whose mode flag says nothing."""
+    """Whether a module is an exported program, whose mode flags, its own and those of its parts, say nothing."""
     return is_of(module, "torch.export", "torch.fx")
 
 
