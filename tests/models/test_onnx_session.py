@@ -11,6 +11,7 @@ import torch
 
 from shiftproof.errors import ModelError
 from shiftproof.models import BlackBox, fingerprint, load_model, logits
+from shiftproof.models.input_size import input_size
 from shiftproof.models.onnx_files import external_files
 
 onnx = pytest.importorskip("onnx")
@@ -28,18 +29,25 @@ def save(
     inputs: int = 1,
     outputs: int = 1,
     element: int = onnx.TensorProto.FLOAT,
+    axes: tuple[int, int] = (2, 3),
 ) -> Path:
     """Write a model: the mean colour of an image times a matrix."""
     helper = onnx.helper
     dtype = helper.tensor_dtype_to_np_dtype(element)
+    levels = element == onnx.TensorProto.UINT8
     images = [helper.make_tensor_value_info(f"images{number}", element, shape) for number in range(inputs)]
     scores = [helper.make_tensor_value_info(f"scores{number}", element, [shape[0], 4]) for number in range(outputs)]
+    if levels:
+        dtype = np.dtype(np.float32)
+        for each in scores:
+            each.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     nodes = [
-        helper.make_node("ReduceMean", ["images0", "axes"], ["colour"], keepdims=0),
+        helper.make_node("Cast", ["images0"], ["numbers"], to=helper.np_dtype_to_tensor_dtype(dtype)),
+        helper.make_node("ReduceMean", ["numbers", "axes"], ["colour"], keepdims=0),
         *(helper.make_node("MatMul", ["colour", "weight"], [f"scores{number}"]) for number in range(outputs)),
     ]
     constants = [
-        onnx.numpy_helper.from_array(np.array([2, 3]), "axes"),
+        onnx.numpy_helper.from_array(np.array(axes), "axes"),
         onnx.numpy_helper.from_array(weight.astype(dtype), "weight"),
     ]
     graph = helper.make_graph(nodes, "colours", images, scores, constants)
@@ -71,6 +79,28 @@ def test_a_fixed_batch_is_filled_up(batch: int, tmp_path: Path) -> None:
 def test_half_precision(tmp_path: Path) -> None:
     model = load_model(save(tmp_path / "model.onnx", element=onnx.TensorProto.FLOAT16))
     torch.testing.assert_close(logits(model, IMAGES), expected(), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("batch", ["N", 1])
+def test_channels_may_come_last(batch: str | int, tmp_path: Path) -> None:
+    model = load_model(save(tmp_path / "model.onnx", shape=(batch, 8, 8, 3), axes=(1, 2)))
+    torch.testing.assert_close(logits(model, IMAGES), expected())
+    with pytest.raises(ModelError, match=r"3 x 8 x 8 \(channels, height, width\)") as caught:
+        logits(model, torch.rand(1, 3, 16, 16))
+    assert "--size 8" in caught.value.facts["fix"]
+
+
+def test_levels_of_0_to_255(tmp_path: Path) -> None:
+    model = load_model(save(tmp_path / "model.onnx", element=onnx.TensorProto.UINT8))
+    levels = (IMAGES * 255).round()
+    torch.testing.assert_close(logits(model, levels / 255), expected(levels))
+    torch.testing.assert_close(logits(model, IMAGES * 3 - 1), expected((IMAGES * 3 - 1).clamp(0, 1).mul(255).round()))
+
+
+@pytest.mark.parametrize(("shape", "side"), [(("N", 3, 8, 8), 8), (("N", 3, 8, 6), None), (("N", 3, "H", "W"), None)])
+def test_the_size_of_its_images_is_known(shape: tuple[Any, ...], side: int | None, tmp_path: Path) -> None:
+    found = input_size(load_model(save(tmp_path / "model.onnx", shape=shape), mean=[0.0] * 3, std=[1.0] * 3))
+    assert (found and found.size) == (side and (side, side))
 
 
 def test_a_normalisation_can_go_in_front(tmp_path: Path) -> None:

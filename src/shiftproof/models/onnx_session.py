@@ -12,15 +12,21 @@ from torch import Tensor
 
 from shiftproof.errors import ModelError
 from shiftproof.models.blackbox import BlackBox
+from shiftproof.models.input_size import InputSize, with_input_size
 from shiftproof.models.onnx_files import digest_files
+from shiftproof.models.outputs import MADE_FOR
 
 _PRECISIONS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+_LEVELS = "tensor(uint8)"
+_TYPES = {**_PRECISIONS, _LEVELS: np.uint8}
+_CHANNELS = (1, 3)
 
 
 class OnnxSession:
     """A function over an ONNX file: images [N, C, H, W] in [0, 1] to its scores [N, K], or [N, C, h, w].
 
-    A file made for batches of one fixed size gets batches of that size; the last is filled up and cut again. The
+    A file made for batches of one fixed size gets batches of that size; the last is filled up and cut again. One that
+    takes channels last (TensorFlow's order) gets them last, and one that takes uint8 gets levels of 0 to 255. The
     session is opened anew where the object is unpickled.
     """
 
@@ -35,24 +41,31 @@ class OnnxSession:
             raise ModelError(
                 f"The ONNX model {self.path.name!r} is damaged.", expected="names in UTF-8", got=str(error)
             ) from error
-        self._precision = _PRECISIONS[self._input.type]
-        self._batch = self._input.shape[0] if isinstance(self._input.shape[0], int) else None
+        first, *shape = self._input.shape
+        self._batch = first if isinstance(first, int) else None
+        self._channels_last = shape[0] not in _CHANNELS and shape[2] in _CHANNELS
+        self._shape = [shape[2], *shape[:2]] if self._channels_last else shape
+
+    @property
+    def side(self) -> int | None:
+        """The side of the images it takes, in pixels; None where it takes several sizes, or no squares."""
+        _, height, width = self._shape
+        return width if isinstance(width, int) and height == width else None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.path, self.device)
 
     def __call__(self, images: Tensor) -> NDArray[np.floating[Any]]:
         """Return the scores of a batch."""
-        wanted = self._input.shape[1:]
-        got = tuple(images.shape[1:])
+        wanted, got = self._shape, tuple(images.shape[1:])
         if any(isinstance(size, int) and size != have for size, have in zip(wanted, got, strict=True)):
             raise ModelError(
                 f"The images do not fit the ONNX model {self.path.name!r}.",
                 expected=f"{' x '.join(map(str, wanted))} (channels, height, width)",
                 got=" x ".join(map(str, got)),
-                fix="resize and crop the images with size=: --size " + str(wanted[-1]),
+                fix=MADE_FOR if self.side is None else f"{MADE_FOR}: --size {self.side}",
             )
-        array = images.numpy().astype(self._precision, copy=False)
+        array = self._as_taken(images)
         if self._batch is None:
             return self._run(array)
         parts = []
@@ -62,17 +75,25 @@ class OnnxSession:
             parts.append(self._run(filled)[: len(part)])
         return np.concatenate(parts)
 
+    def _as_taken(self, images: Tensor) -> NDArray[Any]:
+        """Return images in the order of channels and in the numbers that the file takes."""
+        array = images.permute(0, 2, 3, 1).numpy() if self._channels_last else images.numpy()
+        if self._input.type == _LEVELS:
+            array = np.clip(np.rint(array * 255), 0, 255)
+        taken: NDArray[Any] = np.ascontiguousarray(array, _TYPES[self._input.type])
+        return taken
+
     def _run(self, array: NDArray[Any]) -> NDArray[np.floating[Any]]:
         scores: NDArray[np.floating[Any]] = self._session.run([self._output], {self._input.name: array})[0]
         return scores
 
     def _the_input(self) -> Any:
         inputs = self._session.get_inputs()
-        if len(inputs) == 1 and inputs[0].type in _PRECISIONS and len(inputs[0].shape) == 4:
+        if len(inputs) == 1 and inputs[0].type in _TYPES and len(inputs[0].shape) == 4:
             return inputs[0]
         raise ModelError(
             f"The ONNX model {self.path.name!r} does not take a batch of images.",
-            expected="one float input N x C x H x W, for images in [0, 1]",
+            expected="one input N x C x H x W or N x H x W x C: floats in [0, 1], or uint8",
             got=_listed(inputs),
             fix="export it with that input, or call it from your own function in file.py:build",
         )
@@ -104,7 +125,8 @@ def load_onnx(path: str | Path, *, device: torch.device | str = "cpu") -> BlackB
             expected="a whole ONNX file, with its external data beside it where it has any",
             got=str(error),
         ) from error
-    return BlackBox(session, name=path.name, fingerprint=content)
+    box = BlackBox(session, name=path.name, fingerprint=content)
+    return with_input_size(box, None if session.side is None else InputSize(session.side, session.side))
 
 
 def _open(path: Path, device: torch.device) -> Any:
