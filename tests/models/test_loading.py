@@ -118,6 +118,14 @@ class TestBadInput:
         with pytest.raises(ModelError, match=r"no model file 'nowhere/model.onnx'"):
             load_model("nowhere/model.onnx")
 
+    def test_a_name_of_a_hub_is_no_file(self, tmp_path: Path) -> None:
+        with pytest.raises(ModelError, match="no model file") as caught:
+            load_model("google/vit-base-patch16-224")
+        assert "save_pretrained" in caught.value.facts["fix"]
+        with pytest.raises(ModelError, match="no model file") as caught:
+            load_model(str(tmp_path / "vit"))
+        assert "fix" not in caught.value.facts
+
     def test_an_unknown_name(self) -> None:
         with pytest.raises(ConfigurationError, match="resnet20"):
             load_model("resnet21")

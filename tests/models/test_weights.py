@@ -53,6 +53,27 @@ def test_reads_tensors_of_every_layout(layout: str, tmp_path: Path) -> None:
     assert same(network, state)
 
 
+@pytest.mark.parametrize("front", ["backbone.", "student.encoder.", "model.resnet."])
+def test_a_network_may_be_called_anything_in_its_module(front: str, tmp_path: Path) -> None:
+    state = {f"{front}{key}": value for key, value in tensors().items()}
+    save_file({**state, "loss.weight": torch.ones(3)}, tmp_path / "weights")
+    for network in (
+        build_network("convnet", classes=3),
+        nn.Sequential(nn.Identity(), build_network("convnet", classes=3)),
+    ):
+        load_weights(network, tmp_path / "weights")
+        assert same(network[1] if isinstance(network, nn.Sequential) else network, tensors())
+    twice = {f"teacher.{key}": value + 1 for key, value in tensors().items()}
+    save_file({**state, **twice}, tmp_path / "twice")
+    with pytest.raises(ModelError, match=r"more than once(?s:.*)teacher\."):
+        load_weights(build_network("convnet", classes=3), tmp_path / "twice")
+    with pytest.raises(ModelError, match="do not fit"):
+        load_weights(
+            build_network("convnet", classes=3),
+            read_weights(tmp_path / "weights")._replace(tensors=dict(list(state.items())[:-1])),
+        )
+
+
 def test_half_precision_becomes_the_networks_own(tmp_path: Path) -> None:
     state = {key: value.half() if value.is_floating_point() else value for key, value in tensors().items()}
     save_file(state, tmp_path / "half.safetensors")

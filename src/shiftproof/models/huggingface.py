@@ -108,13 +108,16 @@ def load_huggingface(folder: Path, normalize: Normalize | None = None) -> nn.Mod
     """
     transformers = import_transformers()
     try:
-        kinds = list(read_json(folder / CONFIGURATION).get("architectures") or [])
+        configuration = read_json(folder / CONFIGURATION)
+        kinds = list(configuration.get("architectures") or [])
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise ModelError(
             f"Cannot read the configuration in {str(folder)!r}.",
             expected="a folder that save_pretrained wrote",
             got=str(error),
         ) from error
+    if not kinds and "architecture" in configuration:
+        raise _of_timm(folder, configuration["architecture"])
     if any(name in str(kind) for kind in kinds for name in ("ForImageClassification", *SEGMENTERS)):
         from shiftproof.models.huggingface_images import load_image_model
 
@@ -130,6 +133,16 @@ def load_huggingface(folder: Path, normalize: Normalize | None = None) -> nn.Mod
         )
     network = load_network(transformers.AutoModelForSequenceClassification, folder)
     return HuggingFaceClassifier(network, load_tokenizer(folder))
+
+
+def _of_timm(folder: Path, architecture: object) -> ModelError:
+    weights = next((path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".bin")), "FILE")
+    return ModelError(
+        f"The folder {str(folder)!r} is timm's, not one of transformers.",
+        expected="a folder that save_pretrained wrote",
+        got=f"the architecture {architecture} in {CONFIGURATION}",
+        fix=f"--model timm:{architecture} --weights {weights}, and --classes FILE with its label_names, one per line",
+    )
 
 
 def load_network(kind: Any, folder: str | Path, what: str = "model") -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import as_file, files
@@ -18,6 +19,7 @@ from shiftproof.models.blackbox import BlackBox, Model
 from shiftproof.models.class_names import CIFAR10, class_names, read_class_names, with_class_names
 from shiftproof.models.devices import choose_device
 from shiftproof.models.huggingface import is_huggingface_folder, load_huggingface
+from shiftproof.models.input_size import input_size, with_input_size
 from shiftproof.models.module_path import is_module_path, load_module_path
 from shiftproof.models.named import cards, weights_of
 from shiftproof.models.networks import NETWORKS, build_network
@@ -46,6 +48,12 @@ FORMS: Mapping[str, str] = {
     "folder/": "what `shiftproof train` or a text network wrote, or a Hugging Face classifier or segmenter",
 }
 """What `load_model` takes, for tables and messages."""
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_SAVE_FIRST = (
+    "if it is a name of the Hugging Face hub, from which nothing is downloaded: save the model and its processor or "
+    "tokenizer into one folder with save_pretrained, and give the folder"
+)
 
 Device = torch.device | str | None
 
@@ -209,7 +217,8 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
         ) from error
     if not there:
         if path.suffix or "/" in str(spec) or "\\" in str(spec):
-            raise ModelError(f"There is no model file {spec!r}.", expected="; ".join(FORMS))
+            on_hub = {"fix": _SAVE_FIRST} if _HUB_NAME.fullmatch(spec) and not path.parent.exists() else {}
+            raise ModelError(f"There is no model file {spec!r}.", expected="; ".join(FORMS), **on_hub)
         raise unknown("model", spec, [*FORMS, *(f"{name}:..." for name in LOADERS.added)])
     if (path / TRAINED).is_file():
         return load_trained(path, load_model, device)
@@ -298,7 +307,7 @@ def _finished(model: Model, device: Device, normalize: Normalize | None = None) 
         if normalize is None:
             return model
         chain = BlackBox(_Chain(normalize, model), name=model.name, device=model.device)
-        return with_class_names(chain, class_names(model))
+        return with_input_size(with_class_names(chain, class_names(model)), input_size(model))
     where = device_of(model) if device is None else device
     if normalize is not None:
         model = nn.Sequential(normalize, model)

@@ -6,7 +6,7 @@ import json
 import pickle
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -120,9 +120,9 @@ def needs_code(path: Path) -> ModelError:
 def load_weights(network: nn.Module, weights: str | Path | Weights) -> None:
     """Copy weights into a network, in the network's own precision; every name and shape must match.
 
-    Names may have the prefixes of wrappers (`module.`, `model.`, `net.`), in the file or in the network; other tensors
-    in such a file are ignored. The constants of a `Normalize` layer and the counters of batch normalisation may be
-    missing.
+    Names may have the prefixes of wrappers (`module.`, `model.`, `net.`), in the file or in the network, or in a file
+    any other (`backbone.`); other tensors in such a file are ignored. The constants of a `Normalize` layer and the
+    counters of batch normalisation may be missing.
 
     Args:
         network: The module to load into.
@@ -173,20 +173,38 @@ def _needed(network: nn.Module) -> set[str]:
 def _renamed(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors under the names of a network, where only what wrappers put in front of them differs."""
     wanted, needed = network.state_dict().keys(), _needed(network)
-    fitting: list[dict[str, Tensor]] = []
-    for inner in _fronts(needed):
-        for outer in _fronts(tensors):
-            made = {inner + name[len(outer) :]: part for name, part in tensors.items() if name.startswith(outer)}
-            if needed <= made.keys() <= wanted:
-                fitting.append(made)
+    fronts = _fronts(tensors)
+    fitting = _fitting(tensors, needed, wanted, _fronts(needed), fronts)
+    if not fitting and needed:  # a Lightning module may call its network anything
+        longest = max(needed, key=len)
+        tails = {longest.removeprefix(front) for front in _fronts([longest])}
+        fronts = sorted({name.removesuffix(tail) for name in tensors for tail in tails if name.endswith(f".{tail}")})
+        fitting = _fitting(tensors, needed, wanted, _fronts(needed), fronts)
     if len(fitting) > 1 and len({id(part) for made in fitting for part in made.values()}) > len(fitting[0]):
         raise ModelError(
             f"The weights hold the network {type(network).__name__} more than once.",
-            expected="one network, behind one of the prefixes " + ", ".join(f"{word}." for word in WRAPPERS),
-            got=", ".join(_fronts(tensors)[1:]),
+            expected="one network, or one behind a prefix such as " + ", ".join(f"{word}." for word in WRAPPERS[:4]),
+            got=", ".join(filter(None, fronts)),
             fix="save only the one you want",
         )
     return fitting[0] if fitting else dict(tensors)
+
+
+def _fitting(
+    tensors: Mapping[str, Tensor],
+    needed: Collection[str],
+    wanted: Collection[str],
+    inner_fronts: Iterable[str],
+    outer_fronts: Sequence[str],
+) -> list[dict[str, Tensor]]:
+    """Return the tensors behind each beginning of their names, where those are the names that a network needs."""
+    fitting: list[dict[str, Tensor]] = []
+    for inner in inner_fronts:
+        for outer in outer_fronts:
+            made = {inner + name[len(outer) :]: part for name, part in tensors.items() if name.startswith(outer)}
+            if set(needed) <= made.keys() <= set(wanted):
+                fitting.append(made)
+    return fitting
 
 
 def _fronts(names: Iterable[str]) -> list[str]:
