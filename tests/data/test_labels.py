@@ -19,7 +19,7 @@ def test_whole_numbers_are_the_numbers() -> None:
     naming = number_classes(["10", "2", "003"])
     assert naming.numbers == {"10": 10, "2": 2, "003": 3}
     assert naming.classes == tuple(map(str, range(11)))
-    assert "output indices" in naming.notes[0]
+    assert naming.numbering == "numerals"
 
 
 def test_whole_numbers_in_torchvisions_order() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +18,9 @@ from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.models import BlackBox, class_names, imagenet, load_model
 from shiftproof.models.class_names import CIFAR10, with_class_names
 from shiftproof.models.precision import reduced
+
+ALPHABET = sorted(map(str, range(12)))
+"""Numbers in the order of the alphabet: 0, 1, 10, 11, 2, ..."""
 
 
 def folder(root: Path, *names: str) -> Path:
@@ -52,6 +58,19 @@ class TestNames:
         found = match(load_data(folder(tmp_path, "Air-Plane", "SHIP")), CIFAR10, 10)
         assert labels(found) == {"Air-Plane": 0, "SHIP": 8}
         assert "Air-Plane is airplane" in " ".join(found.notes)
+
+    @pytest.mark.parametrize("form", ["NFC", "NFD"])
+    def test_letters_may_be_written_as_several_characters(self, form: Any, tmp_path: Path) -> None:
+        """As the folders of a Mac are: `é` is an e and an accent."""
+        own = [unicodedata.normalize("NFC", name) for name in ("thé", "résumé", "Äpfel")]
+        data = load_data(folder(tmp_path, *(unicodedata.normalize(form, name) for name in own)))
+        found = {unicodedata.normalize("NFC", name): place for name, place in labels(match(data, own, 3)).items()}
+        assert found == {name: place for place, name in enumerate(own)}
+
+    @pytest.mark.parametrize(("name", "other"), [("re\u0301sume\u0301", "resume"), ("\u0915\u0940", "\u0915\u093f")])
+    def test_marks_on_letters_are_not_punctuation(self, name: str, other: str, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="not those of the model"):
+            match(load_data(folder(tmp_path, name, "dog")), [other, "dog"], 2)
 
     def test_an_exact_name_goes_before_a_similar_one(self, tmp_path: Path) -> None:
         assert labels(match(load_data(folder(tmp_path, "a b", "ab")), ["ab", "a b"], 2)) == {"a b": 1, "ab": 0}
@@ -184,9 +203,53 @@ class TestIndices:
         assert found.labels.tolist() == [3, 5, 8]
 
     def test_numbers_of_arrays_are_indices(self) -> None:
-        found = match(load_data((torch.rand(2, 3, 4, 4), [3, 5])), CIFAR10, 10)
-        assert found.labels is not None
-        assert found.labels.tolist() == [3, 5]
+        for names in (CIFAR10, ALPHABET):
+            found = match(load_data((torch.rand(2, 3, 4, 4), [3, 5])), names, len(names))
+            assert found.labels is not None
+            assert found.labels.tolist() == [3, 5]
+
+    @pytest.mark.parametrize("how", ["id2label", "classes"])
+    def test_numbers_are_names_where_the_model_has_them_in_another_order(self, how: str, tmp_path: Path) -> None:
+        """As a network trained on folders named 0 to 11 has, by way of the alphabet."""
+        network: Any = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
+        if how == "id2label":
+            network.config = SimpleNamespace(id2label=dict(enumerate(ALPHABET)))
+        model = load_model(network, classes=ALPHABET if how == "classes" else None)
+        found = matched(load_data(folder(tmp_path, "2", "10", "11")), model)
+        assert labels(found) == {"10": 2, "11": 3, "2": 4}
+        assert "not the place of an output" in " ".join(found.notes)
+        assert "output indices" not in " ".join(found.notes)
+
+    def test_leading_zeros_do_not_matter(self, tmp_path: Path) -> None:
+        assert labels(match(load_data(folder(tmp_path, "01", "03")), ["01", "02", "03"], 3)) == {"1": 0, "3": 2}
+
+    def test_names_of_a_data_set_of_its_own_too(self) -> None:
+        data = load_data((list(torch.rand(12, 3, 4, 4)), [str(number) for number in range(12)]))
+        data.numbering = "own"  # as `ClassLabel` has them
+        assert labels(match(data, ALPHABET, 12)) == {name: place for place, name in enumerate(ALPHABET)}
+
+    @pytest.mark.parametrize("names", [None, ["LABEL_0", "LABEL_1", "LABEL_2"], ["0", "1", "2"], ["5", "6", "7"]])
+    def test_other_names_leave_them_indices(self, names: list[str] | None, tmp_path: Path) -> None:
+        found = match(load_data(folder(tmp_path, "0", "2")), names, 3)
+        assert labels(found) == {"0": 0, "2": 2}
+        assert "output indices" in " ".join(found.notes)
+
+
+class TestPlaceholders:
+    def test_names_that_count_are_used_where_the_data_has_them(self, tmp_path: Path) -> None:
+        names = ["class_2", "class_1", "class_3"]
+        data = load_data(folder(tmp_path, "class_1", "class_2"))
+        assert labels(match(data, names, 3)) == {"class_1": 1, "class_2": 0}
+        with pytest.raises(DataError, match="do not fit"):
+            match(load_data(folder(tmp_path / "other", "cat", "dog")), names, 3)
+
+    def test_those_that_a_user_listed_are_names(self, tmp_path: Path) -> None:
+        model = load_model(lambda images: images.mean((2, 3)), classes=["class_2", "class_1", "class_3"])
+        assert labels(matched(load_data(folder(tmp_path, "class_1", "class_2", "class_3")), model)) == {
+            **{"class_1": 1, "class_2": 0, "class_3": 2}
+        }
+        with pytest.raises(DataError, match="not those of the model"):
+            matched(load_data(folder(tmp_path / "other", "cat", "dog", "fox")), model)
 
 
 class TestListedForTheModel:

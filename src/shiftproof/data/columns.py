@@ -16,6 +16,8 @@ IMAGE_COLUMNS = (
 )
 LABEL_COLUMNS = ("label", "labels", "class", "class_name", "target", "category", "fine_label", "cls", "y")
 """Names of columns that are found without being named, in any case of letters; the first that fits is taken."""
+SPLIT_COLUMNS = frozenset({"split", "splits", "set", "subset", "partition", "fold"})
+"""Names of columns that say which part of a data set a row belongs to."""
 NAME_IT = "name the column: image_column= (--image-column), or text_column= (--text-column) for texts"
 """What to do about a table in which neither images nor texts were found."""
 _QUOTED = re.compile(r'"[^"]*"')

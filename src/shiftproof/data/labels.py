@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shiftproof.data.columns import find_columns, read_rows
+from shiftproof.data.columns import SPLIT_COLUMNS, find_columns, read_rows
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
@@ -22,9 +22,10 @@ from shiftproof.runs.files import is_file
 LARGEST_INDEX = 100_000
 """Folder names that are whole numbers up to this are class indices; larger numbers are taken for names."""
 
-Numbering: TypeAlias = Literal["index", "names", "own", "given"]
-"""Where the numbers of labels come from: they are a model's output indices; names that were sorted; names with numbers
-that the data set itself has; or names in the order of outputs that the user gave. See `matching`."""
+Numbering: TypeAlias = Literal["index", "numerals", "names", "own", "given"]
+"""Where the numbers of labels come from: they are a model's output indices; names that are whole numbers, which are
+indices unless the model names its outputs so; names that were sorted; names with numbers that the data set itself has;
+or names in the order of outputs that the user gave. See `matching`."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COLUMNS = "the columns file,label in its first line, and a file within the folder and its label in each other line"
@@ -46,10 +47,10 @@ def number_classes(
 ) -> Naming:
     """Give class names numbers: those of a model's outputs where they are known, otherwise their places when sorted.
 
-    `auto`: names that are all whole numbers are the numbers themselves; other names are numbered in sorted order, which
-    `matching.match` replaces by a model's. Numbers among names, fractions and negative numbers are refused, and several
-    labels in one. `sorted`: always sorted order, torchvision's. A sequence of names, or a text file with one name per
-    line: their places in it. `places` says where a name stands first, for messages.
+    `auto`: names that are all whole numbers are the numbers themselves (`numerals`); other names are numbered in sorted
+    order, which `matching.match` replaces by a model's. Numbers among names, fractions and negative numbers are
+    refused, and several labels in one. `sorted`: always sorted order, torchvision's. A sequence of names, or a text
+    file with one name per line: their places in it. `places` says where a name stands first, for messages.
     """
     found = sorted(set(names))
     listed = listed_names(classes)
@@ -71,9 +72,7 @@ def number_classes(
                 got=", ".join(found[:10]),
                 fix="rename one of them, or number the names in sorted order with classes='sorted'",
             )
-        note = "Class names are whole numbers and were taken as the model's output indices"
-        fix = " (classes='sorted' numbers them in sorted order, as torchvision does)."
-        return Naming(numbers, tuple(map(str, range(max(numbers.values()) + 1))), (note + fix,), "index")
+        return Naming(numbers, tuple(map(str, range(max(numbers.values()) + 1))), numbering="numerals")
     _check_no_numbers(found, places or {})
     return Naming({name: number for number, name in enumerate(found)}, tuple(found))
 
@@ -213,9 +212,15 @@ def _is_nan(label: object) -> bool:
     return isinstance(label, float) and math.isnan(label)
 
 
-def read_table(path: str | Path, image_column: str | None = None, label_column: str | None = None) -> dict[str, str]:
-    """Return the label of each file of a CSV or TSV, by the columns `file` and `label` or those that are named."""
+def read_table(
+    path: str | Path, image_column: str | None = None, label_column: str | None = None, root: Path | None = None
+) -> dict[str, str]:
+    """Return the label of each file of a CSV or TSV, by the columns `file` and `label` or those that are named.
+
+    Files are named by their paths from `root`, or from the table's own folder; absolute paths must lead into it.
+    """
     path = Path(path)
+    root = (path.parent if root is None else root).absolute()
     if not is_file(path):
         raise DataError(
             f"There is no table of labels {str(path)!r}.", expected="a CSV file with the columns file,label"
@@ -244,19 +249,39 @@ def read_table(path: str | Path, image_column: str | None = None, label_column: 
     table: dict[str, str] = {}
     for number, name, label in rows:
         place = Path((name or "").strip())  # ./a.png is a.png
+        place = place.relative_to(root) if place.is_relative_to(root) else place
         if not name or not label or place.as_posix() in table:
             problem = "names a file twice" if name and label else "lacks a file or a label"
             raise DataError(
                 f"Line {number} of {str(path)!r} {problem}.", expected=_COLUMNS, got=f"{name or ''},{label or ''}"
             )
         if place.is_absolute() or ".." in place.parts:
-            raise DataError(f"Line {number} of {str(path)!r} points outside the folder.", expected=_COLUMNS, got=name)
+            raise DataError(
+                f"Line {number} of {str(path)!r} points outside the folder.",
+                expected=f"a file within {str(root)!r}",
+                got=name,
+                fix=f"give the folder that all files are in: --data FOLDER --labels {path}",
+            )
         table[place.as_posix()] = label.strip()
     if not table:
         raise DataError(
             f"The table of labels {str(path)!r} has no rows.", expected=_COLUMNS, got="its first line alone"
         )
     return table
+
+
+def split_notes(path: Path) -> list[str]:
+    """Return what a report should say of a table whose rows belong to several splits: all of them are read."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = read_rows(path, file)
+        column = next((name for name in reader.fieldnames or () if name.strip().lower() in SPLIT_COLUMNS), None)
+        found = sorted({row[column] or "" for row in reader}) if column else []
+    if len(found) < 2:
+        return []
+    return [
+        f"The column {column} of {path.name} ({', '.join(found[:5])}{', ...' if len(found) > 5 else ''}) was not used: "
+        "the images of all its values were. A table of the rows of one chooses it."
+    ]
 
 
 def listed_names(classes: str | Path | Sequence[str]) -> list[str] | None:

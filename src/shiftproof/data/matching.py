@@ -10,8 +10,8 @@ from torch import Tensor
 
 from shiftproof.data.base import Dataset
 from shiftproof.errors import DataError
-from shiftproof.models import class_names, device_of, imagenet, label_numbers, logits
-from shiftproof.models.class_names import GivenNames, folded
+from shiftproof.models import device_of, imagenet, label_numbers, logits
+from shiftproof.models.class_names import GivenNames, are_placeholders, folded, told_names
 from shiftproof.models.naming import places
 
 Data = TypeVar("Data", bound=Dataset)
@@ -37,13 +37,18 @@ def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None =
     """
     if data.labels is None:
         return data
-    if data.numbering == "index":
+    known = told_names(model) if names is None else names
+    if data.numbering in ("index", "numerals"):
         numbers = label_numbers(model)
-        return data if numbers is None else _by_number(data, data.labels, numbers)
+        if numbers is not None:
+            return _by_number(data, data.labels, numbers)
+        if data.numbering == "index":
+            return data
+        if known is None:
+            return _by_numeral(data, data.labels, None)
     batch = next(iter(data.batches(2, device=device_of(model))), None)
     if batch is None:
         return data
-    known = class_names(model) if names is None else names
     return match(data, known, logits(model, batch.inputs).shape[1])
 
 
@@ -52,9 +57,11 @@ def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
 
     Names are matched exactly, then ignoring case, spaces and punctuation, then as WordNet ids and synonyms of ImageNet
     classes; the data may have only some of the model's classes. Labels that are indices already, or in an order the
-    user gave, are kept. If the model has no names, ImageNet class names map to 1,000 outputs in their usual order;
-    otherwise, with as many classes as outputs, the order is the data's own or alphabetical, as in torchvision's
-    `ImageFolder`, and a note says so. Anything else is an error.
+    user gave, are kept. Names that are whole numbers are indices, unless the model calls its outputs by these numbers.
+    Placeholders such as LABEL_0 name a model's outputs only where the data has the same. If the model has no names,
+    ImageNet class names map to 1,000 outputs in their usual order; otherwise, with as many classes as outputs, the
+    order is the data's own or alphabetical, as in torchvision's `ImageFolder`, and a note says so. Anything else is an
+    error.
 
     Args:
         data: A labelled data set.
@@ -75,33 +82,46 @@ def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
             got=f"{len(names)}: {shortened(names)}",
         )
     known = list(names) if names is not None and len(names) == outputs else None
+    if data.numbering == "numerals":
+        return _by_numeral(data, data.labels, known)
+    if known is not None and not isinstance(names, GivenNames) and are_placeholders(known):
+        known = known if set(_present(data, data.labels)) <= set(known) else None
     if data.numbering == "given":
         return _given(data, data.labels, known, outputs)
     if outputs == imagenet.CLASSES and set(data.classes) == set(imagenet.wordnet_ids()):
         known = None  # whatever the model calls them
     if known is not None:
         return _by_name(data, data.labels, known)
-    if outputs == imagenet.CLASSES and all(imagenet.meanings(_present(data, data.labels))):
+    return _without_names(data, data.labels, names, outputs)
+
+
+def _without_names(data: Data, labels: Tensor, names: Sequence[str] | None, outputs: int) -> Data:
+    """Return a set for a model that does not name its outputs, or names another number of them."""
+    if outputs == imagenet.CLASSES and all(imagenet.meanings(_present(data, labels))):
         note = (
             "The model has 1,000 outputs, and the classes of the data are ImageNet's by their WordNet ids or names: "
             "the outputs were taken for ImageNet's classes in their usual order."
         )
-        return _by_name(data, data.labels, imagenet.wordnet_ids(), note)
+        return _by_name(data, labels, imagenet.wordnet_ids(), note)
     unsaid = "The model does not say the names of its outputs"
-    if names:
+    if names and len(names) != outputs:
         unsaid = f"The model names {len(names):,} classes and has {outputs:,} outputs, so that its names cannot be used"
     if len(data.classes) == outputs:
         alphabet = (
             f"{unsaid}: classes were numbered in the order of the alphabet, as "
             f"torchvision's ImageFolder does ({shortened(data.classes)})."
         )
-        return data.renumbered(data.labels, data.classes, *([alphabet] if data.numbering == "names" else []))
+        return data.renumbered(labels, data.classes, *([alphabet] if data.numbering == "names" else []))
     if data.numbering == "own" and len(data.classes) > outputs:
         return data  # labels that are out of range are refused where they are used
     raise DataError(
         "Labels and model outputs do not fit.",
         expected=f"{outputs} classes, as many as the model has outputs, "
-        + (f"which are not as many as the {len(names):,} that it names" if names else "whose names it does not say"),
+        + (
+            f"which are not as many as the {len(names):,} that it names"
+            if names and len(names) != outputs
+            else "whose names it does not say"
+        ),
         got=f"{len(data.classes)} class names: {shortened(data.classes)}",
         fix=_FIX,
     )
@@ -131,6 +151,25 @@ def _by_number(data: Data, labels: Tensor, numbers: Sequence[int]) -> Data:
     names = [data.classes[number] if number < len(data.classes) else str(number) for number in numbers]
     note = f"The model's {len(numbers)} outputs stand for the labels {shortened([str(number) for number in numbers])}."
     return data.renumbered(torch.tensor([place_of[label] for label in labels.tolist()]), names, note)
+
+
+def _by_numeral(data: Data, labels: Tensor, known: Sequence[str] | None) -> Data:
+    """Return a set whose classes are named by whole numbers: a model's names, where it has these, or else indices.
+
+    A network trained on folders named 0 to 11 may have its outputs in the order of the alphabet: 0, 1, 10, 11, 2, ...
+    """
+    called = [str(int(name)) if name.isascii() and name.isdigit() else name for name in known or ()]
+    if called != list(map(str, range(len(called)))) and set(_present(data, labels)) <= set(called):
+        note = (
+            f"The model names its outputs by numbers ({shortened(called)}), and classes were matched to these names: a "
+            "number is not the place of an output."
+        )
+        return _by_name(data, labels, called, note)
+    note = (
+        "Class names are whole numbers and were taken as the model's output indices (classes='sorted' numbers them in "
+        "sorted order, as torchvision does)."
+    )
+    return data.renumbered(labels, data.classes, note)
 
 
 def _by_name(data: Data, labels: Tensor, known: Sequence[str], *notes: str) -> Data:

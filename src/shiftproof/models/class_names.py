@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,13 +43,27 @@ def class_names(model: object) -> tuple[str, ...] | None:
     >>> class_names(nn.Sequential(nn.Flatten(), with_class_names(nn.Linear(12, 2), ["cat", "dog"])))
     ('cat', 'dog')
     """
+    names = told_names(model)
+    return None if names is None or are_placeholders(names) else names
+
+
+def told_names(model: object) -> tuple[str, ...] | None:
+    """Return what a model says its outputs are called, be it only placeholders; None if it says nothing.
+
+    Args:
+        model: Any model.
+    """
     own = getattr(model, "class_names", None)
     if own is None:
         own = _configured(getattr(model, "config", None))
     if isinstance(own, Sequence) and not isinstance(own, str):
-        names = own if isinstance(own, GivenNames) else tuple(map(str, own))
-        return None if not names or all(map(_GENERIC.fullmatch, names)) else names
-    return next((found for part in inside(model) if (found := class_names(part))), None)
+        return own if isinstance(own, GivenNames) else tuple(map(str, own)) or None
+    return next((found for part in inside(model) if (found := told_names(part))), None)
+
+
+def are_placeholders(names: Sequence[str]) -> bool:
+    """Whether names are only numbers, as LABEL_0 or 7 are."""
+    return all(map(_GENERIC.fullmatch, names))
 
 
 def with_class_names(model: Named, names: Sequence[str] | None) -> Named:
@@ -74,7 +89,9 @@ def label_numbers(model: object) -> tuple[int, ...] | None:
 
 def folded(name: str) -> str:
     """Return a name without regard to case, spaces and punctuation."""
-    return re.sub(r"[\W_]+", "", name.casefold()) or name
+    plain = unicodedata.normalize("NFC", name).casefold()
+    # Marks are part of a letter, in scripts where they are characters of their own: \w has no word for them.
+    return "".join(sign for sign in plain if sign.isalnum() or unicodedata.category(sign).startswith("M")) or plain
 
 
 def read_class_names(given: str | Path | Sequence[str]) -> GivenNames:

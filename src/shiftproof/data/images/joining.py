@@ -15,6 +15,8 @@ from shiftproof.data.images.source import ImageSource, Pixels, sizes_differ
 from shiftproof.errors import DataError
 from shiftproof.registry import unknown
 
+_NUMBERS = {"index", "numerals"}
+
 
 class JoinedSet(ImageSet):
     """Images of several domains: `domain` [N] says which of `domains` each is from.
@@ -97,7 +99,7 @@ def join(sets: Mapping[str, ImageSet], *, name: str, ordered: bool = True) -> Jo
         name=name,
         labels=labels,
         classes=classes,
-        numbering=first.numbering,
+        numbering="index" if {part.numbering for part in parts} == _NUMBERS else first.numbering,
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         on_bad_file=first.on_bad_file,
         bad_files=[bad for part in parts for bad in part.bad_files],
@@ -131,7 +133,8 @@ def _joined_labels(sets: Mapping[str, ImageSet]) -> tuple[Tensor | None, tuple[s
     known = [part.labels for part in parts if part.labels is not None]
     if not known:
         return None, ()
-    if len({part.numbering for part in parts}) > 1:
+    kinds = {part.numbering for part in parts}
+    if len(kinds) > 1 and kinds != _NUMBERS:
         raise DataError(
             "These sets do not all label their classes in the same way.",
             expected="names for all of them, or numbers for all of them",

@@ -102,6 +102,7 @@ def _from_rows(
     labels: list[str] = []
     places: list[str] = []
     bad: list[BadFile] = []
+    written = False  # labels are texts, and numbers among them names
     for place, row in table.rows:
         cells = tuple(_cell(row.get(column), f"{place} of {where}") for column in text_names)
         held = None if label_name is None else row.get(label_name)
@@ -116,9 +117,12 @@ def _from_rows(
         texts.append(cells[0] if len(cells) == 1 else (cells[0], cells[1]))
         labels.append(label.strip())
         places.append(place)
+        written = written or (label_name is not None and isinstance(row.get(label_name), str))
     _check_rows(where, len(texts), bad, on_bad_file)
     firsts = dict(zip(reversed(labels), reversed(places), strict=True))
     naming = None if label_name is None else _naming(labels, classes, firsts, own)
+    if naming is not None and naming.numbering == "numerals" and not written:
+        naming = naming._replace(numbering="index")
     return TextSet(
         TextSource(texts),
         name=name,
