@@ -213,9 +213,9 @@ FOLDERS: dict[str, Row] = {
         ["../secret.png", "outside", "expected"],
     ),
     "table of labels with an absolute path": Row(
-        lambda: table(f"file,label\n0.png,a\n{Path('photos/1.png').resolve()},b\n"),
+        lambda: (put("secret.png", picture()), table(f"file,label\n0.png,a\n{Path('secret.png').resolve()},b\n")),
         data("photos"),
-        ["outside", "expected"],
+        ["secret.png", "outside", "expected", "--data FOLDER --labels"],
     ),
     "no table of labels": Row(photos, data("photos", "--labels", "no.csv"), ["no table of labels", "expected"]),
     "folder as a table of labels": Row(photos, data("photos", "--labels", "photos"), ["no table of labels"]),

@@ -173,7 +173,7 @@ class Subject:
             return loaded
         except DataError as error:
             wanted = self._input_size if error.headline == DIFFERENT_SIZES else None
-            if wanted is None:
+            if wanted is None or self._made:
                 raise
             return self._load_data(wanted)
 
@@ -181,17 +181,23 @@ class Subject:
     def sized_data(self) -> Dataset:
         """The loaded data at the size of images that the model was made for, where it says one and the user did not."""
         data, wanted = self.loaded_data, self._input_size
-        if not isinstance(data, ImageSet) or wanted is None or not wanted.firm:
+        if not isinstance(data, ImageSet) or wanted is None or data.shape[1:] == (wanted.crop, wanted.crop):
             return data
-        return data if data.shape[1:] == (wanted.crop, wanted.crop) else self._load_data(wanted)
+        if wanted.firm and not self._made:
+            return self._load_data(wanted)
+        return data if data.source.size is not None else data.noted(_own_size(data, wanted))
 
     @property
     def _input_size(self) -> InputSize | None:
-        """The size of images that the model was made for; None where the user chose it, or made the set."""
-        spec = self.given_data if isinstance(self.given_data, DataSpec) else DataSpec(self.given_data)
-        if spec.options.get("size") is not None or isinstance(spec.given, Dataset):
-            return None
-        return input_size(self.loaded_model)
+        """The size of images that the model was made for; None where the user chose it."""
+        chosen = isinstance(self.given_data, DataSpec) and self.given_data.options.get("size") is not None
+        return None if chosen else input_size(self.loaded_model)
+
+    @property
+    def _made(self) -> bool:
+        """Whether the user made the set, whose images are as they are."""
+        given = self.given_data.given if isinstance(self.given_data, DataSpec) else self.given_data
+        return isinstance(given, Dataset)
 
     def _load_data(self, size: InputSize | None = None) -> Dataset:
         load = load_data if self.texts else load_images
@@ -200,6 +206,7 @@ class Subject:
         return load(DataSpec(self.given_data, size=size.size)).noted(
             f"Images were resized to the size that the model was made for: the short side to {size.size[0]} pixels, of"
             f" which the central {size.crop} x {size.crop} were taken."
+            + (" Its own processor stretches images to a square." if size.stretched else "")
         )
 
     @cached_property
@@ -316,6 +323,16 @@ class Subject:
         made = copy.copy(self)
         made.__dict__.update(self.__dict__, **fields)
         return made
+
+
+def _own_size(data: ImageSet, wanted: InputSize) -> str:
+    """Return what a report should say of images that are not of the size that a model was made for."""
+    _, height, width = data.shape
+    return (
+        f"Images were measured at their own size, {width} x {height} pixels. The model's architecture is usually given "
+        f"{wanted.crop} x {wanted.crop}: if its weights were trained on that size, load the images with --size "
+        f"{wanted.crop} (size={wanted.crop} or {wanted.size} of load_data)."
+    )
 
 
 def _room(device: str) -> int:

@@ -258,6 +258,12 @@ DATA: Mapping[str, Callable[[Shelf], Held]] = {
     "datasets": lambda shelf: Held(huggingface(shelf)),
     "datasets, splits": lambda shelf: Held(datasets.DatasetDict({"a": huggingface(shelf)}), {"split": "a"}),
     "datasets, streamed": lambda shelf: Held(huggingface(shelf).to_iterable_dataset()),
+    "datasets, transformed": lambda shelf: Held(
+        huggingface(shelf).with_transform(
+            lambda rows: {"pixel_values": [TENSOR(one.convert("RGB")) for one in rows["image"]], "label": rows["label"]}
+        )
+    ),
+    "datasets, as tensors": lambda shelf: Held(huggingface(shelf).with_format("torch", columns=["label"])),
     "datasets, saved": partial(saved, splits=False),
     "datasets, saved splits": partial(saved, splits=True),
     **{f"webdataset, {form}": partial(written, form=form) for form in ("folder", "pattern", "json")},

@@ -57,6 +57,8 @@ def saved(network: nn.Module, path: Path, form: str) -> Path:
             torch.save({"model": {f"module.{name}": part for name, part in tensors.items()}, "epoch": 3}, path)
         case "lightning ddp":
             torch.save({"state_dict": {f"module.net.{name}": part for name, part in tensors.items()}}, path)
+        case "backbone":
+            torch.save({"state_dict": {f"backbone.{name}": part for name, part in tensors.items()}}, path)
         case "compiled":
             torch.save({f"_orig_mod.{name}": part for name, part in tensors.items()}, path)
         case "timm":
@@ -160,6 +162,36 @@ def _answered(made: Any, answer: str, images: Tensor) -> Tensor:
     return torch.tensor(getattr(made, answer)(images.permute(0, 2, 3, 1).flatten(1).numpy()))
 
 
+def numbered_by_the_alphabet(bench: Bench) -> Brought:
+    """Return a network whose outputs are called by the numbers of the classes, in another order than theirs."""
+    order = [2, 0, 1]
+    config = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", id2label=dict(enumerate("201"))
+    )
+    network: Any = bench.trained(transformers.ResNetForImageClassification(config))
+    turned = transformers.ResNetForImageClassification(config).eval()
+    state = dict(network.state_dict())
+    state |= {name: part[order] for name, part in state.items() if name.startswith("classifier")}
+    turned.load_state_dict(state)
+    turned.save_pretrained(bench.root / "saved")
+    facts: dict[str, Any] = {"size": {"shortest_edge": 32}, "image_mean": IMAGENET[0], "image_std": IMAGENET[1]}
+    transformers.ViTImageProcessor(**facts).save_pretrained(bench.root / "saved")
+    return Brought(str(bench.root / "saved"), on(network), folder="numbers")
+
+
+class Taking(nn.Module):
+    """A network that takes channels last, or levels of 0 to 255, as those made for serving do."""
+
+    def __init__(self, network: nn.Module, kind: str) -> None:
+        super().__init__()
+        self.network, self.kind = network, kind
+
+    def forward(self, images: Tensor) -> Any:
+        if "uint8" in self.kind:
+            images = images.float() / 255
+        return self.network(images.permute(0, 3, 1, 2) if "last" in self.kind else images)
+
+
 def numpy_function(bench: Bench, last: bool) -> Brought:
     network = bench.trained(Net())
     if last:
@@ -171,15 +203,19 @@ def numpy_function(bench: Bench, last: bool) -> Brought:
 
 def exported(bench: Bench, kind: str) -> Brought:
     network = bench.trained(Net())
-    whole = nn.Sequential(Normalize(*IMAGENET), network).eval()
+    whole: nn.Module = nn.Sequential(Normalize(*IMAGENET), network).eval()
     path = bench.root / f"model.{kind}"
     example = bench.images[:2]
     match kind:
-        case "onnx":
+        case _ if "onnx" in kind:
+            whole = Taking(whole, kind).eval()
+            example = example.permute(0, 2, 3, 1) if "last" in kind else example
+            example = (example * 255).to(torch.uint8) if "uint8" in kind else example
+            example = example[:1] if "one" in kind else example
             names: dict[str, Any] = {
                 "input_names": ["x"],
                 "output_names": ["y"],
-                "dynamic_axes": {"x": {0: "n"}, "y": {0: "n"}},
+                **({} if "one" in kind else {"dynamic_axes": {"x": {0: "n"}, "y": {0: "n"}}}),
             }
             torch.onnx.export(whole, (example,), str(path), dynamo=False, **names)
         case "pt2":
@@ -227,7 +263,7 @@ def named_network(bench: Bench) -> Brought:
 MODELS: Mapping[str, Callable[[Bench], Brought]] = {
     **{
         f"timm, {form}": partial(of_timm, name="test_resnet", form=form)
-        for form in ("state dict", "safetensors", "lightning", "ddp", "lightning ddp", "compiled", "timm")
+        for form in ("state dict", "safetensors", "lightning", "ddp", "lightning ddp", "backbone", "compiled", "timm")
     },
     "timm, efficientnet": partial(of_timm, name="test_efficientnet", form="state dict"),
     "timm, convnext": partial(of_timm, name="test_convnext", form="safetensors"),
@@ -240,6 +276,7 @@ MODELS: Mapping[str, Callable[[Bench], Brought]] = {
     "transformers, ViT saved": partial(of_huggingface, kind="vit"),
     "transformers, ResNet saved": partial(of_huggingface, kind="resnet"),
     "transformers, an object": partial(of_huggingface, kind="object"),
+    "transformers, numbers as names": numbered_by_the_alphabet,
     "own module": own,
     "own module, tuple": partial(own, form=lambda scores, features: (scores, features)),
     "own module, dict": partial(own, form=lambda scores, features: {"features": features, "logits": scores}),
@@ -266,6 +303,10 @@ MODELS: Mapping[str, Callable[[Bench], Brought]] = {
         bench, make_pipeline(StandardScaler(), LogisticRegression(C=0.001, max_iter=500)), "names"
     ),
     "ONNX": partial(exported, kind="onnx"),
+    "ONNX, one image at a time": partial(exported, kind="one.onnx"),
+    "ONNX, channels last": partial(exported, kind="last.onnx"),
+    "ONNX, uint8": partial(exported, kind="uint8.onnx"),
+    "ONNX, one image of uint8, channels last": partial(exported, kind="one.last.uint8.onnx"),
     "torch.export": partial(exported, kind="pt2"),
     "TorchScript": partial(exported, kind="ts"),
     "class names in a file": named_by_a_file,

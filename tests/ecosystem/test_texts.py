@@ -45,6 +45,9 @@ def forms(folder):
         (folder / "named.parquet", {}),
         *((held.with_format(kind), {}) for kind in (None, "numpy", "torch", "pandas", "arrow")),
         (held.to_iterable_dataset(), {}),
+        (held.to_iterable_dataset().with_format("torch"), {}),
+        (held.with_format("torch", columns=["label"]), {}),
+        (held.with_transform(lambda rows: {"input_ids": [[len(text)] for text in rows["text"]]}), {}),
         (folder / "saved", {}),
         (folder / "splits", {"split": "test"}),
     )

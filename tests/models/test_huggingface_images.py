@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from shiftproof.data import DataSpec, as_images
+from shiftproof.data import DataSpec, as_images, load_data
 from shiftproof.errors import ModelError
 from shiftproof.models import InputSize, class_names, input_size, load_model, logits
 from shiftproof.subjects import Subject
@@ -77,7 +77,7 @@ def test_images_are_prepared_as_by_the_processor(network, processor, prepare, tm
 @pytest.mark.parametrize(
     ("processor", "size"),
     [
-        ({}, InputSize(16, 16)),
+        ({}, InputSize(16, 16, stretched=True)),
         ({"size": {"shortest_edge": 20}, "do_center_crop": True, "crop_size": {"height": 16}}, InputSize(20, 16)),
         ({"size": {"shortest_edge": 16}, "crop_pct": 0.8}, InputSize(20, 16)),
         ({"size": 16}, InputSize(16, 16)),
@@ -108,6 +108,15 @@ def test_a_set_of_another_size_is_told_the_models(network, tmp_path):
     assert "size=(16, 16)" in caught.value.facts["fix"]
 
 
+def test_a_folder_of_timm_names_the_command(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet10t", "label_names": ["a", "b"]}))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="is timm's") as caught:
+        load_model(tmp_path)
+    assert f"--model timm:resnet10t --weights {tmp_path / 'model.safetensors'}" in caught.value.facts["fix"]
+    assert "label_names" in caught.value.facts["fix"]
+
+
 def test_a_network_already_made(network):
     model = load_model(network, mean=PROCESSOR["image_mean"], std=PROCESSOR["image_std"])
     with torch.no_grad():
@@ -131,7 +140,7 @@ class TestSizes:
     def test_images_of_different_sizes(self, network, folder, tmp_path):
         subject = Subject.of(saved(network, tmp_path / "model"), str(folder))
         assert as_images(subject.data).shape == (3, 16, 16)
-        assert "the central 16 x 16" in " ".join(subject.data.notes)
+        assert "the central 16 x 16 were taken. Its own processor stretches" in " ".join(subject.data.notes)
         assert subject.model is subject.loaded_model
 
     def test_images_of_one_size(self, network, tmp_path):
@@ -144,8 +153,22 @@ class TestSizes:
     def test_a_size_that_is_not_firm_leaves_images_of_one_size_alone(self, folder):
         network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
         network.input_size = InputSize(16, 16, firm=False)  # type: ignore[assignment]
-        assert as_images(Subject.of(network, (torch.rand(4, 3, 20, 20), [0, 1, 2, 0])).data).shape == (3, 20, 20)
+        arrays = (torch.rand(4, 3, 20, 20), [0, 1, 2, 0])
+        for given in (arrays, load_data(arrays)):
+            data = as_images(Subject.of(network, given).data)
+            assert data.shape == (3, 20, 20)
+            assert "their own size, 20 x 20 pixels" in " ".join(data.notes)
+            assert "--size 16 " in " ".join(data.notes)
         assert as_images(Subject.of(network, str(folder)).data).shape == (3, 16, 16)
+        for chosen in (DataSpec(folder, size=8), load_data(folder, size=8)):
+            assert "own size" not in " ".join(Subject.of(network, chosen).data.notes)
+
+    def test_a_set_that_is_made_stays_as_it_is_and_that_is_told(self):
+        network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+        network.input_size = InputSize(16, 16)  # type: ignore[assignment]
+        data = as_images(Subject.of(network, load_data((torch.rand(4, 3, 20, 20), [0, 1, 2, 0]))).data)
+        assert data.shape == (3, 20, 20)
+        assert "their own size, 20 x 20 pixels" in " ".join(data.notes)
 
     def test_the_users_size_stands(self, folder):
         network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())

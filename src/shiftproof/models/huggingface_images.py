@@ -84,7 +84,8 @@ def _size(facts: Mapping[str, Any]) -> InputSize | None:
     if facts.get("crop_pct") and resize < 384:  # ConvNeXt's rule
         return InputSize(int(resize / float(facts["crop_pct"])), resize)
     crop = _side(facts.get("crop_size")) if facts.get("do_center_crop") else None
-    return InputSize(resize, crop or resize)
+    stretched = isinstance(facts["size"], Mapping) and "shortest_edge" not in facts["size"]
+    return InputSize(resize, crop or resize, stretched=stretched)
 
 
 def _side(value: Any) -> int | None:

@@ -21,11 +21,13 @@ class InputSize:
         resize: Short side after resizing, in pixels.
         crop: Side of the centre crop, in pixels.
         firm: Whether images of any other size are always resized.
+        stretched: Whether the model's own processor stretches images to a square, whatever their shape.
     """
 
     resize: int
     crop: int
     firm: bool = True
+    stretched: bool = False
 
     @property
     def size(self) -> tuple[int, int]:

@@ -114,9 +114,9 @@ def test_exif_rotation(orientation: int, tmp_path: Path) -> None:
     for name, options in (("a.webp", {"lossless": True}), ("a.png", {}), ("a.tif", {})):
         path = save(Image.fromarray(PIXELS), tmp_path / name, exif=exif, **options)
         np.testing.assert_array_equal(Decoder()(path), turned(PIXELS))
-    (width, height), grey = header(save(Image.fromarray(PIXELS), tmp_path / "a.jpg", exif=exif))
-    assert (height, width) == turned(PIXELS).shape[:2]
-    assert not grey
+    found = header(save(Image.fromarray(PIXELS), tmp_path / "a.jpg", exif=exif))
+    assert found.size[::-1] == turned(PIXELS).shape[:2]
+    assert (found.grey, found.turned, found.alpha) == (False, orientation > 1, False)
 
 
 def test_of_an_animation_the_first_frame(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from shiftproof.data import ImageSet, load_data, load_images
+from shiftproof.data import ImageSet, load_data, load_images, match
 from shiftproof.data.contents import content_keys
 from shiftproof.errors import ConfigurationError, DataError
 
@@ -125,7 +125,7 @@ class TestClasses:
         assert data.labels.tolist() == [0, 10, 2]
         assert values(data) == [0, 10, 2]
         assert torchvision.labels.tolist() == [0, 1, 2]
-        assert any("output indices" in note for note in data.notes)
+        assert any("output indices" in note for note in match(data, None, 11).notes)
 
     def test_a_given_order(self, folder: Path) -> None:
         data = load_images(folder, classes=["dog", "cat", "bee", "ant"])
@@ -198,14 +198,38 @@ class TestTables:
 
     def test_missing_files_are_named(self, folder: Path, table: Path) -> None:
         table.write_text("file,label\nant/a.png,7\nant/z.png,12\n")
-        with pytest.raises(DataError, match=r"1 of 2 files(?s:.*)ant/z.png"):
+        with pytest.raises(DataError, match=r"1 of 2 files(?s:.*)ant/z.png(?s:.*)remove their rows"):
             load_images(folder)
+
+    @pytest.mark.parametrize("how", ["resolved", "as it is"])
+    def test_paths_may_be_absolute_within_the_folder(
+        self, how: str, folder: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected = load_images(folder).fingerprint
+        rows = [line.split(",") for line in table.read_text().splitlines()]
+        table.unlink()
+        elsewhere = tmp_path / "elsewhere.csv"
+        elsewhere.write_text("\n".join(["file,label", *(f"{folder / file},{label}" for file, label in rows[1:])]))
+        monkeypatch.chdir(folder.parent)
+        given = folder if how == "resolved" else Path(folder.name)
+        assert load_images(given, labels=elsewhere).fingerprint == expected
+        with pytest.raises(DataError, match=r"outside the folder(?s:.*)--data\s+FOLDER\s+--labels"):
+            load_images(folder / "bee", labels=elsewhere)
+
+    def test_a_column_of_splits_is_told(self, folder: Path, table: Path) -> None:
+        table.write_text("file,label,Split\ncat/a.png,night,train\nant/a.png,day,test\nbee/a.png,night,train\n")
+        assert any(
+            "The column Split of labels.csv (test, train) was not used" in note for note in load_images(folder).notes
+        )
+        table.write_text(table.read_text().replace("train", "test"))
+        assert not any("Split" in note for note in load_images(folder).notes)
 
     @pytest.mark.parametrize(
         ("rows", "fix"),
         [
             ("ant/a,7\nbee/a,12\n", "write names with their endings: ant/a.png"),
-            ("set/ant/a.png,7\nset/bee/a.png,12\n", r"not\s+at\s+the\s+working\s+directory"),
+            ("set/ant/a.png,7\nset/bee/a.png,12\n", r"at\s+the\s+working\s+directory:\s+--data\s+\.\s+--labels"),
+            (r"ant\a.png,7" "\n" r"bee\a.png,12" "\n", "write / between folders, as in ant/a.png"),
             ("x.png,7\ny.png,12\n", r"--data\s+FOLDER\s+--labels\s+TABLE"),
         ],
     )
@@ -250,6 +274,21 @@ class TestTables:
     def test_labels_are_no_array(self, folder: Path) -> None:
         with pytest.raises(ConfigurationError, match="come from a table"):
             load_images(folder, labels=[1, 2, 3])
+
+
+class TestWhatIsChanged:
+    """Where pixels are not those that torchvision's ImageFolder reads, a note says so."""
+
+    def test_turned_and_transparent_images_are_counted(self, folder: Path) -> None:
+        assert load_images(folder).notes == ()
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.new("RGB", (8, 8)).save(folder / "ant" / "turned.jpg", exif=exif)
+        Image.new("RGBA", (8, 8)).save(folder / "bee" / "clear.png")
+        Image.new("RGBA", (8, 8)).save(folder / "bee" / "clear.gif")
+        turned, clear = load_images(folder).notes
+        assert "EXIF data of 1 of 9 images turn them" in turned
+        assert "2 of 9 images may have transparent pixels" in clear
 
 
 class TestWithoutLabels:

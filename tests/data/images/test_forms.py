@@ -308,6 +308,11 @@ def test_tar_files(files: list[Path], tmp_path: Path) -> None:
         for file, name in zip(files, NAMES, strict=True)
     ]
     assert_same(load_data(tar(tmp_path / "json.tar", by_json), label_column="kind"))
+    beside = [{"a.mask.png": files[0].read_bytes(), **sample, "depth.png": b"x"} for sample in samples]
+    numbered(load_data(tar(tmp_path / "beside.tar", beside)))
+    with pytest.raises(DataError, match=r"several images(?s:.*)--image-column\s+jpg"):
+        load_data(tar(tmp_path / "two.tar", [{"jpg": b"x", **sample} for sample in samples]))
+    numbered(load_data(tar(tmp_path / "two.tar", [{"jpg": b"x", **sample} for sample in samples]), image_column="png"))
     assert load_data(tar(tmp_path / "bare.tar", [{"png": files[0].read_bytes()}])).labels is None
     with pytest.raises(DataError, match="no samples of images"):
         load_data(tar(tmp_path / "texts.tar", [{"txt": b"x"}]))

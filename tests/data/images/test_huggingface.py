@@ -58,6 +58,20 @@ class Dataset:
         return Dataset(self.columns, {**self.features, name: feature})
 
 
+class Formatted(Dataset):
+    """A set whose user made its rows what a training loop takes: nothing of them may be read."""
+
+    def __init__(self, kind: str | None, columns: list[str]) -> None:
+        super().__init__(make().columns, make().features)
+        self.format = {"type": kind, "columns": columns}
+
+    def __getitem__(self, place: Any) -> Any:
+        raise AssertionError(place)
+
+    def with_format(self, kind: None) -> Dataset:
+        return make()
+
+
 def encoded(pixels: Any = PIXELS) -> list[dict[str, Any]]:
     entries = []
     for image in pixels:
@@ -91,6 +105,17 @@ def test_class_names_in_another_order_are_matched_by_name() -> None:
     assert translated.labels.tolist() == LABELS
     with pytest.raises(DataError, match="no class named 'cat'"):
         load_images(make("fine"), classes=["bee", "ant", "kitten"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns"), [("custom", ["id", "img", "label"]), ("torch", ["id", "img", "label"]), (None, ["label"])]
+)
+def test_rows_are_read_as_they_are_stored(kind: str | None, columns: list[str]) -> None:
+    data = load_images(Formatted(kind, columns))
+    assert torch.equal(next(data.batches(9)).inputs, EXPECTED)
+    assert data.labels is not None
+    assert data.labels.tolist() == LABELS
+    assert ("transform was left out" in " ".join(data.notes)) == (kind == "custom")
 
 
 def test_labels_without_names_and_no_labels() -> None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Literal, TypeGuard
+from typing import IO, Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,10 +135,24 @@ def _formats() -> list[str]:
     return [name for name in _FORMATS if name in Image.OPEN]
 
 
-def header(file: str) -> tuple[tuple[int, int], bool]:
-    """Return width and height, as rotation leaves them, and whether an image is grey; its pixels are not decoded."""
+class Header(NamedTuple):
+    """What a file says of its image: width and height, as rotation leaves them, and what decoding will change.
+
+    `turned`: whether its EXIF data turn it; that of a PNG may be behind its pixels, and does not count here. `alpha`:
+    whether pixels may be transparent.
+    """
+
+    size: tuple[int, int]
+    grey: bool
+    turned: bool
+    alpha: bool
+
+
+def header(file: str) -> Header:
+    """Return what a file says of its image; its pixels are not decoded."""
     with open_image(file) as image:
-        return upright_size(image), is_grey(image)
+        turned = image.format != "PNG" and _orientation(image) > 1
+        return Header(upright_size(image), is_grey(image), turned, image.has_transparency_data)
 
 
 def upright(image: Image.Image) -> Image.Image:

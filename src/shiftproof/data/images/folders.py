@@ -18,10 +18,10 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.file_digests import THREADS, file_digests
 from shiftproof.data.images.decoded_files import decode_file
-from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Color, Decoder, Size, header, is_image_name
+from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Color, Decoder, Header, Size, header, is_image_name
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.source import DecodedSource, describe, sizes_differ, unreadable
-from shiftproof.data.labels import Naming, number_classes, read_table
+from shiftproof.data.labels import Naming, number_classes, read_table, split_notes
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
@@ -138,16 +138,29 @@ def from_files(
             got=f"{bad[0].file}: {bad[0].reason}",
         )
     kept = [files[index] for index in good]
+    known = [found for found in headers if found is not None]
     return ImageSet(
-        FolderSource(root, kept, decoder, _one_size(kept, [headers[index] for index in good], decoder)),
+        FolderSource(root, kept, decoder, _one_size(kept, [found.size for found in known], decoder)),
         name=name,
         labels=None if labels is None else labels[good],
         classes=naming.classes,
         numbering=naming.numbering,
-        notes=[*naming.notes, *notes],
+        notes=[*naming.notes, *notes, *_changes(known)],
         on_bad_file=on_bad_file,
         bad_files=bad,
     )
+
+
+def _changes(headers: Sequence[Header]) -> list[str]:
+    """Return what a report should say of images that look otherwise than where their files are only decoded."""
+    turned, alpha = sum(found.turned for found in headers), sum(found.alpha for found in headers)
+    said = {
+        f"EXIF data of {turned:,} of {len(headers):,} images turn them, and they were set upright; torchvision's "
+        "ImageFolder reads them as they are stored.": turned,
+        f"{alpha:,} of {len(headers):,} images may have transparent pixels, which were laid on white; torchvision's "
+        "ImageFolder reads the colours beneath.": alpha,
+    }
+    return [note for note, count in said.items() if count]
 
 
 def _list(root: Path, labels: str | Path | None, image_column: str | None, label_column: str | None) -> _Listing:
@@ -157,7 +170,7 @@ def _list(root: Path, labels: str | Path | None, image_column: str | None, label
         raise ConfigurationError("The labels of a folder come from a table.", got=type(labels).__name__, fix=fix)
     if labels is not None or (root / TABLE).is_file():
         path = root / TABLE if labels is None else Path(labels)
-        return _by_table(root, path, read_table(path, image_column, label_column))
+        return _by_table(root, path, read_table(path, image_column, label_column, root))
     if image_column is not None or label_column is not None:
         raise ConfigurationError(
             "There is no table whose columns could be named.",
@@ -214,7 +227,9 @@ def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
             f"{len(missing)} of {len(table)} files in {str(path)!r} do not exist.",
             expected=f"paths within {str(root)!r}",
             got=", ".join(missing[:3]) + (", ..." if len(missing) > 3 else ""),
-            fix=_found_elsewhere(root, missing[0]),
+            fix=_found_elsewhere(root, path, missing[0])
+            if len(missing) == len(table)
+            else "restore these files, or remove their rows from the table",
         )
     files = sorted(table)
     names = [table[file] for file in files]
@@ -224,16 +239,18 @@ def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
         )
     others = len(set(images_under(root)) - table.keys())
     notes = [f"{others} images that {path.name} does not name were left out."] if others else []
-    return _Listing(files, names, sorted(set(names)), notes)
+    return _Listing(files, names, sorted(set(names)), [*notes, *split_notes(path)])
 
 
-def _found_elsewhere(root: Path, name: str) -> str:
+def _found_elsewhere(root: Path, table: Path, name: str) -> str:
     """Return what would let a file be found that a table names, as far as can be seen."""
     ended = [name + suffix for suffix in sorted(IMAGE_SUFFIXES) if is_file(root / (name + suffix))]
     if ended:
         return f"write names with their endings: {ended[0]}"
     if is_file(Path(name)):
-        return f"names begin at {str(root)!r}, not at the working directory"
+        return f"names begin at {str(root)!r}, and these at the working directory: --data . --labels {table}"
+    if is_file(root / name.replace("\\", "/")):
+        return "write / between folders, as in " + name.replace("\\", "/")
     return f"names begin at FOLDER of --data FOLDER --labels TABLE, here {str(root)!r}: give the folder they begin at"
 
 
@@ -305,39 +322,35 @@ def _is_image(name: str) -> bool:
     return not name.startswith(".") and is_image_name(name)
 
 
-def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[tuple[int, int] | None], list[BadFile]]:
-    """Read every file's header: width and height, or None for what is no image and listed as bad."""
+def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[Header | None], list[BadFile]]:
+    """Read every file's header; None for what is no image and listed as bad."""
     bad = []
 
-    def look(file: str) -> tuple[int, int] | BadFile:
+    def look(file: str) -> Header | BadFile:
         try:
-            size, grey = header(str(root / file))
+            found = header(str(root / file))
         except Exception as error:  # what is no image fails in any way there is
             return BadFile(file, describe(error))
-        if decoder.color == "gray" and not grey:
-            return BadFile(file, _COLOURS)
-        return size
+        return BadFile(file, _COLOURS) if decoder.color == "gray" and not found.grey else found
 
-    sizes: list[tuple[int, int] | None] = []
+    headers: list[Header | None] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about odd metadata
         with ThreadPoolExecutor(THREADS) as pool:
             for found in pool.map(look, files):
                 if isinstance(found, BadFile):
                     bad.append(found)
-                    sizes.append(None)
+                    headers.append(None)
                 else:
-                    sizes.append(found)
-    return sizes, bad
+                    headers.append(found)
+    return headers, bad
 
 
-def _one_size(files: Sequence[str], sizes: Sequence[tuple[int, int] | None], decoder: Decoder) -> tuple[int, int]:
+def _one_size(files: Sequence[str], sizes: Sequence[tuple[int, int]], decoder: Decoder) -> tuple[int, int]:
     """Return the width and height of all files, which must agree unless they are brought to a size."""
     first = sizes[0]
-    if first is None:
-        raise ValueError("the size of a bad file is not known")
     if decoder.size is None:
         for file, size in zip(files, sizes, strict=True):
-            if size is not None and size != first:
+            if size != first:
                 raise sizes_differ((files[0], first), (file, size))
     return first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,13 @@ from shiftproof.data.labels import number_labels
 from shiftproof.errors import ConfigurationError, DataError
 
 MASK_COLUMNS = {"label", "labels", "mask", "annotation", "segmentation", "semantic_segmentation", "seg", "gt", "target"}
+
+
+class _Featured(Protocol):
+    """A set whose columns are known, and of which kind they are."""
+
+    @property
+    def features(self) -> Mapping[str, object]: ...
 
 
 def is_huggingface(source: object) -> bool:
@@ -65,6 +72,22 @@ def read_saved(folder: Path) -> Any:
         ) from error
 
 
+def as_stored(dataset: Any) -> tuple[Any, list[str]]:
+    """Return a data set that gives its rows as they are stored, and what a report should say of that.
+
+    A format makes tensors of them or leaves columns out; a transform is for a training loop, and often normalises.
+    """
+    form = getattr(dataset, "format", None)
+    kind = form.get("type") if isinstance(form, Mapping) else None
+    if kind is None and not (isinstance(form, Mapping) and set(form.get("columns", ())) < set(dataset.features)):
+        return dataset, []
+    note = (
+        "The data set's own transform was left out: images are read as they are stored (size= resizes and crops them; "
+        "normalisation belongs into the model)."
+    )
+    return dataset.with_format(None), [note] if kind == "custom" else []
+
+
 def from_huggingface(
     dataset: Any,
     *,
@@ -91,6 +114,7 @@ def from_huggingface(
     if not hasattr(dataset, "__len__"):
         options: dict[str, Any] = {"classes": classes, "size": size, "color": color, "on_bad_file": on_bad_file}
         return _streamed(dataset, image_column, label_column, name=name, **options)
+    dataset, notes = as_stored(dataset)
     find_columns(list(dataset.features), image_column, label_column)  # refuses a column that is not there
     masks = _mask_column(dataset, label_column)
     if masks is not None:
@@ -101,13 +125,12 @@ def from_huggingface(
             rows = rows.cast_column(key, kind(decode=False))
         samples = [(row[image], row[masks]) for row in rows]
         given: dict[str, Any] = {"size": size, "color": color, "on_bad_file": on_bad_file, "classes": classes}
-        return from_samples(samples, name=name, ignore_label=ignore_label, palette=palette, **given)
+        return from_samples(samples, name=name, notes=notes, ignore_label=ignore_label, palette=palette, **given)
     refuse_map_options(ignore_label, palette)
     column = image_column or _column(dataset, "Image")
     if column is not None and type(dataset.features[column]).__name__ != "Image":
-        return _streamed(
-            dataset, column, label_column, name=name, classes=classes, size=size, color=color, on_bad_file=on_bad_file
-        )
+        options = {"classes": classes, "size": size, "color": color, "on_bad_file": on_bad_file, "notes": notes}
+        return _streamed(dataset, column, label_column, name=name, **options)
     if column is None:
         raise DataError(
             "The data set has no column of images.",
@@ -126,7 +149,7 @@ def from_huggingface(
         labels=labels,
         classes=naming.classes,
         numbering=naming.numbering,
-        notes=naming.notes,
+        notes=[*naming.notes, *notes],
         on_bad_file=on_bad_file,
     )
 
@@ -143,7 +166,7 @@ def _streamed(dataset: Any, image_column: str | None, label_column: str | None, 
     return from_samples(samples, names=_names(dataset, found), **options)
 
 
-def _label(dataset: Any, named: str | None) -> str | None:
+def _label(dataset: _Featured, named: str | None) -> str | None:
     """Return the column of labels: the one that is named, that of class labels, or the first with a common name."""
     return named or _column(dataset, "ClassLabel") or find_columns(list(dataset.features), None, None)[1]
 
@@ -209,16 +232,16 @@ def choose_split(splits: Mapping[str, Any], split: str | None) -> Any:
     return splits[split]
 
 
-def _column(dataset: Any, feature: str) -> str | None:
+def _column(dataset: _Featured, feature: str) -> str | None:
     """Return the first column of a feature's kind."""
     return next(iter(_columns(dataset, feature)), None)
 
 
-def _columns(dataset: Any, feature: str) -> list[str]:
+def _columns(dataset: _Featured, feature: str) -> list[str]:
     return [key for key, held in dataset.features.items() if type(held).__name__ == feature]
 
 
-def _mask_column(dataset: Any, named: str | None) -> str | None:
+def _mask_column(dataset: _Featured, named: str | None) -> str | None:
     """Return the column of label maps: one of images beside another, of the name given or of a usual one."""
     images = _columns(dataset, "Image")
     if len(images) < 2:

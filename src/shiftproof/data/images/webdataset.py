@@ -10,7 +10,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,8 +136,7 @@ def _samples(tar: Path, image_column: str | None, label_column: str | None) -> I
                 if member.isreg() and not member.issparse() and stem and dot:
                     files.setdefault(folder + slash + stem, {})[ending.lower()] = member
             for stem, parts in files.items():
-                pictures = [ending for ending in parts if is_image_name(f"x.{ending}")]
-                chosen = next((one for one in pictures if image_column in (None, one)), None)
+                chosen = _picture(stem, parts, image_column)
                 if chosen is None:
                     continue
                 member = parts[chosen]
@@ -150,6 +149,23 @@ def _samples(tar: Path, image_column: str | None, label_column: str | None) -> I
             got=describe(error),
             fix="an archive of anything else: unpack it, and give the folder",
         ) from error
+
+
+def _picture(stem: str, endings: Iterable[str], column: str | None) -> str | None:
+    """Return the ending of a sample's image: the one that is named, or the only one without a name in front of it.
+
+    Masks and depth maps beside an image have one, as in `000017.seg.png`.
+    """
+    pictures = [ending for ending in endings if is_image_name(f"x.{ending}") and column in (None, ending)]
+    plain = [ending for ending in pictures if "." not in ending] or pictures
+    if len(plain) > 1:
+        raise DataError(
+            f"The sample {stem!r} has several images.",
+            expected="one image, or the ending of the one to use",
+            got=", ".join(plain),
+            fix=f"--image-column {plain[0]} (image_column= in Python)",
+        )
+    return plain[0] if plain else None
 
 
 def _label(archive: tarfile.TarFile, parts: dict[str, tarfile.TarInfo], column: str | None) -> Any:

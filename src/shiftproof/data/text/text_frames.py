@@ -20,7 +20,7 @@ from shiftproof.data.images.frames import (
     parquet_columns,
     read_parquet,
 )
-from shiftproof.data.images.huggingface import choose_split, is_huggingface, is_saved, read_saved
+from shiftproof.data.images.huggingface import as_stored, choose_split, is_huggingface, is_saved, read_saved
 from shiftproof.data.text.table_files import Rows
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs.files import expand, is_file
@@ -94,6 +94,7 @@ def open_frame(source: Any, split: str | None = None) -> Frame | None:
         source, name = choose_split(source, split), f"{name} {split or next(iter(source))}"
     else:
         _refuse_split(split, "a data set without splits")
+    source, _ = as_stored(source)
     features = source.features or {}
     kinds = {column: type(kind).__name__ for column, kind in features.items()}
     columns = list(features or next(iter(source), ()))
