@@ -31,9 +31,9 @@ class Stop:
     when: Callable[[], bool]
 
 
-def shiftproof(*arguments: object, cwd: Path | None = None, stop: Stop | None = None) -> Ended:
-    """Run the command line, warnings being errors."""
-    return _run(cwd, {"COLUMNS": "120", "NO_COLOR": "1"}, stop, argv=["shiftproof", *map(str, arguments)])
+def shiftproof(*arguments: object, cwd: Path | None = None, stop: Stop | None = None, columns: int = 120) -> Ended:
+    """Run the command line in a terminal of so many columns, warnings being errors."""
+    return _run(cwd, {"COLUMNS": str(columns), "NO_COLOR": "1"}, stop, argv=["shiftproof", *map(str, arguments)])
 
 
 def python(code: str, cwd: Path, stop: Stop | None = None) -> Ended:

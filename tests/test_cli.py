@@ -47,6 +47,17 @@ def test_list(kind, name):
     assert name in result.stdout
 
 
+def test_a_list_never_cuts_a_name_and_says_all_of_one():
+    assert "difference_of_confidences" in shiftproof("list", "estimators", columns=60).stdout
+    every = shiftproof("list", "adapters").stdout
+    assert "entropy_margin=" not in every
+    assert "shiftproof list adapters NAME also prints defaults and departures." in every
+    one = shiftproof("list", "adapters", "asr").stdout
+    assert "entropy_margin=0.4" in one
+    assert "1,000 classes" in one
+    assert "rdumb" not in one
+
+
 def test_audit_and_report(tmp_path):
     options = ("--images", 10, "--shifts", "contrast,gaussian_noise", "--severities", "5", "--out", "run dir")
     sections = ("--sections", "clean,corruptions,worst_case,adaptation")
@@ -66,6 +77,7 @@ ERRORS = {
     "missing model": (["audit", "--model", "nowhere.py:build"], 1, "nowhere.py"),
     "unknown shift": (["audit", "--shifts", "fogg"], 1, "did you mean"),
     "unknown list": (["list", "shift"], 1, "shifts"),
+    "unknown name in a list": (["list", "adapters", "ars"], 1, "did you mean"),
     "no run": (["report", "."], 1, "no run in"),
     "bad severities": (["audit", "--severities", "a,b"], 2, "takes numbers, such as 1,3,5"),
     "bad choice": (["audit", "--budget", "tiny"], 2, "quick"),

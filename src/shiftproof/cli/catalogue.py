@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -14,24 +14,64 @@ from shiftproof.registry import Registry, resolve, unknown
 Rows: TypeAlias = Iterator[tuple[str, ...]]
 
 
-def list_names(kind: str) -> Table:
+class Kind(NamedTuple):
+    """What can be listed: the titles of its columns, its rows, and the columns that a table has no room for."""
+
+    columns: tuple[str, ...]
+    rows: Callable[[], Rows]
+    details: frozenset[str] = frozenset()
+
+
+class Listing(NamedTuple):
+    """A table, and what to say below it."""
+
+    table: Table
+    hint: str = ""
+
+
+def list_names(kind: str, name: str | None = None) -> Listing:
     """List shifts, adaptation methods, recipes, models, data and other names, including those of plugins.
 
     Args:
         kind: What to list: shifts, adapters, recipes, estimators, searchers, spaces, streams, sections, models or data.
+        name: One of these names, to print all that is known of it. Default: a table of all names.
     """
     if kind not in KINDS:
         raise unknown("list", kind, KINDS)
-    columns, rows = KINDS[kind]
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    if name is not None:
+        return Listing(_of_one(kind, name))
+    columns, rows, details = KINDS[kind]
+    shown = [place for place, title in enumerate(columns) if title not in details]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place in shown:
+        table.add_column(columns[place], no_wrap=place == 0)
     for row in rows():
-        table.add_row(*row)
+        table.add_row(*(row[place] for place in shown))
+    told = " and ".join(title for title in columns if title in details)
+    return Listing(table, f"shiftproof list {kind} NAME also prints {told}." if told else "")
+
+
+def _of_one(kind: str, name: str) -> Table:
+    """Return all that is known of one name, a line each."""
+    columns, rows, _ = KINDS[kind]
+    found = {row[0]: row for row in rows()}
+    if name not in found:
+        raise unknown(columns[0], name, found)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    for title, text in zip(columns, found[name], strict=True):
+        if text:
+            table.add_row(title, text)
     return table
 
 
-def show(table: Table, _: Mapping[str, Any]) -> None:
-    """Print a table."""
-    Console().print(table)
+def show(listing: Listing, _: Mapping[str, Any]) -> None:
+    """Print a table, and what is said below it."""
+    console = Console()
+    console.print(listing.table)
+    if listing.hint:
+        console.print(f"\n{listing.hint}", highlight=False)
 
 
 def _shifts() -> Rows:
@@ -121,16 +161,20 @@ def _first_line(thing: object) -> str:
     return (inspect.getdoc(thing) or "").partition("\n")[0].replace("`", "")
 
 
-KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[], Rows]]] = {
-    "shifts": (("shift", "family", "category", "frequency", ""), _shifts),
-    "adapters": (("method", "needs", "paper", "defaults", "departures"), _adapters),
-    "recipes": (("recipe", "what it does", "passes", "noise", "paper", "departures"), _recipes),
-    "estimators": (("method", "what it is", "calibrated on", "paper"), _estimators),
-    "searchers": (("searcher", "what it does", "paper"), _searchers),
-    "spaces": (("space", "steps", "operations"), _spaces),
-    "streams": (("stream", "what it is"), _streams),
-    "sections": (("section", "title", "question"), _sections),
-    "models": (("model", "what it is"), _models),
-    "data": (("data", "what it is"), _data),
+KINDS: Mapping[str, Kind] = {
+    "shifts": Kind(("shift", "family", "category", "frequency", ""), _shifts),
+    "adapters": Kind(
+        ("method", "needs", "paper", "defaults", "departures"), _adapters, frozenset({"defaults", "departures"})
+    ),
+    "recipes": Kind(
+        ("recipe", "what it does", "passes", "noise", "paper", "departures"), _recipes, frozenset({"departures"})
+    ),
+    "estimators": Kind(("method", "what it is", "calibrated on", "paper"), _estimators),
+    "searchers": Kind(("searcher", "what it does", "paper"), _searchers),
+    "spaces": Kind(("space", "steps", "operations"), _spaces),
+    "streams": Kind(("stream", "what it is"), _streams),
+    "sections": Kind(("section", "title", "question"), _sections),
+    "models": Kind(("model", "what it is"), _models),
+    "data": Kind(("data", "what it is"), _data),
 }
-"""Kind -> column titles and rows."""
+"""What can be listed, by the word for it."""

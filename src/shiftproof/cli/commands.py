@@ -87,5 +87,5 @@ COMMANDS: Mapping[str, Command] = {
     "preview-stream": Command(
         "shiftproof.exports.stream_previews:preview_stream", "shiftproof.cli.showing:show_preview"
     ),
-    "list": Command("shiftproof.cli.catalogue:list_names", "shiftproof.cli.catalogue:show", arguments=("kind",)),
+    "list": Command("shiftproof.cli.catalogue:list_names", "shiftproof.cli.catalogue:show", arguments=("kind", "name")),
 }
