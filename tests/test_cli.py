@@ -83,6 +83,11 @@ ERRORS = {
     "bad choice": (["audit", "--budget", "tiny"], 2, "quick"),
     "bad executor": (["audit", "--executor", "cloud"], 1, "inline, processes, ray"),
     "unknown command": (["adit"], 2, "Did you mean 'audit'"),
+    "function without a command": (
+        ["adapt", "--model", "demo"],
+        2,
+        "Did you mean 'compare-methods', 'compare-on-stream'",
+    ),
     "unknown option": (["audit", "--modle", "demo"], 2, "--model"),
 }
 

@@ -31,10 +31,11 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is about to run, whole."""
-        from shiftproof.cli.commands import COMMANDS
+        from shiftproof.cli.commands import COMMANDS, MEANT
         from shiftproof.cli.derive import build
 
-        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS)):
+        near = MEANT.get(args[0]) or get_close_matches(args[0], COMMANDS)
+        if args[0] not in COMMANDS and near:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(map(repr, near))}?")
         name, found, rest = super().resolve_command(ctx, args)
         return name, (build(name, COMMANDS[name]) if name is not None and name in COMMANDS else found), rest

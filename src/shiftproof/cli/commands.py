@@ -89,3 +89,12 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "list": Command("shiftproof.cli.catalogue:list_names", "shiftproof.cli.catalogue:show", arguments=("kind", "name")),
 }
+
+MEANT: Mapping[str, tuple[str, ...]] = {
+    "adapt": ("compare-methods", "compare-on-stream"),
+    "corrupt": ("write-corrupted",),
+    "evaluate": ("audit",),
+    "monitor": ("estimate",),
+    "stream": ("compare-on-stream", "write-stream"),
+}
+"""What is meant by words that are no commands: functions of the package without one, and names of its parts."""
