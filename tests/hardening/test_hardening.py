@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import shiftproof
-from shiftproof.data import load_images
+from shiftproof.data import DataSpec, load_images
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.hardening import harden
 from shiftproof.hardening.between import Candidate, between, ranked
 from shiftproof.hardening.proof_audits import fits
 from shiftproof.hardening.remedies import GENERAL, REMEDIES
+from shiftproof.hardening.request import ImagesByUse
 from shiftproof.hardening.weaknesses import Weakness, audited_loss, policy, probe, weaknesses, worth_mending
 from shiftproof.models import BlackBox, load_model
 from shiftproof.shifts import as_image_shift, names
@@ -271,3 +273,23 @@ def test_mistakes_are_told_before_anything_runs(tmp_path):
     with pytest.raises(ModelError, match="no trainable weights"):
         harden(nn.Flatten(), data, out=tmp_path / "f", **QUICK)
     assert not list(Path(tmp_path).iterdir())
+
+
+def test_what_is_tested_on_is_another_split_or_images_of_ones_own_without_those_trained_on(tmp_path):
+    for split, levels in (("train", range(40)), ("val", range(100, 120))):
+        for level in levels:
+            place = tmp_path / "pictures" / split / ("dark" if level % 2 else "bright")
+            place.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (level, level, 255 - level)).save(place / f"{level}.png")
+    data = DataSpec(tmp_path / "pictures", split="train")
+    parts = ImagesByUse.of(data, "split=val", images=None, proof=8, seed=0)
+    assert (len(parts.training), len(parts.choosing), len(parts.proof)) == (40, 12, 8)
+
+    whole = two_classes(60)
+    training, copied = load_images(whole).subset(range(40)), load_images(whole).subset(range(38, 60))
+    parts = ImagesByUse.of(training, copied, images=None, proof=10, seed=0)
+    assert len(parts.choosing) + len(parts.proof) == 20
+    assert "2 of 22 test images are among the training images and were left out." in parts.proof.notes
+    assert not set(parts.training.keys.tolist()) & {*parts.proof.keys.tolist(), *parts.choosing.keys.tolist()}
+    with pytest.raises(DataError, match="3 of 23 test images are in both"):
+        ImagesByUse.of(training, load_images(whole).subset(range(37, 60)), images=None, proof=10, seed=0)

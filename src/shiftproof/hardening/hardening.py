@@ -48,8 +48,9 @@ def harden(
     Args:
         model: Any model that `load_model` loads as a PyTorch module; it is copied, not changed.
         data: Labelled images to train on: anything `load_data` accepts.
-        test: Labelled images that neither the model's own training nor this run saw, or the share of the data to hold
-            out. Those beyond `test_images`, at least two fifths and at most 7,000, are used for model selection.
+        test: Labelled images that neither the model's own training nor this run saw: a data set, split=val for another
+            split of the data, or the share of the data to hold out. Those beyond `test_images`, at least two fifths and
+            at most 7,000, are used for model selection.
         audit: Run directory of an audit of the model, whose findings are used in choosing augmentations. If it is of
             the test images with the same settings, such as before/ of another run, it replaces the first audit.
             Default: run a new one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
+import torch
 from annotated_types import Ge
 from torch import nn
 
@@ -16,7 +17,7 @@ from shiftproof.training.feed import labels_of
 from shiftproof.training.learning_layers import evaluating
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
-from shiftproof.training.splitting import share_of, split_off
+from shiftproof.training.splitting import other_split, share_of, split_off
 from shiftproof.training.training import check_fit, labelled_images
 
 CHOOSING, CHOOSING_SHARE = 7000, 0.4
@@ -24,6 +25,8 @@ CHOOSING, CHOOSING_SHARE = 7000, 0.4
 Of 1,000 the clean accuracy that is lost is known to 1.2 points only, more than may be lost; of 7,000 to 0.5."""
 PROBING = 1000
 """How many of them probes and checkpoints look at, at most."""
+COPIES = 0.1
+"""The share of the test images that may also be among the training images: they are left out."""
 FEWEST = 2
 """Images for choosing and for proof, at least: with fewer there is nothing to say."""
 
@@ -66,15 +69,8 @@ class ImagesByUse:
         check_task(training, (CLASSES.name,), "hardening proves what it wins by accuracy")
         share = share_of(test)
         if share is None:
-            rest = labelled_images(test, None, seed)
-            both = set(training.keys.tolist()) & set(rest.keys.tolist())
-            if both:
-                raise DataError(
-                    "Test images are among the training images.",
-                    expected="images that training did not see",
-                    got=f"{len(both):,} of {len(rest):,} test images are in both",
-                    fix="leave --test out to hold out a part of the data instead",
-                )
+            rest = labelled_images(other_split(test, data), None, seed)
+            rest = _not_among(training, rest)
         else:
             training, rest = split_off(training, share, seed=seed)
         if CHOOSING_SHARE * len(rest) < FEWEST:
@@ -104,3 +100,21 @@ class ImagesByUse:
     def fingerprints(self) -> dict[str, str]:
         """Return what tells these images from others."""
         return {name: getattr(self, name).fingerprint for name in ("training", "choosing", "proof")}
+
+
+def _not_among(training: ImageSet, rest: ImageSet) -> ImageSet:
+    """Return the test images that are not trained on; refuse them where many are: they are probably the same set."""
+    seen = torch.isin(rest.keys, training.keys)
+    count = int(seen.sum())
+    if count > COPIES * len(rest):
+        raise DataError(
+            "Test images are among the training images.",
+            expected="images that training did not see",
+            got=f"{count:,} of {len(rest):,} test images are in both",
+            fix="leave --test out to hold out a part of the data instead",
+        )
+    if not count:
+        return rest
+    return rest.subset((~seen).nonzero()[:, 0]).noted(
+        f"{count:,} of {len(rest):,} test images are among the training images and were left out."
+    )
