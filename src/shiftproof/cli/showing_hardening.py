@@ -18,7 +18,7 @@ def show_hardened(found: Hardened, _: Mapping[str, Any]) -> None:
     console = Console()
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("weakness", "points lost", "trained on"):
-        grid.add_column(name, justify="right" if name == "points lost" else "left")
+        grid.add_column(name, justify="right" if name == "points lost" else "left", overflow="fold")
     for each in found.weaknesses:
         grid.add_row(each.remedy, f"{100 * each.loss:.1f}", escape(each.chosen or "left out"))
     console.print(grid)
