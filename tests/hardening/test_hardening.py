@@ -209,7 +209,7 @@ def test_optional_remedies_need_evidence():
     weak = losing(0.0)
     first = next(remedy.aims[0].augment for remedy in REMEDIES if remedy.name == "waves of one frequency")
     assert policy(weak) == f"prime + random_blur + coloured_noise + random_wave[share=0.3] + {first}"
-    assert weak[3].reason == "left out: 0.0 points lost under it, 25 are usual"
+    assert weak[3].reason == "left out: 0.0 points lost under it, 25 are usual; trained on from 35 on"
     numbers = {"clean_accuracy": 0.9, "accuracy.fog": 0.5, "accuracy.snow": 0.7, "accuracy.gaussian_noise": 0.1}
     assert audited_loss(numbers, ("weather",)) == pytest.approx(0.4)  # the worst of them
     assert audited_loss(numbers, ()) is None

@@ -178,8 +178,8 @@ def _weaknesses(found: Hardened) -> View:
             each.remedy,
             round(100 * each.probed, 1),
             None if each.audited is None else round(100 * each.audited, 1),
-            each.chosen or "",
             each.reason,
+            each.chosen or "",
         )
         for each in found.weaknesses
     )
@@ -187,8 +187,8 @@ def _weaknesses(found: Hardened) -> View:
         Column("kind"),
         Column("points lost under it", "number"),
         Column("under corruptions like it", "number"),
-        Column("trained on"),
         Column("why"),
+        Column("trained on"),
     )
     return View(
         "weaknesses",

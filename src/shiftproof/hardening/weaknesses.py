@@ -68,7 +68,9 @@ class Weakness:
         if self.audited is not None:
             evidence += f", {100 * self.audited:.1f} under the worst corruption like it"
         if self.chosen is None:
-            return f"left out: {evidence}"
+            needed = 100 * (self.usual + PARTICULAR_FROM[self.remedy])
+            either = "" if self.audited is None else f", or {100 * PARTICULAR_AUDITED:.0f} under such a corruption"
+            return f"left out: {evidence}; trained on from {needed:.0f} on{either}"
         return f"{'chosen' if self.particular else 'part of every fine-tuning'}: {evidence}"
 
     def to_row(self) -> dict[str, Json]:
