@@ -70,7 +70,9 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
         "in family",
         "",
     ):
-        table.add_column(title, justify="left" if title in ("method", "") else "right")
+        table.add_column(
+            title, justify="left" if title in ("method", "") else "right", no_wrap=title in ("method", "interval")
+        )
     ranked = sorted(
         (result, *result.others),
         key=lambda one: (one is not result, one.measure != result.measure, one.error is None, one.error),
