@@ -99,7 +99,10 @@ SMOOTHED = ("fouriermix+hcr", "fouriermix+jsd", "augmix+jsd", "gaussian+jsd", "g
 TABLES: dict[str, tuple[Script, ...]] = {
     "statistics": tuple(
         Script("statistics_table", part)
-        for part in ("imagenet-resnet50", "imagenet-efficientnet_lite0", "resnet56", "resnet20", "grid", "single")
+        for part in (
+            *("imagenet-resnet50", "imagenet-efficientnet_lite0", "resnet56", "resnet20"),
+            *("resnet20-batch", "resnet20-group", "vit", "grid", "single"),
+        )
     ),
     "certificates": (
         Script("equal_n_table", share=6),

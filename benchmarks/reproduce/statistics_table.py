@@ -56,6 +56,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "train": 50_000, "epochs": 6,
     },
 }  # fmt: skip
+UNCHANGED = "fog@0"
+"""A corruption at no severity: images as they are."""
 PARTIAL = 8
 """Images of a batch in partial adaptation."""
 GRID_SHIFTS = ("gaussian_noise@5", "motion_blur@5", "fog@5", "jpeg_compression@5")
@@ -115,6 +117,7 @@ def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
 def table(figures: Figures, size: Mapping[str, Any], measured: Measured) -> None:
     """Write the table of one network: its prior, its errors, its distances, and its errors in a mixture."""
     names, held = shifts.names("common")[: size["corruptions"]], shifts.names("holdout")
+    clean(figures, measured)
     if not measured.bench.network.has_statistics:
         unadapted(figures, size, measured, names)
         return
@@ -129,6 +132,12 @@ def table(figures: Figures, size: Mapping[str, Any], measured: Measured) -> None
     distances(figures, measured, {name: [*common, *rows][place] for name, place in places((*names, *held), size)})
     if not figures.late:
         mixture(figures, measured, {name: ways[name] for name in ("without", "full")}, labels(names, size), size)
+
+
+def clean(figures: Figures, measured: Measured) -> None:
+    """Write the error on images as they are."""
+    (row,) = measured.under([UNCHANGED], [WITHOUT])
+    figures.add("clean", with_interval([measured.right(row, WITHOUT)]))
 
 
 def unadapted(figures: Figures, size: Mapping[str, Any], measured: Measured, names: Sequence[str]) -> None:

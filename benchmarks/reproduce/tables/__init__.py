@@ -23,6 +23,7 @@ TABLES: dict[str, Callable[[Files], str]] = {
     "not-run": claims.not_run,
     "adaptation": statistics.adaptation,
     "mixture": statistics.mixture,
+    "norms": statistics.norms,
     "priors": statistics.priors,
     "regression": statistics.regression,
     "linearity": statistics.linearity,

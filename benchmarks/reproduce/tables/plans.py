@@ -63,12 +63,6 @@ PLANS = {
         times(50, "statistics-imagenet-resnet50", "statistics-imagenet-efficientnet_lite0"),
         "only 1,000 images available",
     ),
-    "norms": Plan(
-        "Schneider",
-        "networks with group and layer normalisation, which have no batch statistics to adapt",
-        times(0.5, "statistics-resnet20"),
-        "no group-normalised weights available",
-    ),
     "networks": Plan(
         "Sun",
         "ResNet-56 with Gaussian + JSD and FourierMix + HCR, three seeds each, lambda as published and tuned on "

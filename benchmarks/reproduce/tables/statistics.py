@@ -16,6 +16,12 @@ NETWORKS = {
     "imagenet-resnet50": "ResNet-50, ImageNet-C",
 }
 
+NORMS = {
+    "resnet20-batch": "ResNet-20, batch normalisation",
+    "resnet20-group": "ResNet-20, group normalisation",
+    "vit": "small transformer, layer normalisation",
+}
+
 
 def adaptation(files: Files) -> str:
     """Table 1 of paper 000."""
@@ -30,6 +36,24 @@ def adaptation(files: Files) -> str:
     rows.append(["paper: ResNet-50, ImageNet-C", *papers.ADAPTATION])
     head = ["network", "error, %: unadapted", "partial", "full", "mCE: unadapted", "partial", "full"]
     return markdown(head, rows)
+
+
+def norms(files: Files) -> str:
+    """Networks that have no statistics of batches to adapt, beside one that has."""
+    rows = []
+    for part, name in NORMS.items():
+        found = figures(files, f"statistics-{part}")
+        if found:
+            ways = found.get("adaptation", {})
+            rows.append(
+                [name, _error(found.get("clean", {})), *(_way(ways, way) for way in ("without", "partial", "full"))]
+            )
+    return markdown(["network", "clean error, %", "under corruption: unadapted", "partial", "full"], rows)
+
+
+def _way(ways: Mapping[str, Any], name: str) -> str:
+    """Return the error of a way of adapting, nothing where a network has none."""
+    return _error(ways[name]) if name in ways else ""
 
 
 def _error(way: Mapping[str, Any]) -> str:
