@@ -37,19 +37,19 @@ from shiftproof.runs import Row
 
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
-        "images": 40, "rounds": 1, "chosen_from": (8, 16),
+        "images": 40, "norm_images": 40, "rounds": 1, "chosen_from": (8, 16),
         "corruptions": 2, "severities": (2, 5), "full": 20, "grid_images": 16,
         "batches": (2, 8), "priors": (0, 8), "statistics": 40, "single_images": 4,
         "train": 64, "epochs": 1,
     },
     "sample": {
-        "images": 200, "rounds": 1, "chosen_from": (8, 16, 32),
+        "images": 200, "norm_images": 200, "rounds": 1, "chosen_from": (8, 16, 32),
         "corruptions": 8, "severities": (2, 5), "full": 50, "grid_images": 64,
         "batches": (8, 64), "priors": (0, 16, 256), "statistics": 100, "single_images": 32,
         "train": 2_000, "epochs": 4,
     },
     "short": {
-        "images": 10_000, "rounds": 5, "chosen_from": (4, 8, 16, 32, 64, 128),
+        "images": 10_000, "norm_images": 2_000, "rounds": 5, "chosen_from": (4, 8, 16, 32, 64, 128),
         "corruptions": 15, "severities": (1, 2, 3, 4, 5), "full": 500,
         "grid_images": 512, "batches": (2, 8, 32, 128, 512), "priors": (0, 1, 4, 8, 16, 32, 64, 128, 256, 1024),
         "statistics": 1_000, "single_images": 256,
@@ -76,11 +76,16 @@ def main() -> None:
         grid(figures, size, (1,), size["single_images"])
     else:
         network = Network(options.part, options.data, options.device, trained(figures, size))
-        images = min(size["images"], len(load_data(network.images)))
+        images = min(images_of(options.part, size), len(load_data(network.images)))
         some = size["statistics"] // (4 if network.side else 1)
         bench = Bench(network, images, options.seed, some, figures.stop_at)
         with measuring(bench, options.runs / figures.name, options.workers) as measured:
             table(figures, size, measured)
+
+
+def images_of(part: str, size: Mapping[str, Any]) -> int:
+    """Return how many images a network is measured on: those that are beside each other for their norms, on fewer."""
+    return int(size["norm_images" if part in (*TRAINED, VIT) else "images"])
 
 
 def trained(figures: Figures, size: Mapping[str, Any]) -> Path | None:
@@ -106,11 +111,12 @@ def cuts(part: str, size: Mapping[str, Any]) -> list[str]:
             "published weights, convolutions and linear layers rounded to half precision",
         ]
     cifar = "CIFAR-10 at 32 pixels (paper: ImageNet at 224)"
+    some = f"{images_of(part, size):,} images"
     if part == VIT:
-        return [f"{cifar}; the small transformer of the package"]
+        return [cifar, some, "the small transformer of the package"]
     known = [f"{cifar}, batches of {size['full']} for full adaptation"]
     if part in TRAINED:
-        known += [f"ResNet-20 trained for {size['epochs']} epochs on {size['train']:,} images, one training each"]
+        known += [some, f"ResNet-20 trained for {size['epochs']} epochs on {size['train']:,} images, one training each"]
     return known
 
 
