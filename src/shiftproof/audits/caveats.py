@@ -230,7 +230,7 @@ def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
         return [Caveat("baseline", said)]
     if standing.unproven:
         said = f"{count:,} {inputs} do not show that it is better than chance: {value} are right, and {always}."
-        return [Caveat("chance", f"{said} {_MISMATCH}") if standing.poor else Caveat("unproven", said, "watch")]
+        return [Caveat("chance", f"{said} {_MISMATCH}") if standing.slight else Caveat("unproven", said, "watch")]
     return []
 
 
@@ -256,7 +256,7 @@ def with_caveats(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NO
 
 
 def _hedged(view: View, useless: bool) -> View:
-    """Return a view that calls nothing good, and of a model that is no better than chance advises nothing."""
+    """Return a view that calls nothing good, and advises nothing where labels and outputs may not match."""
     return replace(
         view, verdict=_plain(view.verdict), tiles=_plain(view.tiles), actions=() if useless else view.actions
     )
@@ -269,8 +269,8 @@ def _plain(parts: tuple[Rated, ...]) -> tuple[Rated, ...]:
 def _action(inputs: str) -> Action:
     return Action(
         "Check that labels and outputs match",
-        "Robustness figures say little about a model that is no better than chance. Its class names, one per line in "
-        "the order of its outputs, decide which label is which output.",
+        "Robustness figures say little about a model that is no better than chance, or whose outputs are in another "
+        "order. Its class names, one per line in the order of its outputs, decide which label is which output.",
         f"shiftproof audit --model model.py:build --data {inputs}/ --classes classes.txt",
     )
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import norm
 
 from shiftproof.runs import Row
 
@@ -18,6 +19,10 @@ MOST = 0.6
 """The share of them that must get one other answer."""
 FAR = 0.2
 """How much more often a model must be right with its outputs in another order."""
+CHANCE = 1e-4
+"""How improbable that must be for answers that do not depend on the images."""
+MOST_CLASSES = 2_000
+"""An order of more is not looked for: that takes their number squared in memory, and more in time."""
 
 
 def cycles(found: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -55,25 +60,52 @@ def reordered(found: Sequence[Row]) -> Reordered | None:
     """Return the order of outputs in which a model is far more often right; None where there is none.
 
     The order is found in every other row of the section clean and tried on those between, and the other way round: in
-    the images that it was found in, some order always does better.
+    the images that it was found in, some order always does better. What counts is by how much it is above what the
+    same answers get if they do not depend on the images: of a model that answers nearly always the same, right ones
+    become more where that answer is given the name of the most frequent class, and mean nothing.
     """
-    parts = [_counts(found[start::2]) for start in range(2)]
-    names = sorted({name for _, answered in parts for name in answered})
-    answers = sorted({answer for _, answered in parts for row in answered.values() for answer in row})
-    first, second = (_table(answered, names, answers) for _, answered in parts)
+    parts = [_counts(found[start::2])[1] for start in range(2)]
+    names = sorted({name for answered in parts for name in answered})
+    answers = sorted({answer for answered in parts for row in answered.values() for answer in row})
+    if max(len(names), len(answers)) > MOST_CLASSES:
+        return None
+    first, second = (_table(answered, names, answers) for answered in parts)
     images = int(first.sum() + second.sum())
     if not first.any() or not second.any():
         return None
-    right = sum(row[name] for _, answered in parts for name, row in answered.items())
-    if right > (1 - FAR) * images:  # no order is far better
+    own = np.equal.outer(names, answers)
+    orders = [_order(second), _order(first)]
+    right, better = (
+        sum(int(table[order].sum()) for table, order in zip((first, second), some, strict=True))
+        for some in ((own, own), orders)
+    )
+    gains = [_gain(table, order, own) for table, order in zip((first, second), orders, strict=True)]
+    gained, deviation = sum(gain for gain, _ in gains), sum(variance for _, variance in gains) ** 0.5
+    if min(better - right, gained) < FAR * images or gained < norm.isf(CHANCE) * deviation:
         return None
-    better = sum(int(other[linear_sum_assignment(-one)].sum()) for one, other in ((first, second), (second, first)))
-    if better - right < FAR * images:
-        return None
-    rows, columns = linear_sum_assignment(-(first + second))
-    theirs = sorted(zip(rows, columns, strict=True), key=lambda place: -(first + second)[place])
-    pairs = tuple((names[row], answers[column]) for row, column in theirs if names[row] != answers[column])
-    return Reordered(right, better, images, pairs)
+    whole = first + second
+    theirs = sorted(np.argwhere(_order(whole) & ~own), key=lambda place: -whole[tuple(place)])
+    return Reordered(right, better, images, tuple((names[row], answers[column]) for row, column in theirs))
+
+
+def _order(table: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which answer is each class's, [names, answers], where most are right beyond chance."""
+    made = np.zeros(table.shape, np.bool_)
+    made[linear_sum_assignment(np.outer(table.sum(1), table.sum(0)) / table.sum() - table)] = True
+    return made
+
+
+def _gain(table: NDArray[np.int64], order: NDArray[np.bool_], own: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return how many more answers than by chance are right in an order than in the model's own, and the variance.
+
+    By chance the same answers are dealt to the images at random: the sum over a random permutation is hypergeometric.
+    """
+    images = table.sum()
+    by_class, by_answer = table.sum(1) / images, table.sum(0) / images
+    score = order.astype(np.float64) - own
+    centred = score - (score @ by_answer)[:, None] - by_class @ score + by_class @ score @ by_answer
+    variance = by_class @ centred**2 @ by_answer * images**2 / max(images - 1, 1)
+    return float((centred * table).sum()), float(variance)
 
 
 def _counts(found: Sequence[Row]) -> tuple[Counter[str], dict[str, Counter[str]]]:
