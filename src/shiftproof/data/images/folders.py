@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,8 @@ from shiftproof.data.images.decoded_files import decode_file
 from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Color, Decoder, Header, Size, header, is_image_name
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.source import DecodedSource, describe, sizes_differ, unreadable
-from shiftproof.data.labels import Naming, number_classes, read_table, split_notes
+from shiftproof.data.label_tables import LabelTable, read_table
+from shiftproof.data.labels import Naming, number_classes
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
@@ -220,7 +221,8 @@ def _by_class(root: Path, found: dict[str, list[str]], flat: int) -> _Listing:
     return _Listing([file for file, _ in pairs], [folder for _, folder in pairs], list(found), notes)
 
 
-def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
+def _by_table(root: Path, path: Path, read: LabelTable) -> _Listing:
+    table = read.labels
     missing = [file for file in table if not is_file(root / file)]
     if missing:
         raise DataError(
@@ -239,7 +241,7 @@ def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
         )
     others = len(set(images_under(root)) - table.keys())
     notes = [f"{others} images that {path.name} does not name were left out."] if others else []
-    return _Listing(files, names, sorted(set(names)), [*notes, *split_notes(path)])
+    return _Listing(files, names, sorted(set(names)), [*notes, *read.notes])
 
 
 def _found_elsewhere(root: Path, table: Path, name: str) -> str:
