@@ -37,6 +37,10 @@ class Naming(NamedTuple):
     numbering: Numbering = "names"
 
 
+NO_LABELS = Naming({}, (), numbering="index")
+"""Of data without labels."""
+
+
 def number_classes(
     names: Sequence[str],
     classes: str | Path | Sequence[str] = "auto",
@@ -175,7 +179,7 @@ def number_labels(
     """
     missing = [row for row, label in enumerate(labels) if label is None or _is_nan(label)]
     if len(missing) == len(labels):
-        return None, Naming({}, (), numbering="index")
+        return None, NO_LABELS
     if missing:
         raise DataError(
             "Some inputs have no label.",
