@@ -27,7 +27,7 @@ PROBE = 4
 """Inputs that are tried, among as many others."""
 SQUASHED = 0.1
 """How near to 0 and to 1 scores come that were squashed into this range, by a network that has learnt something."""
-MANY = 0.01
+COPIES_SHARE = 0.01
 """The share of images in several classes from which on they spoil what is measured."""
 TOO_NARROW = 1.05
 """How many times as wide intervals would be without copies, from which on that is told."""
@@ -124,7 +124,7 @@ def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
             f"{repeated:,} of {of:,} {chosen.noun.many} occur in more than one class, so that one answer is wrong "
             "in some of them: remove the copies, or give each image one label."
         )
-        yield Caveat("duplicates", text, "watch" if repeated >= MANY * of else "plain")
+        yield Caveat("duplicates", text, "watch" if repeated >= COPIES_SHARE * of else "plain")
 
 
 def _copies(subject: Subject) -> Iterator[Caveat]:

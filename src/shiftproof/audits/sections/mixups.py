@@ -15,9 +15,9 @@ from shiftproof.runs import Row
 
 MIN_IMAGES = 5
 """Images that a class must have."""
-MOST = 0.6
+SWAPPED_SHARE = 0.6
 """The share of them that must get one other answer."""
-FAR = 0.2
+BETTER_SHARE = 0.2
 """How much more often a model must be right with its outputs in another order."""
 CHANCE = 1e-4
 """How improbable that must be for answers that do not depend on the images."""
@@ -33,7 +33,7 @@ def cycles(found: Sequence[Row]) -> list[tuple[str, ...]]:
         name: answer
         for name, answers in confused.items()
         for answer, count in answers.most_common(1)
-        if images[name] >= MIN_IMAGES and count >= MOST * images[name]
+        if images[name] >= MIN_IMAGES and count >= SWAPPED_SHARE * images[name]
     }
     rings: list[tuple[str, ...]] = []
     left = dict(usual)
@@ -81,7 +81,7 @@ def reordered(found: Sequence[Row]) -> Reordered | None:
     )
     gains = [_gain(table, order, own) for table, order in zip((first, second), orders, strict=True)]
     gained, deviation = sum(gain for gain, _ in gains), sum(variance for _, variance in gains) ** 0.5
-    if min(better - right, gained) < FAR * images or gained < norm.isf(CHANCE) * deviation:
+    if min(better - right, gained) < BETTER_SHARE * images or gained < norm.isf(CHANCE) * deviation:
         return None
     whole = first + second
     theirs = sorted(np.argwhere(_order(whole) & ~own), key=lambda place: -whole[tuple(place)])
