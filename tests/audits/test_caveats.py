@@ -248,6 +248,13 @@ def test_no_other_order_is_found_by_chance(classes, images, skill, usual, freque
         assert reordered(slices(labels, answers, of=min(100, images // 2))) is None
 
 
+@pytest.mark.parametrize("seed", [2357, 2375, 3021, 3657])
+def test_halves_that_agree_by_chance_are_not_taken_for_two_witnesses(seed):
+    """Those of guesses that seemed to be in another order, of the first thousands, where halves counted as apart."""
+    labels, guesses = np.random.default_rng(seed).integers(0, 10, (2, 40))
+    assert reordered(slices(labels, guesses, of=20)) is None
+
+
 @pytest.mark.parametrize("frequent", [0.0, 0.8], ids=["balanced", "one frequent class"])
 def test_another_order_is_found_of_two_classes(frequent):
     rng = np.random.default_rng(0)

@@ -80,7 +80,8 @@ def reordered(found: Sequence[Row]) -> Reordered | None:
         for some in ((own, own), orders)
     )
     gains = [_gain(table, order, own) for table, order in zip((first, second), orders, strict=True)]
-    gained, deviation = sum(gain for gain, _ in gains), sum(variance for _, variance in gains) ** 0.5
+    # The halves share both orders: what was found by chance in one is tried on the other, and may do well in both.
+    gained, deviation = sum(gain for gain, _ in gains), sum(variance**0.5 for _, variance in gains)
     if min(better - right, gained) < BETTER_SHARE * images or gained < norm.isf(CHANCE) * deviation:
         return None
     whole = first + second
