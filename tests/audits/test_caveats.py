@@ -190,6 +190,18 @@ def test_classes_that_get_each_others_answers(confused, expected):
     assert cycles([{"classes": counts, "confused": confused}]) == expected
 
 
+@pytest.mark.parametrize(("classes", "images"), [(2, 16), (2, 40), (3, 20)])
+def test_guesses_are_not_taken_for_swapped_classes(classes, images):
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        assert cycles(slices(*rng.integers(0, classes, (2, images)))) == []
+
+
+def test_two_classes_may_be_swapped():
+    labels = np.repeat([0, 1], [12, 8])
+    assert cycles(slices(labels, np.where(np.arange(20) % 10 < 9, 1 - labels, labels))) == [("0", "1")]
+
+
 def slices(labels, answers, of=100):
     """Return rows of the section clean, one for each hundred images."""
     made = []

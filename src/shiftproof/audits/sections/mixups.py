@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
@@ -9,7 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import norm
+from scipy.stats import hypergeom, norm
 
 from shiftproof.runs import Row
 
@@ -17,6 +18,8 @@ MIN_IMAGES = 5
 """Images that a class must have."""
 SWAPPED_SHARE = 0.6
 """The share of them that must get one other answer."""
+SWAPPED_CHANCE = 1e-3
+"""How improbable that must be by chance, for each class of a ring on average (the geometric mean)."""
 BETTER_SHARE = 0.2
 """How much more often a model must be right with its outputs in another order."""
 CHANCE = 1e-4
@@ -29,12 +32,21 @@ def cycles(found: Sequence[Row]) -> list[tuple[str, ...]]:
     """Return rings of classes, each of which is mostly answered as the next, from rows of the section clean."""
     images, answered = _counts(found)
     confused = {name: answers - Counter({name: answers[name]}) for name, answers in answered.items()}
+    given = Counter[str]()
+    for answers in answered.values():
+        given.update(answers)
     usual = {
         name: answer
         for name, answers in confused.items()
         for answer, count in answers.most_common(1)
         if images[name] >= MIN_IMAGES and count >= SWAPPED_SHARE * images[name]
     }
+
+    def by_chance(name: str) -> float:
+        """Return how probable it is that as many of a class get this answer, whatever the images are."""
+        answer = usual[name]
+        return float(hypergeom.sf(answered[name][answer] - 1, images.total(), given[answer], images[name]))
+
     rings: list[tuple[str, ...]] = []
     left = dict(usual)
     while left:
@@ -43,7 +55,7 @@ def cycles(found: Sequence[Row]) -> list[tuple[str, ...]]:
             path.append(left.pop(path[-1]))
         if path[-1] in path[:-1]:
             rings.append(tuple(path[path.index(path[-1]) : -1]))
-    return rings
+    return [ring for ring in rings if math.prod(map(by_chance, ring)) <= SWAPPED_CHANCE ** len(ring)]
 
 
 class Reordered(NamedTuple):
