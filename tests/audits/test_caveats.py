@@ -127,6 +127,7 @@ def clean(answers, **classes):
             "watch",
             "chance",
         ),
+        (clean({"a": 210, "b": 190}, a=[149, 240], b=[99, 160]), "watch", "unproven"),  # sees both, a is 60% of all
         (clean({"a": 500, "b": 500}, a=[320, 500], b=[320, 500]), "watch", None),  # 64% of two classes
         (clean({"a": 50, "b": 50}, a=[48, 50], b=[48, 50]), "good", None),
     ],
@@ -189,6 +190,18 @@ def test_classes_that_get_each_others_answers(confused, expected):
     assert cycles([{"classes": counts, "confused": confused}]) == expected
 
 
+@pytest.mark.parametrize(("classes", "images"), [(2, 16), (2, 40), (3, 20)])
+def test_guesses_are_not_taken_for_swapped_classes(classes, images):
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        assert cycles(slices(*rng.integers(0, classes, (2, images)))) == []
+
+
+def test_two_classes_may_be_swapped():
+    labels = np.repeat([0, 1], [12, 8])
+    assert cycles(slices(labels, np.where(np.arange(20) % 10 < 9, 1 - labels, labels))) == [("0", "1")]
+
+
 def slices(labels, answers, of=100):
     """Return rows of the section clean, one for each hundred images."""
     made = []
@@ -231,6 +244,46 @@ def test_no_other_order_is_found_where_there_is_none(kind):
     elif kind in ("one image a class", "one slice"):
         answers = rng.permutation(labels.max() + 1)[labels]
     assert reordered(slices(labels, answers, of=600 if kind == "one slice" else 100)) is None
+
+
+@pytest.mark.parametrize(("classes", "images"), [(2, 16), (2, 50), (3, 20), (10, 16), (10, 1000)])
+@pytest.mark.parametrize("skill", [0.0, 0.15, 0.9])
+@pytest.mark.parametrize("usual", [0.0, 0.9], ids=["any answer", "mostly one answer"])
+@pytest.mark.parametrize("frequent", [0.0, 0.8], ids=["balanced", "one frequent class"])
+def test_no_other_order_is_found_by_chance(classes, images, skill, usual, frequent):
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        labels, guesses = rng.integers(0, classes, (2, images))
+        labels[rng.random(images) < frequent] = 0
+        guesses[rng.random(images) < usual] = classes - 1
+        answers = np.where(rng.random(images) < skill, labels, guesses)
+        assert reordered(slices(labels, answers, of=min(100, images // 2))) is None
+
+
+@pytest.mark.parametrize("seed", [2357, 2375, 3021, 3657])
+def test_halves_that_agree_by_chance_are_not_taken_for_two_witnesses(seed):
+    """Those of guesses that seemed to be in another order, of the first thousands, where halves counted as apart."""
+    labels, guesses = np.random.default_rng(seed).integers(0, 10, (2, 40))
+    assert reordered(slices(labels, guesses, of=20)) is None
+
+
+@pytest.mark.parametrize("frequent", [0.0, 0.8], ids=["balanced", "one frequent class"])
+def test_another_order_is_found_of_two_classes(frequent):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 200)
+    labels[rng.random(200) < frequent] = 0
+    answers = np.where(rng.random(200) < 0.9, 1 - labels, labels)
+    found = reordered(slices(labels, answers))
+    assert found is not None
+    assert set(found.pairs) == {("0", "1"), ("1", "0")}
+
+
+def test_another_order_is_looked_for_among_a_thousand_classes_but_not_among_many_more():
+    rng = np.random.default_rng(0)
+    for classes, told in ((1_000, True), (2_500, False)):
+        labels = rng.permutation(np.tile(np.arange(classes), 4))
+        found = reordered(slices(labels, (labels + 1) % classes, of=classes))
+        assert (found is not None) == told
 
 
 def test_another_order_of_outputs_is_told_and_nothing_else_is_advised(tmp_path):

@@ -263,6 +263,7 @@ REFUSED = {
     "adapts inside": (lambda: nn.Sequential(adapt(network().eval(), "tent")).eval(), "adapts"),
     "training mode": (network, "training mode"),
     "dropout on": (dropout_on, "training mode"),
+    "traced with dropout on": (lambda: torch.fx.symbolic_trace(dropout_on()), "training mode"),
     "stochastic": (lambda: Noisy().eval(), "stochastic"),
     "learns unseen": (Growing, "stochastic"),
     "batch statistics": (lambda: relative, "rest of the batch"),

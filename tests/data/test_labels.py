@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from shiftproof.data.labels import LARGEST_INDEX, check_labels, number_classes, read_table
+from shiftproof.data.label_tables import read_table
+from shiftproof.data.labels import LARGEST_INDEX, check_labels, number_classes
 from shiftproof.errors import ConfigurationError, DataError
 
 
@@ -101,7 +102,7 @@ class TestTable:
 
     def test_reads_files_and_labels(self, tmp_path: Path) -> None:
         table = read_table(self.write(tmp_path, '\ufeffLabel,who, File\ncat,me,a.png\n"bird, small",me,b/c.png\n'))
-        assert table == {"a.png": "cat", "b/c.png": "bird, small"}
+        assert table.labels == {"a.png": "cat", "b/c.png": "bird, small"}
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -114,11 +115,19 @@ class TestTable:
             ("file,label\na.png,cat\n./a.png,dog\n", "Line 3 .* twice"),
             ("file,label\na.png\n", "Line 2 .* lacks"),
             ("file,label\n,cat\n", "Line 2 .* lacks"),
+            ("file,label\n\n\n,cat\n", "Line 4 .* lacks"),
         ],
     )
     def test_refuses_other_tables(self, text: str, message: str, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             read_table(self.write(tmp_path, text))
+
+    def test_a_column_of_splits_is_told_unless_it_is_what_was_asked_for(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "File,Label,Set\na.png,cat,train\nb.png,dog,val\n")
+        (note,) = read_table(path).notes
+        assert note.startswith("The column Set of labels.csv (train, val) was not used")
+        assert read_table(path, label_column="set") == ({"a.png": "train", "b.png": "val"}, ())
+        assert read_table(self.write(tmp_path, "file,label,set\na.png,cat,val\nb.png,dog,val\n")).notes == ()
 
     def test_refuses_what_is_no_text(self, tmp_path: Path) -> None:
         (tmp_path / "labels.csv").write_bytes(b"file,label\n\xff\xfe,cat\n")

@@ -15,7 +15,7 @@ from torch import nn
 
 from shiftproof.data import Dataset, load_data, match, matched
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.models import BlackBox, class_names, imagenet, load_model
+from shiftproof.models import BlackBox, class_names, imagenet, label_numbers, load_model
 from shiftproof.models.class_names import CIFAR10, with_class_names
 from shiftproof.models.precision import reduced
 
@@ -219,6 +219,15 @@ class TestIndices:
         assert labels(found) == {"10": 2, "11": 3, "2": 4}
         assert "not the place of an output" in " ".join(found.notes)
         assert "output indices" not in " ".join(found.notes)
+
+    def test_a_model_is_restricted_to_numbers_as_it_names_them(self, tmp_path: Path) -> None:
+        data = load_data(folder(tmp_path, "2", "10"))
+        named = load_model(nn.Sequential(nn.Flatten(), nn.Linear(48, 12)), classes=ALPHABET, only_classes=["10", "2"])
+        assert label_numbers(named) == (2, 4)
+        assert labels(matched(data, named)) == {"10": 0, "2": 1}
+        unnamed = load_model(nn.Sequential(nn.Flatten(), nn.Linear(48, 12)), only_classes=["10", "2"])
+        assert label_numbers(unnamed) == (2, 10)
+        assert labels(matched(data, unnamed)) == {"2": 0, "10": 1}
 
     def test_leading_zeros_do_not_matter(self, tmp_path: Path) -> None:
         assert labels(match(load_data(folder(tmp_path, "01", "03")), ["01", "02", "03"], 3)) == {"1": 0, "3": 2}

@@ -17,7 +17,7 @@ from torch import nn
 from shiftproof.errors import ModelError
 from shiftproof.models import build_network, fingerprint, load_model, logits
 from shiftproof.models.archives import kind_of
-from shiftproof.models.behaviour import try_out
+from shiftproof.models.behaviour import in_training, try_out
 
 IMAGES = torch.rand(5, 3, 16, 16)
 
@@ -100,6 +100,13 @@ class TestPrograms:
         (tmp_path / "cut").write_bytes(path.read_bytes()[:-400])
         with pytest.raises(ModelError, match="cut"):
             load_model(tmp_path / "cut")
+
+
+def test_layers_that_a_traced_network_calls_are_in_training_where_they_say_so() -> None:
+    traced = torch.fx.symbolic_trace(nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(768, 3)).eval())
+    assert in_training(traced.eval()) == []
+    traced.get_submodule("1").train()
+    assert [type(layer) for layer in in_training(traced)] == [nn.Dropout]
 
 
 def test_scripts_of_different_programs_differ(network: nn.Module, scripted: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from shiftproof.errors import ModelError
 from shiftproof.models import BlackBox, fingerprint, load_model, logits
+from shiftproof.models.dense_outputs import pixel_logits
 from shiftproof.models.input_size import input_size
 from shiftproof.models.onnx_files import external_files
 
@@ -88,6 +89,28 @@ def test_channels_may_come_last(batch: str | int, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"3 x 8 x 8 \(channels, height, width\)") as caught:
         logits(model, torch.rand(1, 3, 16, 16))
     assert "--size 8" in caught.value.facts["fix"]
+
+
+LAYOUTS: dict[str, tuple[list[Any], list[Any], list[int]]] = {
+    "first": (["N", 3, 8, 8], ["N", 3, 8, 8], [0, 1, 2, 3]),
+    "last": (["N", 8, 8, 3], ["N", 8, 8, 3], [0, 1, 2, 3]),
+    "last, of any size": (["N", "H", "W", 3], ["N", "H", "W", 3], [0, 1, 2, 3]),
+    "last, of no declared shape": ([None, None, None, 3], [None, None, None, None], [0, 1, 2, 3]),
+    "last, then first": (["N", 8, 8, 3], ["N", 3, 8, 8], [0, 3, 1, 2]),
+    "first, then last": (["N", 3, 8, 8], ["N", 8, 8, 3], [0, 2, 3, 1]),
+}
+
+
+@pytest.mark.parametrize(("shape", "scores", "turned"), LAYOUTS.values(), ids=LAYOUTS)
+def test_classes_of_pixels_may_come_last(
+    shape: list[Any], scores: list[Any], turned: list[int], tmp_path: Path
+) -> None:
+    helper, number = onnx.helper, onnx.TensorProto.FLOAT
+    given, said = (helper.make_tensor_value_info(*each) for each in (("x", number, shape), ("y", number, scores)))
+    graph = helper.make_graph([helper.make_node("Transpose", ["x"], ["y"], perm=turned)], "turned", [given], [said])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(made, tmp_path / "model.onnx")
+    torch.testing.assert_close(pixel_logits(load_model(tmp_path / "model.onnx"), IMAGES), IMAGES)
 
 
 def test_levels_of_0_to_255(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from shiftproof.errors import ModelError
 from shiftproof.models import build_network, load_weights, read_weights
+from shiftproof.models.weights import Weights
 
 
 class Hostile:
@@ -146,3 +147,13 @@ def test_a_file_that_may_not_be_read_is_told_in_words(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "open", refused)
     with pytest.raises(ModelError, match=r"Cannot read the weights(.|\n)*Permission denied"):
         read_weights(tmp_path / "weights.safetensors")
+
+
+def test_only_what_holds_a_network_is_named_where_several_do() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    twice = {
+        f"{front}.{key}": value + 0 for front in ("student", "teacher") for key, value in network.state_dict().items()
+    }
+    with pytest.raises(ModelError) as caught:
+        load_weights(network, Weights(twice, {}))
+    assert caught.value.facts["got"] == "student., teacher."

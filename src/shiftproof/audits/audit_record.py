@@ -71,9 +71,8 @@ class AuditRecord:
         staged = [some for name, some in tasks.items() if len(some) < len(self.tasks[name])]
         if not staged or not all(task in done for some in staged for task in some):
             return None
-        kept = {
-            name: [result for result in some if result.task in set(tasks[name])] for name, some in self.results.items()
-        }
+        wanted = {name: set(some) for name, some in tasks.items()}
+        kept = {name: [each for each in some if each.task in wanted[name]] for name, some in self.results.items()}
         return replace(self, scope=scope, tasks=tasks, results=kept)
 
     def views(self) -> tuple[View, ...]:

@@ -27,7 +27,7 @@ PROBE = 4
 """Inputs that are tried, among as many others."""
 SQUASHED = 0.1
 """How near to 0 and to 1 scores come that were squashed into this range, by a network that has learnt something."""
-MANY = 0.01
+COPIES_SHARE = 0.01
 """The share of images in several classes from which on they spoil what is measured."""
 TOO_NARROW = 1.05
 """How many times as wide intervals would be without copies, from which on that is told."""
@@ -124,7 +124,7 @@ def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
             f"{repeated:,} of {of:,} {chosen.noun.many} occur in more than one class, so that one answer is wrong "
             "in some of them: remove the copies, or give each image one label."
         )
-        yield Caveat("duplicates", text, "watch" if repeated >= MANY * of else "plain")
+        yield Caveat("duplicates", text, "watch" if repeated >= COPIES_SHARE * of else "plain")
 
 
 def _copies(subject: Subject) -> Iterator[Caveat]:
@@ -230,7 +230,7 @@ def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
         return [Caveat("baseline", said)]
     if standing.unproven:
         said = f"{count:,} {inputs} do not show that it is better than chance: {value} are right, and {always}."
-        return [Caveat("chance", f"{said} {_MISMATCH}") if standing.poor else Caveat("unproven", said, "watch")]
+        return [Caveat("chance", f"{said} {_MISMATCH}") if standing.slight else Caveat("unproven", said, "watch")]
     return []
 
 
@@ -256,7 +256,7 @@ def with_caveats(views: Sequence[View], found: Sequence[Caveat], noun: Noun = NO
 
 
 def _hedged(view: View, useless: bool) -> View:
-    """Return a view that calls nothing good, and of a model that is no better than chance advises nothing."""
+    """Return a view that calls nothing good, and advises nothing where labels and outputs may not match."""
     return replace(
         view, verdict=_plain(view.verdict), tiles=_plain(view.tiles), actions=() if useless else view.actions
     )
@@ -269,8 +269,8 @@ def _plain(parts: tuple[Rated, ...]) -> tuple[Rated, ...]:
 def _action(inputs: str) -> Action:
     return Action(
         "Check that labels and outputs match",
-        "Robustness figures say little about a model that is no better than chance. Its class names, one per line in "
-        "the order of its outputs, decide which label is which output.",
+        "Robustness figures say little about a model that is no better than chance, or whose outputs are in another "
+        "order. Its class names, one per line in the order of its outputs, decide which label is which output.",
         f"shiftproof audit --model model.py:build --data {inputs}/ --classes classes.txt",
     )
 

@@ -20,7 +20,7 @@ from shiftproof.audits.sections.measuring import is_imagenet
 from shiftproof.audits.suite_cells import CLEAN, PARTS, SuiteCell
 from shiftproof.data import DataLike, DataSpec, ImageSet, as_images, load_data
 from shiftproof.data.images.demo import DEMOS
-from shiftproof.data.images.folders import named_file
+from shiftproof.data.images.file_lists import named_file
 from shiftproof.data.images.published_suites import StoredSuite, check_clear, find_suite, read_options
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.keyed import Keyed

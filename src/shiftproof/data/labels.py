@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from shiftproof.data.columns import SPLIT_COLUMNS, find_columns, read_rows
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
@@ -28,7 +26,6 @@ indices unless the model names its outputs so; names that were sorted; names wit
 or names in the order of outputs that the user gave. See `matching`."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_COLUMNS = "the columns file,label in its first line, and a file within the folder and its label in each other line"
 
 
 class Naming(NamedTuple):
@@ -38,6 +35,10 @@ class Naming(NamedTuple):
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
     numbering: Numbering = "names"
+
+
+NO_LABELS = Naming({}, (), numbering="index")
+"""Of data without labels."""
 
 
 def number_classes(
@@ -178,7 +179,7 @@ def number_labels(
     """
     missing = [row for row, label in enumerate(labels) if label is None or _is_nan(label)]
     if len(missing) == len(labels):
-        return None, Naming({}, (), numbering="index")
+        return None, NO_LABELS
     if missing:
         raise DataError(
             "Some inputs have no label.",
@@ -210,78 +211,6 @@ def number_labels(
 def _is_nan(label: object) -> bool:
     """Whether a label is what tables have where nothing was written."""
     return isinstance(label, float) and math.isnan(label)
-
-
-def read_table(
-    path: str | Path, image_column: str | None = None, label_column: str | None = None, root: Path | None = None
-) -> dict[str, str]:
-    """Return the label of each file of a CSV or TSV, by the columns `file` and `label` or those that are named.
-
-    Files are named by their paths from `root`, or from the table's own folder; absolute paths must lead into it.
-    """
-    path = Path(path)
-    root = (path.parent if root is None else root).absolute()
-    if not is_file(path):
-        raise DataError(
-            f"There is no table of labels {str(path)!r}.", expected="a CSV file with the columns file,label"
-        )
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = read_rows(path, file)
-            columns = [column.strip().lower() for column in reader.fieldnames or ()]
-            reader.fieldnames = columns
-            image, label = find_columns(columns, image_column, label_column)
-            if image is None or label is None:
-                raise DataError(
-                    f"Cannot read the table of labels {str(path)!r}.",
-                    expected="the columns file,label in its first line, separated by a comma",
-                    got=",".join(columns)[:200] or "an empty file",
-                    fix="--image-column NAME and --label-column NAME name other columns",
-                )
-            rows = [(number, row[image], row[label]) for number, row in enumerate(reader, start=2)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(
-            f"Cannot read the table of labels {str(path)!r}.",
-            expected="a CSV file in UTF-8",
-            got=str(error),
-            fix=f"iconv -f latin1 -t utf-8 {path.name} > utf8.csv",
-        ) from error
-    table: dict[str, str] = {}
-    for number, name, label in rows:
-        place = Path((name or "").strip())  # ./a.png is a.png
-        place = place.relative_to(root) if place.is_relative_to(root) else place
-        if not name or not label or place.as_posix() in table:
-            problem = "names a file twice" if name and label else "lacks a file or a label"
-            raise DataError(
-                f"Line {number} of {str(path)!r} {problem}.", expected=_COLUMNS, got=f"{name or ''},{label or ''}"
-            )
-        if place.is_absolute() or ".." in place.parts:
-            raise DataError(
-                f"Line {number} of {str(path)!r} points outside the folder.",
-                expected=f"a file within {str(root)!r}",
-                got=name,
-                fix=f"give the folder that all files are in: --data FOLDER --labels {path}",
-            )
-        table[place.as_posix()] = label.strip()
-    if not table:
-        raise DataError(
-            f"The table of labels {str(path)!r} has no rows.", expected=_COLUMNS, got="its first line alone"
-        )
-    return table
-
-
-def split_notes(path: Path) -> list[str]:
-    """Return what a report should say of a table whose rows belong to several splits: all of them are read."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = read_rows(path, file)
-        column = next((name for name in reader.fieldnames or () if name.strip().lower() in SPLIT_COLUMNS), None)
-        found = sorted({row[column] or "" for row in reader}) if column else []
-    if len(found) < 2:
-        return []
-    return [
-        f"The column {column} of {path.name} ({', '.join(found[:5])}{', ...' if len(found) > 5 else ''}) was not used: "
-        "the images of all its values were. A table of the rows of one chooses it."
-    ]
 
 
 def listed_names(classes: str | Path | Sequence[str]) -> list[str] | None:

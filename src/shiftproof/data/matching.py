@@ -11,7 +11,14 @@ from torch import Tensor
 from shiftproof.data.base import Dataset
 from shiftproof.errors import DataError
 from shiftproof.models import device_of, imagenet, label_numbers, logits
-from shiftproof.models.class_names import GivenNames, are_placeholders, folded, told_names
+from shiftproof.models.class_names import (
+    GivenNames,
+    are_placeholders,
+    are_places,
+    folded,
+    plain_numbers,
+    told_names,
+)
 from shiftproof.models.naming import places
 
 Data = TypeVar("Data", bound=Dataset)
@@ -38,14 +45,11 @@ def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None =
     if data.labels is None:
         return data
     known = told_names(model) if names is None else names
-    if data.numbering in ("index", "numerals"):
-        numbers = label_numbers(model)
-        if numbers is not None:
-            return _by_number(data, data.labels, numbers)
-        if data.numbering == "index":
-            return data
-        if known is None:
-            return _by_numeral(data, data.labels, None)
+    numbers = label_numbers(model)
+    if data.numbering == "index":
+        return data if numbers is None else _by_number(data, data.labels, numbers)
+    if data.numbering == "numerals" and (numbers is not None or known is None):
+        return _by_numeral(data, data.labels, known, numbers)
     batch = next(iter(data.batches(2, device=device_of(model))), None)
     if batch is None:
         return data
@@ -153,18 +157,20 @@ def _by_number(data: Data, labels: Tensor, numbers: Sequence[int]) -> Data:
     return data.renumbered(torch.tensor([place_of[label] for label in labels.tolist()]), names, note)
 
 
-def _by_numeral(data: Data, labels: Tensor, known: Sequence[str] | None) -> Data:
+def _by_numeral(data: Data, labels: Tensor, known: Sequence[str] | None, numbers: Sequence[int] | None = None) -> Data:
     """Return a set whose classes are named by whole numbers: a model's names, where it has these, or else indices.
 
     A network trained on folders named 0 to 11 may have its outputs in the order of the alphabet: 0, 1, 10, 11, 2, ...
     """
-    called = [str(int(name)) if name.isascii() and name.isdigit() else name for name in known or ()]
-    if called != list(map(str, range(len(called)))) and set(_present(data, labels)) <= set(called):
+    called = plain_numbers(known or ())
+    if not are_places(called, numbers) and set(_present(data, labels)) <= set(called):
         note = (
             f"The model names its outputs by numbers ({shortened(called)}), and classes were matched to these names: a "
             "number is not the place of an output."
         )
         return _by_name(data, labels, called, note)
+    if numbers is not None:
+        return _by_number(data, labels, numbers)
     note = (
         "Class names are whole numbers and were taken as the model's output indices (classes='sorted' numbers them in "
         "sorted order, as torchvision does)."
@@ -173,6 +179,7 @@ def _by_numeral(data: Data, labels: Tensor, known: Sequence[str] | None) -> Data
 
 
 def _by_name(data: Data, labels: Tensor, known: Sequence[str], *notes: str) -> Data:
+    held = sorted(set(labels.tolist()))
     present = _present(data, labels)
     found = dict(zip(present, places(present, known), strict=True))
     strange = [name for name in present if len(found[name]) != 1]
@@ -195,7 +202,7 @@ def _by_name(data: Data, labels: Tensor, known: Sequence[str], *notes: str) -> D
             fix=_FIX,
         )
     table = torch.zeros(len(data.classes), dtype=torch.int64)
-    table[[data.classes.index(name) for name in present]] = torch.tensor(list(numbers.values()))
+    table[held] = torch.tensor(list(numbers.values()))
     classes = list(known)
     for name, number in numbers.items():
         classes[number] = name  # as the data spells it

@@ -27,7 +27,7 @@ from shiftproof.data.file_digests import file_digests
 from shiftproof.data.images.decoding import Decoder
 from shiftproof.data.images.folders import FolderSource
 from shiftproof.data.images.source import describe, unreadable
-from shiftproof.data.labels import read_table
+from shiftproof.data.label_tables import read_table
 from shiftproof.errors import DataError
 from shiftproof.exports.annotations import copy_beside
 from shiftproof.exports.copies import CopiedRun, Copies, digest_of
@@ -183,7 +183,7 @@ class FileCopies(Copies):
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(("file", "label"))
-        for file, label in read_table(self.root / LABELS).items():
+        for file, label in read_table(self.root / LABELS).labels.items():
             if file in copied:
                 writer.writerow((copied[file], label))
         for target in self.targets:

@@ -13,7 +13,7 @@ from PIL import Image
 from shiftproof.data import BadFile
 from shiftproof.data.base import OnBadFile
 from shiftproof.data.images.decoding import IMAGE_SUFFIXES, is_image_name
-from shiftproof.data.images.folders import files_under
+from shiftproof.data.images.file_lists import files_under
 from shiftproof.data.images.source import describe, unreadable
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.exports.annotations import beside, refuse_places, refuse_renaming

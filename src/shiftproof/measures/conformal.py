@@ -7,6 +7,7 @@ new group that is exchangeable with those at hand: as different from them as the
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -49,5 +50,5 @@ def grouped_p_value(score: float, scores: ArrayLike, groups: Sequence[Hashable])
 
 
 def _weights(groups: Sequence[Hashable]) -> Array:
-    sizes = {group: list(groups).count(group) for group in set(groups)}
+    sizes = Counter(groups)
     return np.array([1.0 / ((len(sizes) + 1) * sizes[group]) for group in groups])

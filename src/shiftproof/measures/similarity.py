@@ -62,8 +62,8 @@ def _similarity(images: Tensor, others: Tensor) -> Tensor:
 
 
 def _level_similarity(x: Tensor, y: Tensor) -> Tensor:
-    # Sums of whole numbers below 2^24, which float32 holds, and differences of products below 2^31: nothing is rounded
-    # before the last quotient.
+    # Sums of whole numbers below 2^24, which float32 holds, and differences of products below 2^31, which int32 holds:
+    # differences are exact, and only then rounded to float32.
     sum_x, sum_y, products, squares = (_box_sum(each).int() for each in (x, y, x * y, (x * x).addcmul_(y, y)))
     of_means, of_squares = sum_x * sum_y, (sum_x * sum_x).addcmul_(sum_y, sum_y)
     covariance = products.mul_(_PIXELS).sub_(of_means).float().mul_(2).add_(_C2 * 255**2 * _PIXELS * (_PIXELS - 1))

@@ -8,7 +8,7 @@ from functools import cache
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
 """What glibc's mallopt calls them: free bytes it keeps, bytes it takes in advance, bytes above which it keeps none."""
-KEPT, AHEAD = 2**30, 2**26
+KEPT_BYTES, AHEAD_BYTES = 2**30, 2**26
 MOST_BEFORE = 2**25
 """The highest MMAP_THRESHOLD that older versions take."""
 
@@ -22,6 +22,6 @@ def keep_freed_memory() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):  # other C libraries have no mallopt, Windows no library
         mallopt = ctypes.CDLL(None).mallopt
-        if mallopt(MMAP_THRESHOLD, KEPT) or mallopt(MMAP_THRESHOLD, MOST_BEFORE):
-            mallopt(TRIM_THRESHOLD, KEPT)
-            mallopt(TOP_PAD, AHEAD)
+        if mallopt(MMAP_THRESHOLD, KEPT_BYTES) or mallopt(MMAP_THRESHOLD, MOST_BEFORE):
+            mallopt(TRIM_THRESHOLD, KEPT_BYTES)
+            mallopt(TOP_PAD, AHEAD_BYTES)

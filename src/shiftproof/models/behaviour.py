@@ -73,18 +73,20 @@ def try_out(
 
 
 def in_training(model: object) -> list[nn.Module]:
-    """Return the layers of a model that are in training mode; those of an exported program compute what was exported.
+    """Return the layers of a model that are in training mode, where that says something.
+
+    Of an exported program it does not: it computes what was exported, and its weights are in plain modules, which
+    compute nothing. A traced one calls the layers that it was traced of.
 
     >>> in_training(nn.Sequential(nn.Flatten(), nn.Dropout()).eval())
     []
     """
-    parts = list(model.modules()) if isinstance(model, nn.Module) else []
-    exported = {id(inner) for part in parts if is_program(part) for inner in part.modules()}
-    return [part for part in parts if part.training and id(part) not in exported]
+    parts = model.modules() if isinstance(model, nn.Module) else ()
+    return [part for part in parts if part.training and not is_program(part) and type(part) is not nn.Module]
 
 
 def is_program(module: nn.Module) -> bool:
-    """Whether a module is an exported program, whose mode flags, its own and those of its parts, say nothing."""
+    """Whether a module is an exported or traced program, whose own mode flag says nothing."""
     return is_of(module, "torch.export", "torch.fx")
 
 

@@ -66,6 +66,20 @@ def are_placeholders(names: Sequence[str]) -> bool:
     return all(map(_GENERIC.fullmatch, names))
 
 
+def plain_numbers(names: Sequence[str]) -> list[str]:
+    """Return names, those that are whole numbers without zeros in front.
+
+    >>> plain_numbers(["07", "cat"])
+    ['7', 'cat']
+    """
+    return [str(int(name)) if name.isascii() and name.isdigit() else name for name in names]
+
+
+def are_places(names: Sequence[str], places: Sequence[int] | None = None) -> bool:
+    """Whether names only count the outputs: they are 0, 1, 2, ..., or the places they have in another model."""
+    return list(names) == list(map(str, range(len(names)) if places is None else places))
+
+
 def with_class_names(model: Named, names: Sequence[str] | None) -> Named:
     """Return the model, told what its outputs are called; without names it stays as it is."""
     if names:

@@ -26,8 +26,9 @@ class OnnxSession:
     """A function over an ONNX file: images [N, C, H, W] in [0, 1] to its scores [N, K], or [N, C, h, w].
 
     A file made for batches of one fixed size gets batches of that size; the last is filled up and cut again. One that
-    takes channels last (TensorFlow's order) gets them last, and one that takes uint8 gets levels of 0 to 255. The
-    session is opened anew where the object is unpickled.
+    takes channels last (TensorFlow's order) gets them last, and scores of pixels are taken to have their classes last
+    too, unless their declared shape says otherwise. One that takes uint8 gets levels of 0 to 255. The session is opened
+    anew where the object is unpickled.
     """
 
     def __init__(self, path: str | Path, *, device: torch.device | str = "cpu") -> None:
@@ -36,15 +37,17 @@ class OnnxSession:
         self._session = _open(self.path, self.device)
         try:
             self._input = self._the_input()
-            self._output = self._the_output()
+            self._output, (_, *scores) = self._the_output()
         except UnicodeDecodeError as error:  # which ONNX Runtime lets pass
             raise ModelError(
                 f"The ONNX model {self.path.name!r} is damaged.", expected="names in UTF-8", got=str(error)
             ) from error
-        first, *shape = self._input.shape
-        self._batch = first if isinstance(first, int) else None
+        batch, *shape = self._input.shape
+        self._batch = batch if isinstance(batch, int) else None
         self._channels_last = shape[0] not in _CHANNELS and shape[2] in _CHANNELS
         self._shape = [shape[2], *shape[:2]] if self._channels_last else shape
+        first, last = scores[1:] == self._shape[1:], scores[:2] == self._shape[1:]
+        self._classes_last = len(scores) == 3 and (last if first != last else self._channels_last)
 
     @property
     def side(self) -> int | None:
@@ -85,7 +88,7 @@ class OnnxSession:
 
     def _run(self, array: NDArray[Any]) -> NDArray[np.floating[Any]]:
         scores: NDArray[np.floating[Any]] = self._session.run([self._output], {self._input.name: array})[0]
-        return scores
+        return np.moveaxis(scores, -1, 1) if self._classes_last else scores
 
     def _the_input(self) -> Any:
         inputs = self._session.get_inputs()
@@ -98,16 +101,17 @@ class OnnxSession:
             fix="export it with that input, or call it from your own function in file.py:build",
         )
 
-    def _the_output(self) -> str:
+    def _the_output(self) -> tuple[str, list[int | str | None]]:
+        """Return the name and the shape of the output that holds scores."""
         outputs = self._session.get_outputs()
         floats = [output for output in outputs if output.type in _PRECISIONS]
         scores = [output for output in floats if len(output.shape or (0, 0)) == 2]
         scores = scores or [output for output in floats if len(output.shape) == 4]  # of a segmenter
         if len(scores) == 1:
-            return str(scores[0].name)
+            return str(scores[0].name), scores[0].shape or [None]
         raise ModelError(
             f"The ONNX model {self.path.name!r} does not say which output is the logits.",
-            expected="one float output N x K, or N x C x H x W of a segmenter",
+            expected="one float output N x K, or N x C x H x W or N x H x W x C of a segmenter",
             got=_listed(outputs),
             fix="export it with that output, or call it from your own function in file.py:build",
         )

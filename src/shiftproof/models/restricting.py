@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError
 from shiftproof.models import imagenet
 from shiftproof.models.blackbox import BlackBox, Model
-from shiftproof.models.class_names import class_names, read_class_names, with_class_names
+from shiftproof.models.class_names import (
+    are_places,
+    class_names,
+    plain_numbers,
+    read_class_names,
+    told_names,
+    with_class_names,
+)
 from shiftproof.models.naming import places
 
 
@@ -47,7 +54,10 @@ def restricted(model: Model, only: str | Path | Sequence[str | int]) -> Model:
         only = sorted(entry.name for entry in Path(only).iterdir() if entry.is_dir() and not entry.name.startswith("."))
     wanted = read_class_names([str(name) for name in only] if not isinstance(only, str | Path) else only)
     known = class_names(model)
-    if all(name.isascii() and name.isdigit() for name in wanted):
+    called, numbers = plain_numbers(told_names(model) or ()), plain_numbers(wanted)
+    if set(numbers) <= set(called) and not are_places(called):  # 0, 1, 10, 11, 2, ...: numbers are names
+        found = places(numbers, called)
+    elif all(name.isascii() and name.isdigit() for name in wanted):
         found = [[int(name)] if known is None or int(name) < len(known) else [] for name in wanted]
     else:
         found = places(wanted, imagenet.wordnet_ids() if known is None else known)

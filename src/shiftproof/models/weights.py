@@ -6,7 +6,8 @@ import json
 import pickle
 import warnings
 from argparse import Namespace
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -172,39 +173,34 @@ def _needed(network: nn.Module) -> set[str]:
 
 def _renamed(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors under the names of a network, where only what wrappers put in front of them differs."""
-    wanted, needed = network.state_dict().keys(), _needed(network)
-    fronts = _fronts(tensors)
-    fitting = _fitting(tensors, needed, wanted, _fronts(needed), fronts)
-    if not fitting and needed:  # a Lightning module may call its network anything
-        longest = max(needed, key=len)
-        tails = {longest.removeprefix(front) for front in _fronts([longest])}
-        fronts = sorted({name.removesuffix(tail) for name in tensors for tail in tails if name.endswith(f".{tail}")})
-        fitting = _fitting(tensors, needed, wanted, _fronts(needed), fronts)
-    if len(fitting) > 1 and len({id(part) for made in fitting for part in made.values()}) > len(fitting[0]):
+    fitting = _fitting(network, tensors, _fronts(tensors)) or _fitting(network, tensors, _any_fronts(network, tensors))
+    first = next(iter(fitting.values()), dict(tensors))
+    if len({id(part) for made in fitting.values() for part in made.values()}) > len(first):
         raise ModelError(
             f"The weights hold the network {type(network).__name__} more than once.",
             expected="one network, or one behind a prefix such as " + ", ".join(f"{word}." for word in WRAPPERS[:4]),
-            got=", ".join(filter(None, fronts)),
+            got=", ".join(front or "no prefix" for front in fitting),
             fix="save only the one you want",
         )
-    return fitting[0] if fitting else dict(tensors)
+    return first
 
 
-def _fitting(
-    tensors: Mapping[str, Tensor],
-    needed: Collection[str],
-    wanted: Collection[str],
-    inner_fronts: Iterable[str],
-    outer_fronts: Sequence[str],
-) -> list[dict[str, Tensor]]:
-    """Return the tensors behind each beginning of their names, where those are the names that a network needs."""
-    fitting: list[dict[str, Tensor]] = []
-    for inner in inner_fronts:
-        for outer in outer_fronts:
-            made = {inner + name[len(outer) :]: part for name, part in tensors.items() if name.startswith(outer)}
-            if set(needed) <= made.keys() <= set(wanted):
-                fitting.append(made)
+def _fitting(network: nn.Module, tensors: Mapping[str, Tensor], fronts: Iterable[str]) -> dict[str, dict[str, Tensor]]:
+    """Return the tensors behind each beginning of their names, where those have the names that a network needs."""
+    wanted, needed = network.state_dict().keys(), _needed(network)
+    fitting: dict[str, dict[str, Tensor]] = {}
+    for inner, outer in product(_fronts(needed), fronts):
+        made = {inner + name[len(outer) :]: part for name, part in tensors.items() if name.startswith(outer)}
+        if needed <= made.keys() <= wanted:
+            fitting[outer] = made
     return fitting
+
+
+def _any_fronts(network: nn.Module, tensors: Iterable[str]) -> list[str]:
+    """Return the beginnings of names that a network may be behind, whatever a Lightning module calls it."""
+    longest = max(_needed(network), key=len, default="")
+    tails = {longest.removeprefix(front) for front in _fronts([longest])}
+    return sorted({name.removesuffix(tail) for name in tensors for tail in tails if name.endswith(f".{tail}")})
 
 
 def _fronts(names: Iterable[str]) -> list[str]:

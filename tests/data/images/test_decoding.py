@@ -97,6 +97,15 @@ def test_cmyk(tmp_path: Path) -> None:
     np.testing.assert_allclose(jpeg, decoded, atol=6)
 
 
+@pytest.mark.parametrize("orientation", [0, 9, 200])
+def test_exif_values_without_a_meaning_turn_nothing(orientation: int, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", (8, 4)).save(tmp_path / "image.jpg", exif=exif)
+    assert header(str(tmp_path / "image.jpg")) == ((8, 4), False, False, False)
+    assert Decoder()(str(tmp_path / "image.jpg")).shape == (4, 8, 3)
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_rotation(orientation: int, tmp_path: Path) -> None:
     turned = {

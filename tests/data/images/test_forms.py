@@ -217,6 +217,16 @@ def test_lists_and_tables(name: str, files: list[Path]) -> None:
     numbered(load_data(source, labels=labels))
 
 
+@pytest.mark.parametrize("name", LISTS)
+def test_what_images_were_brought_to_is_known_however_they_are_held(name: str, files: list[Path]) -> None:
+    """So that nobody is told that they have a size of their own, and a suite beside them is brought to the same."""
+    source, labels = LISTS[name](files)
+    made = load_images(source, labels=labels, size=4)
+    for data in (made, made.in_memory(), made.on_disk(), made.subset([1, 2]).in_memory()):
+        assert data.shape == (3, 4, 4)
+        assert data.source.size == 4
+
+
 def test_names_as_labels(files: list[Path]) -> None:
     for source in (
         list(zip(PILS, NAMES, strict=True)),
@@ -296,7 +306,9 @@ def test_tar_files(files: list[Path], tmp_path: Path) -> None:
     samples = [
         {"png": file.read_bytes(), "cls": str(label).encode()} for file, label in zip(files, LABELS, strict=True)
     ]
-    numbered(load_data(tar(tmp_path / "all.tar", samples)))
+    whole = tar(tmp_path / "all.tar", samples)
+    numbered(load_data(whole))
+    assert load_images(whole, size=4).source.size == 4
     shards = tmp_path / "shards"
     shards.mkdir()
     tar(shards / "part-000.tar", samples[:5])

@@ -158,6 +158,7 @@ def test_sizes() -> None:
     with pytest.raises(DataError, match="row 0 is 6 x 8, row 4 is 6 x 4"):
         list(load_images(dataset).batches(9))
     assert next(load_images(dataset, size=4).batches(9)).inputs.shape == (5, 3, 4, 4)
+    assert load_images(dataset, size=4).source.size == 4
 
 
 def test_the_fingerprint_covers_pixels_and_labels() -> None:

@@ -11,30 +11,22 @@ from shiftproof.adapters import Adapter, Counts, Method, make_adapter
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.adaptation_figures import cost_table, gain_table, prior_figure
+from shiftproof.audits.sections.adaptation_words import HELPS, adaptation_verdict, gain_reach
 from shiftproof.audits.sections.adapted_errors import AdaptedErrors, errors_table, plan_errors
-from shiftproof.audits.sections.advice import (
-    UPDATES_THAT_TELL,
-    Gains,
-    Grounds,
-    adapting_code,
-    advised_over,
-    diagnoses,
-    gain_interval,
-    never_resets,
-)
+from shiftproof.audits.sections.advice import Grounds, adapting_code, advised_over, diagnoses
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.correlated import CorrelatedStream, correlated_gains
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
-from shiftproof.audits.sections.measuring import accuracy, hits_of, image_means, preset_for, rows
+from shiftproof.audits.sections.measuring import accuracy, applying, hits_of, image_means, preset_for, rows
 from shiftproof.audits.sections.method_streams import streamed
 from shiftproof.audits.sections.shift_names import named, one_per_category
 from shiftproof.audits.sections.shift_statistics import Distances, plan_statistics, statistics_blocks
 from shiftproof.audits.sections.source_answers import source_pace, source_row
 from shiftproof.audits.sections.stability import LongStream, Stability, long_gains
-from shiftproof.audits.sections.wording import between, listed, title
+from shiftproof.audits.sections.wording import listed, title
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
-from shiftproof.reports.view import Action, Level, Sentence, Tile, View
+from shiftproof.reports.view import Action, Level, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -46,7 +38,6 @@ GRID_BATCHES = (1, 8, 64)
 GRID_PRIORS = (0, 4, 16, 64, 256)
 GRID_SHIFTS = {"quick": 1, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
-HELPS = 0.02
 LEVEL_RULE = "Accuracy with the best method, {}, less accuracy without. Good: over 2 points. Bad: below 0."
 
 
@@ -196,9 +187,9 @@ class Adaptation(Section):
             for task, row in rows(results, AdaptedStream)
             if not row.get("applies", True)
         }
+        reasons = sorted(set(refused.values()))
         if not found:
-            notes = tuple(sorted(set(refused.values()))) or ("Nothing was measured.",)
-            return View(self.name, self.title, self.question, notes=notes)
+            return View(self.name, self.title, self.question, notes=(*reasons,) or ("Nothing was measured.",))
         grid: dict[str, dict[str, Accuracy]] = defaultdict(dict)
         pace: dict[str, list[float]] = defaultdict(list)
         for task, row in found:
@@ -211,8 +202,7 @@ class Adaptation(Section):
         gains = {method: _gain(cells, source) for method, cells in grid.items()}
         best = max(gains, key=lambda method: gains[method], default=None)
         if best is None or not source:
-            notes = tuple(sorted(set(refused.values()))) or ("No method was measured.",)
-            return View(self.name, self.title, self.question, notes=notes)
+            return View(self.name, self.title, self.question, notes=(*reasons,) or ("No method was measured.",))
         per_image = {name.removeprefix("gain."): each.values for name, each in self.per_image(results).items()}
         alone, together = correlated_gains(results)
         lasting, long = long_gains(results)
@@ -221,37 +211,30 @@ class Adaptation(Section):
         numbers = {f"gain.{method}": gain for method, gain in gains.items()} | {"best_adaptation_gain": gains[best]}
         added = {method: float(each.mean()) for method, each in together.items()}
         numbers |= {f"correlated_gain.{method}": gain for method, gain in added.items()}
-        helps = gains[told] > HELPS
-        reach = f" ({_reach(per_image, told)})" if _reach(per_image, told) else ""
-        won = f"{100 * max(gains[told], 0):.1f} points{reach} on average at the strongest severity"
-        said = (
-            f"Test-time adaptation ({told}) improves accuracy by {won}.{_where_it_costs(together, told)}"
-            if helps
-            else f"No method of test-time adaptation improves accuracy by more than {won}{_few_updates(found)}."
-        )
+        helps, updates = gains[told] > HELPS, _most_updates(found)
         tile = Tile(
             "Best gain by adaptation",
             f"{100 * gains[best]:+.1f} points",
-            _reach(per_image, best),
+            gain_reach(per_image, best),
             _level(gains[best]),
             LEVEL_RULE.format(best),
         )
         batch = found[0][0].batch
-        made = max(_most_updates(found), _most_updates(rows(results, LongStream)))
+        made = max(updates, _most_updates(rows(results, LongStream)))
         grounds = Grounds(len(next(iter(lasting.values()), ())), long, together.get(chosen or ""), len(together), made)
         images = next(iter(source.values())).images
         preset = next((cast(str, row["preset"]) for _, row in found if "preset" in row), None)
-        prior = [(task.batch, task.prior, row) for task, row in rows(results, PriorStream) if row.get("applies", True)]
-        moved = [(task, row) for task, row in rows(results, Distances) if row.get("applies", True)]
+        prior = [(task.batch, task.prior, row) for task, row in applying(results, PriorStream)]
+        moved = applying(results, Distances)
         blocks, predicted = statistics_blocks(*moved[0], source) if moved else ((), {})
         counts = _counts(found)
-        errors = [(task, row) for task, row in rows(results, AdaptedErrors) if row.get("applies", True)]
+        errors = applying(results, AdaptedErrors)
         table, adapted = errors_table(*errors[0], source, _plain(found, errors[0][0].images)) if errors else (None, {})
         return View(
             self.name,
             self.title,
             self.question,
-            verdict=(Sentence(f"{said}{_why_not(best, told, gains) if helps else ''}", "good" if helps else "plain"),),
+            verdict=(adaptation_verdict(best, told, gains, per_image, together, updates),),
             tiles=(tile,),
             blocks=(
                 gain_table(grid, source, gains, (alone, added, _under(results)) if added else None),
@@ -261,10 +244,11 @@ class Adaptation(Section):
                 *blocks,
             ),
             notes=(
-                f"{images:,} images a stream, in batches of {batch}, each from a fresh start{_at_most(found)}"
+                f"{images:,} images a stream, in batches of {batch}, each from a fresh start"
+                + (f", so at most {updates} updates" if updates else "")  # few are almost batch statistics alone
                 + (f", with the options of the preset {preset}." if preset else "."),
                 *diagnoses(counts),
-                *sorted(set(refused.values())),
+                *reasons,
             ),
             numbers={**numbers, **adapted, **predicted},
             actions=(_action(chosen, gains[chosen], preset, batch, grounds),) if helps and chosen == told else (),
@@ -276,7 +260,7 @@ def _streams(results: Sequence[Result]) -> list[tuple[AdaptedStream, Row]]:
 
     Methods that do not apply are not among them.
     """
-    found = [(task, row) for task, row in rows(results, AdaptedStream) if row.get("applies", True)]
+    found = applying(results, AdaptedStream)
     if any(task.method.name == "source" for task, _ in found):
         return found
     source = find("source")
@@ -285,53 +269,13 @@ def _streams(results: Sequence[Result]) -> list[tuple[AdaptedStream, Row]]:
     return [*((task, row) for task, row in alone.items() if row is not None), *found]
 
 
-def _few_updates(found: Sequence[tuple[AdaptedStream, Row]]) -> str:
-    """Return that methods which learn had too little time to, where they had."""
-    most = _most_updates(found)
-    told = f", within {most} updates: too few to tell what learning brings along a long stream"
-    return told if 0 < most < UPDATES_THAT_TELL else ""
-
-
-def _at_most(found: Sequence[tuple[AdaptedStream, Row]]) -> str:
-    """Return how often methods that learn could: with few updates they answer almost as batch statistics do."""
-    most = _most_updates(found)
-    return f", so at most {most} updates" if most else ""
-
-
 def _most_updates(found: Sequence[tuple[Measurement, Row]]) -> int:
     """Return the most updates along one stream."""
     return max((cast(int, row.get("updates", 0)) for _, row in found), default=0)
 
 
-def _reach(gains: Gains, name: str) -> str:
-    """Return the interval of the mean gain over images, in points, of a method that is chosen among all."""
-    return between(gain_interval(gains[name], len(gains)), "") if name in gains else ""
-
-
 def _level(gain: float) -> Level:
     return "good" if gain > HELPS else "watch" if gain >= 0 else "bad"
-
-
-def _why_not(best: str, told: str, gains: Mapping[str, float]) -> str:
-    """Return why the method with the highest mean is not the one that is named."""
-    more = f" {best} gains {100 * (gains[best] - gains[told]):.1f} points more"
-    if best == told:
-        return f" {best} never resets: a short stream does not show whether that lasts." if _unproven(best) else ""
-    if _unproven(best):
-        return f"{more}, but never resets: a short stream does not show whether that lasts."
-    return f"{more}, which is within noise, at a higher cost."
-
-
-def _where_it_costs(together: Gains, name: str) -> str:
-    """Return what a method costs where images of a class come together, where that is beyond chance."""
-    reach = gain_interval(together[name], len(together)) if name in together else None
-    if reach is None or reach.high >= 0:
-        return ""
-    return f" Where images of one class arrive together it costs {-100 * float(together[name].mean()):.1f} points."
-
-
-def _unproven(name: str) -> bool:
-    return never_resets(find(name))
 
 
 def _counts(found: Sequence[tuple[AdaptedStream, Row]]) -> dict[str, Counts]:

@@ -47,7 +47,7 @@ from shiftproof.audits.sections.certified_words import (
     radii_of,
     vote_verdict,
 )
-from shiftproof.audits.sections.measuring import rows
+from shiftproof.audits.sections.measuring import applying, rows
 from shiftproof.audits.sections.shift_names import facts, named
 from shiftproof.audits.sections.wording import interval, percent, title
 from shiftproof.certificates import Smoothed
@@ -255,7 +255,7 @@ class Certified(Section):
 
     def view(self, results: Sequence[Result]) -> View:
         """Tell how many images are certified at a distance, and what that means."""
-        every = [(task, row) for task, row in rows(results, CertifiedPart) if row.get("applies", True)]
+        every = applying(results, CertifiedPart)
         found = [(task, row) for task, row in every if task.plain]
         behind = [(task, row) for task, row in every if task.denoised]
         ranges = certified_ranges([(task, row) for task, row in every if task.against != "l2"])

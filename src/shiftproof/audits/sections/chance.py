@@ -14,6 +14,8 @@ from shiftproof.reports.view import Level
 from shiftproof.runs import Row
 
 SKILL = 0.5
+SLIGHT = 0.2
+"""The way from answers without looking to being right always, of which a model that has hardly learnt goes less."""
 BEYOND_CHANCE = 1.645
 """Standard errors by which accuracy is above that of answers without looking: one in twenty of those is further up."""
 LEVEL_RULE = (
@@ -79,6 +81,11 @@ class Standing:
     def poor(self) -> bool:
         """Whether it is surely nearer to one answer to everything than to being right always."""
         return self.accuracy.interval()[1] < self.baseline + SKILL * (1 - self.baseline)
+
+    @property
+    def slight(self) -> bool:
+        """Whether it is surely hardly above answers without looking."""
+        return self.accuracy.interval()[1] < self.expected + SLIGHT * (1 - self.expected)
 
     @property
     def unproven(self) -> bool:

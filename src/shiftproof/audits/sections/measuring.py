@@ -139,6 +139,11 @@ def rows(results: Iterable[Result], kind: type[Kind]) -> list[tuple[Kind, Row]]:
     return [(result.task, result.row) for result in results if type(result.task) is kind and result.row is not None]
 
 
+def applying(results: Iterable[Result], kind: type[Kind]) -> list[tuple[Kind, Row]]:
+    """Return the tasks of a type that have a row and did not find that what they try does not apply to the model."""
+    return [(task, row) for task, row in rows(results, kind) if row.get("applies", True)]
+
+
 def accuracy(found: Sequence[Row]) -> Accuracy | None:
     """Return the accuracy over rows of `tally`; None where there is no image."""
     images = sum(_whole(row["images"]) for row in found)

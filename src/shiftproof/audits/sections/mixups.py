@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
@@ -9,27 +10,43 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import hypergeom, norm
 
 from shiftproof.runs import Row
 
 MIN_IMAGES = 5
 """Images that a class must have."""
-MOST = 0.6
+SWAPPED_SHARE = 0.6
 """The share of them that must get one other answer."""
-FAR = 0.2
+SWAPPED_CHANCE = 1e-3
+"""How improbable that must be by chance, for each class of a ring on average (the geometric mean)."""
+BETTER_SHARE = 0.2
 """How much more often a model must be right with its outputs in another order."""
+CHANCE = 1e-4
+"""How improbable that must be for answers that do not depend on the images."""
+MOST_CLASSES = 2_000
+"""An order of more is not looked for: that takes their number squared in memory, and more in time."""
 
 
 def cycles(found: Sequence[Row]) -> list[tuple[str, ...]]:
     """Return rings of classes, each of which is mostly answered as the next, from rows of the section clean."""
     images, answered = _counts(found)
     confused = {name: answers - Counter({name: answers[name]}) for name, answers in answered.items()}
+    given = Counter[str]()
+    for answers in answered.values():
+        given.update(answers)
     usual = {
         name: answer
         for name, answers in confused.items()
         for answer, count in answers.most_common(1)
-        if images[name] >= MIN_IMAGES and count >= MOST * images[name]
+        if images[name] >= MIN_IMAGES and count >= SWAPPED_SHARE * images[name]
     }
+
+    def by_chance(name: str) -> float:
+        """Return how probable it is that as many of a class get this answer, whatever the images are."""
+        answer = usual[name]
+        return float(hypergeom.sf(answered[name][answer] - 1, images.total(), given[answer], images[name]))
+
     rings: list[tuple[str, ...]] = []
     left = dict(usual)
     while left:
@@ -38,7 +55,7 @@ def cycles(found: Sequence[Row]) -> list[tuple[str, ...]]:
             path.append(left.pop(path[-1]))
         if path[-1] in path[:-1]:
             rings.append(tuple(path[path.index(path[-1]) : -1]))
-    return rings
+    return [ring for ring in rings if math.prod(map(by_chance, ring)) <= SWAPPED_CHANCE ** len(ring)]
 
 
 class Reordered(NamedTuple):
@@ -55,25 +72,53 @@ def reordered(found: Sequence[Row]) -> Reordered | None:
     """Return the order of outputs in which a model is far more often right; None where there is none.
 
     The order is found in every other row of the section clean and tried on those between, and the other way round: in
-    the images that it was found in, some order always does better.
+    the images that it was found in, some order always does better. What counts is by how much it is above what the
+    same answers get if they do not depend on the images: of a model that answers nearly always the same, right ones
+    become more where that answer is given the name of the most frequent class, and mean nothing.
     """
-    parts = [_counts(found[start::2]) for start in range(2)]
-    names = sorted({name for _, answered in parts for name in answered})
-    answers = sorted({answer for _, answered in parts for row in answered.values() for answer in row})
-    first, second = (_table(answered, names, answers) for _, answered in parts)
+    parts = [_counts(found[start::2])[1] for start in range(2)]
+    names = sorted({name for answered in parts for name in answered})
+    answers = sorted({answer for answered in parts for row in answered.values() for answer in row})
+    if max(len(names), len(answers)) > MOST_CLASSES:
+        return None
+    first, second = (_table(answered, names, answers) for answered in parts)
     images = int(first.sum() + second.sum())
     if not first.any() or not second.any():
         return None
-    right = sum(row[name] for _, answered in parts for name, row in answered.items())
-    if right > (1 - FAR) * images:  # no order is far better
+    own = np.equal.outer(names, answers)
+    orders = [_order(second), _order(first)]
+    right, better = (
+        sum(int(table[order].sum()) for table, order in zip((first, second), some, strict=True))
+        for some in ((own, own), orders)
+    )
+    gains = [_gain(table, order, own) for table, order in zip((first, second), orders, strict=True)]
+    # The halves share both orders: what was found by chance in one is tried on the other, and may do well in both.
+    gained, deviation = sum(gain for gain, _ in gains), sum(variance**0.5 for _, variance in gains)
+    if min(better - right, gained) < BETTER_SHARE * images or gained < norm.isf(CHANCE) * deviation:
         return None
-    better = sum(int(other[linear_sum_assignment(-one)].sum()) for one, other in ((first, second), (second, first)))
-    if better - right < FAR * images:
-        return None
-    rows, columns = linear_sum_assignment(-(first + second))
-    theirs = sorted(zip(rows, columns, strict=True), key=lambda place: -(first + second)[place])
-    pairs = tuple((names[row], answers[column]) for row, column in theirs if names[row] != answers[column])
-    return Reordered(right, better, images, pairs)
+    whole = first + second
+    theirs = sorted(np.argwhere(_order(whole) & ~own), key=lambda place: -whole[tuple(place)])
+    return Reordered(right, better, images, tuple((names[row], answers[column]) for row, column in theirs))
+
+
+def _order(table: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which answer is each class's, [names, answers], where most are right beyond chance."""
+    made = np.zeros(table.shape, np.bool_)
+    made[linear_sum_assignment(np.outer(table.sum(1), table.sum(0)) / table.sum() - table)] = True
+    return made
+
+
+def _gain(table: NDArray[np.int64], order: NDArray[np.bool_], own: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return how many more answers than by chance are right in an order than in the model's own, and the variance.
+
+    By chance the same answers are dealt to the images at random: the sum over a random permutation is hypergeometric.
+    """
+    images = table.sum()
+    by_class, by_answer = table.sum(1) / images, table.sum(0) / images
+    score = order.astype(np.float64) - own
+    centred = score - (score @ by_answer)[:, None] - by_class @ score + by_class @ score @ by_answer
+    variance = by_class @ centred**2 @ by_answer * images**2 / max(images - 1, 1)
+    return float((centred * table).sum()), float(variance)
 
 
 def _counts(found: Sequence[Row]) -> tuple[Counter[str], dict[str, Counter[str]]]:

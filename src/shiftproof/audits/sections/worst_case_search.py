@@ -36,7 +36,7 @@ CHOICE = 32
 """Examples are chosen among the first so many images, of which no more are asked than it takes."""
 COMPARED = 5
 """Chains of a space that are compared on images they were not searched on."""
-AHEAD = 2
+BATCHES_AHEAD = 2
 """Batches of chains that a GPU is given at a time: one to compute while the next is made ready."""
 FIRST_SHARE, KEPT, MARGIN = 0.4, 5, 0.15
 """Chains are tried on this share of the images first; the others follow where they may be among so many worst."""
@@ -147,7 +147,7 @@ class RacedChains:
 
     def __call__(self, tuples: Sequence[Genes], _: int | None = None, /) -> list[Score]:
         """Return the scores of chains; those that share first steps follow each other."""
-        new, batches = sorted(set(tuples) - self._scores.keys()), 1 if self.evaluator.on_cpu else AHEAD
+        new, batches = sorted(set(tuples) - self._scores.keys()), 1 if self.evaluator.on_cpu else BATCHES_AHEAD
         together = max(1, batches * self.evaluator.fit.size // self.first)
         for place in range(0, len(new), together):
             self._score(new[place : place + together])

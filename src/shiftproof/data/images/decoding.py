@@ -175,9 +175,10 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def _orientation(image: Image.Image) -> int:
-    """Return how a camera was held, 1 to 8, by EXIF; 5 and more exchange width and height."""
+    """Return how a camera was held, 1 to 8, by EXIF; 5 and more exchange width and height, others say nothing."""
     try:
-        return int(image.getexif().get(_ORIENTATION, 1))
+        said = int(image.getexif().get(_ORIENTATION, 1))
+        return said if 1 <= said <= 8 else 1
     except Exception:  # damaged metadata fails in any way there is, and does no harm to the pixels
         return 1
 

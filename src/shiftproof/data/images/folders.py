@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +16,12 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.file_digests import THREADS, file_digests
 from shiftproof.data.images.decoded_files import decode_file
-from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Color, Decoder, Header, Size, header, is_image_name
+from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Color, Decoder, Header, Size, header
+from shiftproof.data.images.file_lists import images_by_folder, images_under, is_visible_image, named_file
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.source import DecodedSource, describe, sizes_differ, unreadable
-from shiftproof.data.labels import Naming, number_classes, read_table, split_notes
+from shiftproof.data.label_tables import LabelTable, read_table
+from shiftproof.data.labels import Naming, number_classes
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
@@ -127,18 +127,19 @@ def from_files(
     image is grey. `where` says in messages where the files are.
     """
     decoder = Decoder(color or "rgb", size)
-    headers, bad = _scan(root, files, decoder)
+    scanned = _scan(root, files, decoder)
+    bad = [found for found in scanned if isinstance(found, BadFile)]
     if bad and on_bad_file == "fail":
         raise _colours(bad[0].file) if bad[0].reason == _COLOURS else unreadable(*bad[0])
-    good = [index for index, found in enumerate(headers) if found is not None]
-    if not good:
+    known = [found for found in scanned if isinstance(found, Header)]
+    if not known:
         raise DataError(
-            f"None of the {len(headers)} images in {where!r} can be read.",
+            f"None of the {len(files)} images in {where!r} can be read.",
             expected="image files that Pillow reads",
             got=f"{bad[0].file}: {bad[0].reason}",
         )
-    kept = [files[index] for index in good]
-    known = [found for found in headers if found is not None]
+    good = [place for place, found in enumerate(scanned) if isinstance(found, Header)]
+    kept = [files[place] for place in good]
     return ImageSet(
         FolderSource(root, kept, decoder, _one_size(kept, [found.size for found in known], decoder)),
         name=name,
@@ -179,8 +180,8 @@ def _list(root: Path, labels: str | Path | None, image_column: str | None, label
         )
     inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
     folders = [name for name in inside if (root / name).is_dir()]
-    flat = [name for name in inside if _is_image(name) and (root / name).is_file()]
-    found = _images_by_folder(root, folders)
+    flat = [name for name in inside if is_visible_image(name) and (root / name).is_file()]
+    found = images_by_folder(root, folders)
     if any(found.values()):
         return _by_class(root, found, len(flat))
     if flat:
@@ -220,7 +221,8 @@ def _by_class(root: Path, found: dict[str, list[str]], flat: int) -> _Listing:
     return _Listing([file for file, _ in pairs], [folder for _, folder in pairs], list(found), notes)
 
 
-def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
+def _by_table(root: Path, path: Path, read: LabelTable) -> _Listing:
+    table = read.labels
     missing = [file for file in table if not is_file(root / file)]
     if missing:
         raise DataError(
@@ -239,7 +241,7 @@ def _by_table(root: Path, path: Path, table: Mapping[str, str]) -> _Listing:
         )
     others = len(set(images_under(root)) - table.keys())
     notes = [f"{others} images that {path.name} does not name were left out."] if others else []
-    return _Listing(files, names, sorted(set(names)), [*notes, *split_notes(path)])
+    return _Listing(files, names, sorted(set(names)), [*notes, *read.notes])
 
 
 def _found_elsewhere(root: Path, table: Path, name: str) -> str:
@@ -254,61 +256,6 @@ def _found_elsewhere(root: Path, table: Path, name: str) -> str:
     return f"names begin at FOLDER of --data FOLDER --labels TABLE, here {str(root)!r}: give the folder they begin at"
 
 
-def images_under(root: Path) -> list[str]:
-    """Return the images in a folder and below, as sorted paths from it; hidden ones do not count."""
-    return _images_by_folder(root, [""])[""]
-
-
-def named_file(file: str) -> str:
-    """Return what the image of a file is called: its path without the ending, which tells how it is stored."""
-    return os.path.splitext(file)[0]  # noqa: PTH122
-
-
-def has_images(folder: Path, *, below: bool = True) -> bool:
-    """Whether there are images in a folder, or below it."""
-    walked = os.walk(folder)
-    return any(_is_image(name) for _, _, files in (walked if below else [next(walked)]) for name in files)
-
-
-def files_under(root: Path) -> list[str]:
-    """Return all files in a folder and below, images or not, as `images_under` does."""
-    return _images_by_folder(root, [""], lambda name: not name.startswith("."))[""]
-
-
-def _images_by_folder(
-    root: Path, folders: Sequence[str], wanted: Callable[[str], bool] | None = None
-) -> dict[str, list[str]]:
-    """Return the images, or the files wanted, below folders of the root, by folder, as sorted paths from the root.
-
-    Links are followed, but every folder is read once, and where it is before where a link leads to it: circles end, and
-    an image has one class.
-    """
-    chosen = wanted or _is_image
-    seen = {_identity(above) for above in root.resolve().parents}
-    if "" not in folders:
-        seen.add(_identity(root))
-    found: dict[str, list[str]] = {folder: [] for folder in folders}
-    waiting = deque(sorted(((folder, root / folder) for folder in folders), key=lambda entry: entry[1].is_symlink()))
-    while waiting:
-        folder, top = waiting.popleft()
-        for path, inside, files in os.walk(top):
-            here = Path(path)
-            if _identity(here) in seen:
-                inside.clear()
-                continue
-            seen.add(_identity(here))
-            inside[:] = [name for name in inside if not name.startswith(".")]
-            waiting.extend((folder, here / name) for name in inside if (here / name).is_symlink())
-            found[folder] += [(here.relative_to(root) / name).as_posix() for name in files if chosen(name)]
-    return {folder: sorted(files) for folder, files in found.items()}
-
-
-def _identity(folder: Path) -> tuple[int, int]:
-    """Return what a folder is known by, whatever path leads to it."""
-    found = folder.stat()
-    return found.st_dev, found.st_ino
-
-
 def _colours(file: str) -> DataError:
     """Return the error for a coloured image where grey ones were asked for."""
     return DataError(
@@ -318,13 +265,8 @@ def _colours(file: str) -> DataError:
     )
 
 
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and is_image_name(name)
-
-
-def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[Header | None], list[BadFile]]:
-    """Read every file's header; None for what is no image and listed as bad."""
-    bad = []
+def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> list[Header | BadFile]:
+    """Read every file's header, or find what is bad about it."""
 
     def look(file: str) -> Header | BadFile:
         try:
@@ -333,17 +275,10 @@ def _scan(root: Path, files: Iterable[str], decoder: Decoder) -> tuple[list[Head
             return BadFile(file, describe(error))
         return BadFile(file, _COLOURS) if decoder.color == "gray" and not found.grey else found
 
-    headers: list[Header | None] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about odd metadata
         with ThreadPoolExecutor(THREADS) as pool:
-            for found in pool.map(look, files):
-                if isinstance(found, BadFile):
-                    bad.append(found)
-                    headers.append(None)
-                else:
-                    headers.append(found)
-    return headers, bad
+            return list(pool.map(look, files))
 
 
 def _one_size(files: Sequence[str], sizes: Sequence[tuple[int, int]], decoder: Decoder) -> tuple[int, int]:

@@ -183,6 +183,7 @@ class DatasetSource(DecodedSource):
         self._rows = dataset.select_columns([column]).cast_column(column, type(dataset.features[column])(decode=False))
         self._column = column
         self._decoder = decoder
+        self.size = decoder.size
         self.decoding = repr(decoder)
         try:
             height, width, channels = self.decode(0).shape

@@ -141,6 +141,7 @@ class ImageSet(Dataset[Tensor]):
         """Return the images at some places, whose pixels are the rows of another source."""
         made = self.subset(kept)
         made._repeats = self._repeats.of(made._rows, source)
+        source.size = self.source.size
         made.source, made._rows, made._keys = source, torch.arange(len(kept)), keys
         return made
 

@@ -9,7 +9,8 @@ import torch
 
 from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.images.decoding import Color, Size
-from shiftproof.data.images.folders import from_files, images_under
+from shiftproof.data.images.file_lists import images_under
+from shiftproof.data.images.folders import from_files
 from shiftproof.data.images.mask_layouts import find_masks
 from shiftproof.data.images.mask_pairs import find_label_maps
 from shiftproof.data.images.mask_values import MaskRules, PaletteLike, Values, read_mask

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shiftproof.data.images.decoding import open_image
-from shiftproof.data.images.folders import images_under
+from shiftproof.data.images.file_lists import images_under
 from shiftproof.data.images.mask_pairs import path_stem
 from shiftproof.data.images.mask_values import CAMVID, CITYSCAPES, CITYSCAPES_IDS, IGNORE, VOC, MaskRules
 from shiftproof.errors import DataError

@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from shiftproof.data.images.folders import images_under
+from shiftproof.data.images.file_lists import images_under
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import expand
 

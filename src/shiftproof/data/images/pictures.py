@@ -78,7 +78,7 @@ class PictureSource(DecodedSource):
     """Pictures by row, of one shape; each is made anew when it is read."""
 
     def __init__(self, samples: Samples, color: Color | None, size: Size | None) -> None:
-        self._samples, self._color, self._size = samples, color, size
+        self._samples, self._color, self.size = samples, color, size
         self._rows: list[int] = []
         self._contents: list[Tensor] = []
         self.decoding = f"pictures {color} {size}"
@@ -97,7 +97,7 @@ class PictureSource(DecodedSource):
         """Read an image once: its shape, its content and its label."""
         picture, label = self._samples[row]
         try:
-            image = pixels(picture, self._color, self._size)
+            image = pixels(picture, self._color, self.size)
         except Exception as error:  # the decoders of damaged files fail in any way there is
             if isinstance(error, ShiftproofError) and not isinstance(picture, str | Path | bytes | Mapping):
                 raise  # the same is wrong with all of them
@@ -123,7 +123,7 @@ class PictureSource(DecodedSource):
 
     def decode(self, row: int) -> NDArray[Any]:
         """Return one image, [H, W, C], in the numbers of all of them."""
-        image = pixels(self._samples[self._rows[row]][0], self._color, self._size)
+        image = pixels(self._samples[self._rows[row]][0], self._color, self.size)
         return image if image.dtype != np.uint8 or self.value_bytes == 1 else unit(torch.from_numpy(image)).numpy()
 
     def make_contents(self) -> Tensor:

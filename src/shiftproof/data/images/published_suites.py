@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from shiftproof.data.base import OnBadFile
 from shiftproof.data.images.arrays import from_arrays, read_array
 from shiftproof.data.images.decoding import Color, Size
-from shiftproof.data.images.folders import TABLE, has_images, images_under, load_folder, named_file
+from shiftproof.data.images.file_lists import has_images, images_under, named_file
+from shiftproof.data.images.folders import TABLE, load_folder
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.errors import DataError
 from shiftproof.measures import ALEXNET

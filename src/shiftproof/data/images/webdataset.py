@@ -54,6 +54,7 @@ class TarSource(DecodedSource):
     def __init__(self, images: Sequence[Encoded], decoder: Decoder) -> None:
         self._images = images
         self._decoder = decoder
+        self.size = decoder.size
         self.decoding = repr(decoder)
         try:
             height, width, channels = self.decode(0).shape

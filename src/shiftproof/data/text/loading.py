@@ -14,8 +14,17 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.image_tables import is_image_table
-from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes, refuse_several
+from shiftproof.data.labels import (
+    NO_LABELS,
+    Naming,
+    Numbering,
+    check_labels,
+    name_classes,
+    number_classes,
+    refuse_several,
+)
 from shiftproof.data.text.table_files import Rows, decode, read_rows
+from shiftproof.data.text.text_columns import TEXT_COLUMNS, find_text_columns, usual_columns, wanted_columns
 from shiftproof.data.text.text_frames import Frame, open_frame
 from shiftproof.data.text.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
@@ -24,20 +33,6 @@ from shiftproof.runs.files import expand, is_file
 
 TABLES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 """Files that hold texts: one row each, or one text a line."""
-
-TEXT_COLUMNS = ("text", "sentence", "review", "content", "document", "comment", "body", "t")
-PAIR_COLUMNS = (
-    ("text", "pair"),
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("sentence_a", "sentence_b"),
-    ("question1", "question2"),
-    ("question", "answer"),
-)
-LABEL_COLUMNS = ("label", "labels", "gold_label", "sentiment", "class", "category", "target", "entailment_judgment")
-"""Names of columns that are found without being named, in any case of letters; the first that fits is taken."""
-
-_NO_HEADER = "columns by number, from 0, where the first line is a row like the others"
 
 
 def load_table(
@@ -54,10 +49,10 @@ def load_table(
     of the labels. Columns given by number are those of a CSV or TSV without a header. Without names, common ones are
     found. Rows without a text are refused, or skipped and listed with `on_bad_file="skip"`.
     """
-    wanted = _wanted(text_column), label_column
+    wanted = wanted_columns(text_column), label_column
     table = read_rows(path, header=not any(name.isdigit() for name in (*wanted[0], label_column or "")))
     where = repr(str(path))
-    return _from_rows(table, *_columns(where, table.columns, *wanted), path.name, where, classes, on_bad_file)
+    return _from_rows(table, *find_text_columns(where, table.columns, *wanted), path.name, where, classes, on_bad_file)
 
 
 def load_frame(
@@ -74,12 +69,12 @@ def load_frame(
     One with a column of images holds texts only where `text_column` names them. Columns are found as those of files
     are. Labels of which none is known are left out; numbers that the set has names for are those classes.
     """
-    wanted = _wanted(text_column)
+    wanted = wanted_columns(text_column)
     frame = _text_frame(source, split, wanted)
     if frame is None:
         return None
     where = f"the table {frame.name!r}"
-    texts, label = _columns(where, frame.columns, wanted, label_column, frame.class_column())
+    texts, label = find_text_columns(where, frame.columns, wanted, label_column, frame.class_column())
     table, names = frame.rows([*texts, *([] if label is None else [label])])
     if label is not None and all(row[label] is None for _, row in table.rows):
         label = None
@@ -104,10 +99,9 @@ def _from_rows(
     bad: list[BadFile] = []
     written = False  # labels are texts, and numbers among them names
     for place, row in table.rows:
-        cells = tuple(_cell(row.get(column), f"{place} of {where}") for column in text_names)
-        held = None if label_name is None else row.get(label_name)
-        refuse_several(held, f"{place} of {where}")
-        label = _cell(held, f"{place} of {where}")
+        there, held = f"{place} of {where}", None if label_name is None else row.get(label_name)
+        refuse_several(held, there)
+        cells, label = tuple(_cell(row.get(column), there) for column in text_names), _cell(held, there)
         problem = "no text" if not all(part.strip() for part in cells) else ""
         if not problem and label_name is not None and not label.strip():
             problem = "no label"
@@ -117,19 +111,19 @@ def _from_rows(
         texts.append(cells[0] if len(cells) == 1 else (cells[0], cells[1]))
         labels.append(label.strip())
         places.append(place)
-        written = written or (label_name is not None and isinstance(row.get(label_name), str))
+        written = written or isinstance(held, str)
     _check_rows(where, len(texts), bad, on_bad_file)
     firsts = dict(zip(reversed(labels), reversed(places), strict=True))
-    naming = None if label_name is None else _naming(labels, classes, firsts, own)
-    if naming is not None and naming.numbering == "numerals" and not written:
+    naming = NO_LABELS if label_name is None else _naming(labels, classes, firsts, own)
+    if naming.numbering == "numerals" and not written:
         naming = naming._replace(numbering="index")
     return TextSet(
         TextSource(texts),
         name=name,
-        labels=None if naming is None else torch.tensor([naming.numbers[label] for label in labels]),
-        classes=() if naming is None else naming.classes,
-        numbering="index" if naming is None else naming.numbering,
-        notes=() if naming is None else naming.notes,
+        labels=None if label_name is None else torch.tensor([naming.numbers[label] for label in labels]),
+        classes=naming.classes,
+        numbering=naming.numbering,
+        notes=naming.notes,
         on_bad_file=on_bad_file,
         bad_files=bad,
     )
@@ -154,7 +148,7 @@ def is_text_source(source: object, text_column: str | None = None, split: str | 
         if is_table(path, text_column) or folder:
             return True
     found = isinstance(source, TextSet) or is_texts(source)
-    return found or _text_frame(source, split, _wanted(text_column)) is not None
+    return found or _text_frame(source, split, wanted_columns(text_column)) is not None
 
 
 def _text_frame(source: object, split: str | None, wanted: Sequence[str]) -> Frame | None:
@@ -167,7 +161,7 @@ def _text_frame(source: object, split: str | None, wanted: Sequence[str]) -> Fra
         return None  # told where it is read for images
     if frame is None or wanted:
         return frame
-    return None if _found(frame.columns) is None or frame.holds_images() else frame
+    return None if usual_columns(frame.columns) is None or frame.holds_images() else frame
 
 
 def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | Path]:
@@ -264,7 +258,7 @@ def _numbered(
 ) -> tuple[Tensor | None, Naming]:
     """Return labels as numbers, and how they came to be."""
     if labels is None:
-        return None, Naming({}, (), numbering="index")
+        return None, NO_LABELS
     if isinstance(labels, list | tuple) and any(isinstance(label, str) for label in labels):
         if len(labels) != count:
             raise DataError("The labels do not fit the texts.", expected=f"{count} labels", got=f"{len(labels)}")
@@ -274,58 +268,6 @@ def _numbered(
     numbers = check_labels(labels, count)
     numbering: Numbering = "index" if classes in ("auto", "sorted") else "given"
     return numbers, Naming({}, name_classes(numbers, classes), numbering=numbering)
-
-
-def _wanted(text_column: str | None) -> list[str]:
-    return [name.strip() for name in (text_column or "").split(",") if name.strip()]
-
-
-def _spelt(columns: Sequence[str]) -> dict[str, str]:
-    return {column.strip().lower(): column for column in reversed(columns)}
-
-
-def _found(columns: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the names, in small letters, of the columns that hold texts by their names: a pair, or one."""
-    spelt = _spelt(columns)
-    single = ((name,) for name in TEXT_COLUMNS)
-    return next((names for names in (*PAIR_COLUMNS, *single) if all(name in spelt for name in names)), None)
-
-
-def _columns(
-    where: str, columns: Sequence[str], texts: Sequence[str], label: str | None, of_classes: str | None = None
-) -> tuple[tuple[str, ...], str | None]:
-    """Return the names, as the table spells them, of the columns of texts and labels.
-
-    Labels are in `of_classes` where no column has a common name.
-    """
-    spelt = _spelt(columns)
-    for name in (*texts, *([label] if label is not None else [])):
-        if name.strip().lower() not in spelt:
-            raise DataError(
-                f"There is no column {name!r} in {where}.",
-                expected=f"one of its columns, or {_NO_HEADER}",
-                got=", ".join(columns) or "no columns",
-                fix="--text-column and --label-column name columns",
-            )
-    if len(texts) > 2:
-        raise DataError(
-            "A text is one column, or a pair of them.",
-            expected="--text-column NAME or ONE,OTHER",
-            got=", ".join(texts),
-        )
-    if not texts:
-        found = _found(columns)
-        if found is None:
-            raise DataError(
-                f"Cannot tell which column of {where} holds the texts.",
-                expected=f"a column named {', '.join(TEXT_COLUMNS[:-1])}, or a pair such as premise and hypothesis",
-                got=", ".join(columns[:20]) or "no columns",
-                fix="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header; "
-                "--image-column NAME where it names images",
-            )
-        texts = found
-    label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), of_classes)
-    return tuple(spelt[name.lower()] for name in texts), None if label is None else spelt[label.strip().lower()]
 
 
 def _cell(value: object, where: str) -> str:
