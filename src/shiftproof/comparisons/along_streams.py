@@ -202,7 +202,7 @@ def compare_on_stream(
         (*stream_runs.notes(), *_said(traces, chosen.get("reset"))),
         made_stream.shift_names,
         made_stream.data.labels is not None,
-        folder / PREDICTIONS if kind == "domains" else None,
+        folder / PREDICTIONS if stream_runs.names_images else None,
         subject.task.measure,
     )
     run = {"length": len(made_stream), "seed": made_stream.seed, "speed": getattr(made_stream, "speed", None)}
@@ -270,6 +270,11 @@ class _StreamRuns:
         """Run a method, or what is left of its run."""
         return task.measure(self)
 
+    @property
+    def names_images(self) -> bool:
+        """Whether a prediction for each image is written: along one's own images, one class for each."""
+        return self.kind == "domains" and not self.subject.task.per_pixel
+
     @cached_property
     def made(self) -> Stream:
         """The stream, wherever it is."""
@@ -299,7 +304,7 @@ class _StreamRuns:
                 self._adapter(method),
                 stream,
                 out=self.folder / method.name,
-                predictions=self.kind == "domains",
+                predictions=self.names_images,
                 on_progress=on_progress,
             )
 

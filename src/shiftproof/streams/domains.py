@@ -23,6 +23,7 @@ class AsFound(ImageShift):
     """No change: images of a domain as they are, under its name."""
 
     severity: float = 0.0
+    moves: ClassVar[bool | None] = False
 
     @property
     def label(self) -> str:
