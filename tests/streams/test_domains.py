@@ -93,6 +93,10 @@ def test_a_stream_goes_from_folder_to_folder_and_round_again(place):
     whole = torch.cat([batch.keys for batch in stream])[: fog + 30]
     assert len(set(whole.tolist())) == fog + 30
     assert stream.shift_names == tuple(folders)
+    assert stream.notes == ()
+    short = as_stream(f"folders:{','.join(folders)}", images=fog)
+    assert short.shift_names == (folders[0],)
+    assert short.notes == (f"The stream reaches 1 of 2 sets: all of them take {fog + 30} images.",)
 
 
 def test_a_suite_is_a_stream_whose_order_the_seed_draws(place):
