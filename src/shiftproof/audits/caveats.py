@@ -76,6 +76,7 @@ def try_model(subject: Subject) -> tuple[Caveat, ...]:
         *_prepared(subject),
         *_in_several_classes(subject),
         *_copies(subject),
+        *_sizes(subject),
     )
 
 
@@ -115,6 +116,19 @@ def _prepared(subject: Subject) -> Iterator[Caveat]:
             "was probably trained on such inputs. Set its normalisation by mean= and std=, and apply it only once."
         )
         yield Caveat("preparation", text)
+
+
+def _sizes(subject: Subject) -> Iterator[Caveat]:
+    """Yield that the clean images of a suite have another size than the suite's."""
+    from shiftproof.audits.suite_subjects import SuiteSubject
+
+    if isinstance(subject, SuiteSubject) and subject.sizes[0] != subject.sizes[1]:
+        clean, suite = (f"{width} x {height}" for height, width in subject.sizes)
+        text = (
+            f"The clean images are {clean} pixels, and the suite's {suite}: what is called a loss under corruption is "
+            "also one by the change of size. Read both at the size that the model was made for, by --size (size=)."
+        )
+        yield Caveat("sizes", text)
 
 
 def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
