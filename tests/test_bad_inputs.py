@@ -337,6 +337,11 @@ TEXTS: dict[str, Row] = {
     "column that is not there": Row(
         lambda: put("t.csv", "text,label\na,1\n"), data("t.csv", "--text-column", "body"), ["'body'", "text, label"]
     ),
+    "shift of images for texts": Row(
+        lambda: put("t.csv", "text,label\na,0\nb,1\n"),
+        data("t.csv", "--shifts", "fog"),
+        ["shift fog applies to images, not to texts"],
+    ),
     "texts for a model of images": Row(
         lambda: put("t.csv", "text,label\na,0\nb,1\n"), data("t.csv"), ["text", "expected"]
     ),
@@ -647,6 +652,21 @@ def coloured_maps(palette: str = "") -> Path:
     return put("p.txt", palette)
 
 
+def jpeg_maps() -> None:
+    """Write images with label maps that were saved as JPEGs."""
+    maps()
+    for path in sorted(Path("tree/masks").glob("*.png")):
+        Image.open(path).save(path.with_suffix(".jpg"))
+        path.unlink()
+
+
+def void_maps() -> None:
+    """Write images with label maps that say 255, no label, of every pixel."""
+    maps()
+    for path in Path("tree/masks").glob("*.png"):
+        Image.fromarray(np.full((20, 24), 255, np.uint8)).save(path)
+
+
 MAPS: dict[str, Row] = {
     "label map of another size": Row(
         lambda: maps("002.png", np.zeros((10, 24))),
@@ -675,6 +695,14 @@ MAPS: dict[str, Row] = {
     ),
     "label map that is a JPEG": Row(
         lambda: maps("003.jpg", np.zeros((20, 24)), without="003.png"), data("tree"), ["003.jpg"]
+    ),
+    "label maps that are all JPEGs": Row(
+        jpeg_maps, data("tree"), ["label maps in 'tree/masks' are JPEGs", "save them as PNG"]
+    ),
+    "label maps without any label": Row(
+        void_maps,
+        data("tree"),
+        ["No pixel of the label maps has a class", "255"],
     ),
     "label above the model's classes": Row(
         maps, data("tree", "--model", "net.py:few"), ["Labels and model outputs", "from 0 to 2", "label 3"]

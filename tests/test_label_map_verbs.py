@@ -127,7 +127,7 @@ def test_a_line_brings_estimates_of_a_shifted_set_nearer():
 
 def test_estimates_need_label_maps_of_the_source(images):
     with pytest.raises(DataError, match="Not available for segmentation"):
-        shiftproof.estimate(ColourNet(), images, device="cpu")
+        shiftproof.estimate(ColourNet(), images, source="demo-source", device="cpu")
     with pytest.raises(ConfigurationError, match="Not available for segmentation: neighborhood, method"):
         shiftproof.estimate(
             ColourNet(), images[0], source=images, method="combined", neighborhood="randaugment", device="cpu"

@@ -329,3 +329,14 @@ def test_labels_counted_from_one_are_told(tmp_path):
     assert set(labels.tolist()) == set(range(10))
     with pytest.raises(DataError, match="subtract 1 from every label"):
         shiftproof.audit("demo", (images, labels + 1), out=tmp_path)
+
+
+def test_a_text_classifier_has_no_input_size(tmp_path):
+    texts = ([f"a text of {number} words" for number in range(40)], [number % 2 for number in range(40)])
+    made = shiftproof.audit(
+        lambda texts: torch.tensor([[0.0, 1.0]] * len(texts)), texts, out=tmp_path, sections=["clean"]
+    )
+    said = text(made)
+    assert "It predicts 1 for all 40 texts" in said
+    assert "its weights or tokenizer are not its own" in said
+    assert "input size" not in said

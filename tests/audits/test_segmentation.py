@@ -280,10 +280,11 @@ def test_a_search_uses_the_label_maps_of_the_data(images):
     found = search(ColourNet(), images, fitness="mean_iou", **options)
     assert found.clean == pytest.approx(plain(images, ColourNet()).value)
     assert found.worst < found.clean
+    assert search(ColourNet(), images, **options).trace.trials == found.trace.trials
     with pytest.raises(ConfigurationError, match="operations that move content"):
         search(ColourNet(), images, fitness="mean_iou", **{**options, "space": "geometric"})
     with pytest.raises(DataError, match="nothing to compare with"):
-        search(ColourNet(), images, **options)
+        search(ColourNet(), images, fitness="accuracy", **options)
 
 
 @pytest.fixture(scope="module")

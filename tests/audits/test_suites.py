@@ -179,6 +179,15 @@ class TestCleanSet:
         (loss,) = [one for one in found.differences["other"] if one.name == "corruption_loss"]
         assert loss.low is not None
 
+    def test_clean_images_of_another_size_are_told(self, tmp_path: Path) -> None:
+        place = write_folders(tmp_path / "suite", WNIDS, ["fog"])
+        write_part(tmp_path / "val", WNIDS, 0.1, side=40)
+        chosen: dict[str, Any] = {"clean": tmp_path / "val", "sections": ["clean", "corruptions"]}
+        told = shiftproof.audit(Reads(1000), place, out=tmp_path / "run", **chosen).views[0]
+        assert any(one.text.startswith("The clean images are 40 x 40 pixels") for one in told.verdict)
+        alike = shiftproof.audit(Reads(1000), DataSpec(place, size=40), out=tmp_path / "alike", **chosen)
+        assert not any("clean images are" in one.text for view in alike.views for one in view.verdict)
+
     def test_other_images_have_no_interval_of_the_loss(self, suite: Path, tmp_path: Path) -> None:
         np.savez(
             tmp_path / "clean.npz",

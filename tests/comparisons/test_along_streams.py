@@ -63,6 +63,17 @@ def test_methods_run_beside_the_source_and_resume(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_batches_of_one_image_and_short_streams_are_told(tmp_path):
+    short: dict[str, Any] = {**RUN, "images": 12, "batch_size": 1, "methods": ["bn", "lame", "note"]}
+    alone = compare_on_stream("demo", "demo", out=tmp_path / "alone", **short)
+    assert any(note.startswith("bn: every batch is one image") for note in alone.notes)
+    assert any(note.endswith("windows of 2,000 images; with 12, none is told.") for note in alone.notes)
+    joined = compare_on_stream("demo", "demo", out=tmp_path / "joined", options={"window": 16}, **short)
+    assert not any("one image" in note for note in joined.notes)
+    assert joined.traces["source"].right == alone.traces["source"].right
+    assert joined.traces["bn"].accuracy > alone.traces["bn"].accuracy + 0.3
+
+
 def test_two_processes_give_the_same_traces(tmp_path):
     one = compare_on_stream("demo", "demo", out=tmp_path / "one", methods=["tent"], **RUN)
     two = compare_on_stream("demo", "demo", out=tmp_path / "two", methods=["tent"], executor="processes:2", **RUN)

@@ -80,3 +80,18 @@ def test_a_data_set_of_texts_is_audited(tmp_path):
     answers = [int("fine" in text) for text in TEXTS]
     right = sum(answer == label for answer, label in zip(answers, LABELS, strict=True))
     assert found.numbers["clean_accuracy"] == right / len(ROWS)
+
+
+def test_a_pipeline_that_begins_with_a_vectorizer_is_audited(tmp_path):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    pipeline = pytest.importorskip("sklearn.pipeline")
+
+    def fitted():
+        made = pipeline.make_pipeline(text.TfidfVectorizer(), linear_model.LogisticRegression())
+        return made.fit(TEXTS, [NAMES[label] for label in LABELS])
+
+    data = (TEXTS, [NAMES[label] for label in LABELS])
+    found = shiftproof.audit(fitted(), data, out=tmp_path / "run", sections=["clean"])
+    expected = (fitted().predict(TEXTS) == [NAMES[label] for label in LABELS]).mean()
+    assert found.numbers["clean_accuracy"] == pytest.approx(expected)

@@ -9,6 +9,7 @@ import torch
 
 import shiftproof
 from shiftproof import load_data, load_model
+from shiftproof.data import DataSpec
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.estimators import (
     METHODS,
@@ -19,10 +20,11 @@ from shiftproof.estimators import (
     average_confidence,
     difference_of_confidences,
 )
+from shiftproof.estimators.checks import source_for
 from shiftproof.estimators.references import Reference
 from shiftproof.estimators.source_copies import Copy
 from shiftproof.measures import ErrorLine
-from shiftproof.models import BlackBox
+from shiftproof.models import BlackBox, ModelSpec
 from shiftproof.shifts import parse
 from tests.estimators.networks import Brightness, images
 
@@ -343,3 +345,16 @@ def test_a_run_directory_of_estimates_is_of_one_model_and_one_source(tmp_path):
         shiftproof.estimate(
             torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10)), "demo", source=source, **settings
         )
+
+
+def test_the_demo_is_no_source_for_a_model_and_data_of_the_user_s_own(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (30, 32, 32, 3), np.uint8)
+    own = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))
+    with pytest.raises(ConfigurationError, match="labelled source is missing"):
+        shiftproof.estimate(own, images, views=1, shifts=SHIFTS[:2])
+    with pytest.raises(ConfigurationError, match="labelled source is missing"):
+        shiftproof.diagnose(own, images, kinds=["fog"], out=tmp_path)
+    for model, data in (("demo", images), (ModelSpec("demo"), images), ("cifar10-vit", images), (own, "demo")):
+        assert source_for(model, data, None) == DataSpec("demo-source")
+    assert source_for(own, DataSpec("demo", size=24), None) == DataSpec("demo-source", size=24)
+    assert source_for(own, images, "mine") == "mine"

@@ -51,6 +51,14 @@ def test_is_the_same_for_the_same_model() -> None:
     assert fingerprint(network()) == fingerprint(network()) == fingerprint(copy.deepcopy(network()))
 
 
+def test_of_a_vectorizer_does_not_depend_on_an_address() -> None:
+    class Vectorizer:
+        def __init__(self, address: int) -> None:
+            self.vocabulary_, self._stop_words_id = {"film": 0}, address
+
+    assert digest(Vectorizer(1)) == digest(Vectorizer(2))
+
+
 def test_does_not_depend_on_mode_gradients_or_memory_layout() -> None:
     expected = fingerprint(network())
     assert fingerprint(network().train()) == expected

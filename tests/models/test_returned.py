@@ -196,6 +196,18 @@ class TestArrays:
         assert model.name == "Estimator"
         assert fingerprint(model) != fingerprint(load_model(Estimator(["a", "b", "c", "d"], answer)))  # type: ignore[arg-type]
 
+    def test_a_classifier_of_texts(self) -> None:
+        class Pipeline:
+            classes_ = np.array(["bad", "good"])
+
+            def predict_proba(self, texts: list[str]) -> Any:
+                return np.array([[0.9, 0.1] if "dull" in text else [0.2, 0.8] for text in texts])
+
+        model = load_model(Pipeline())  # type: ignore[arg-type]
+        found = logits(model, ["a dull film", "a fine film"])
+        torch.testing.assert_close(found.softmax(1), torch.tensor([[0.9, 0.1], [0.2, 0.8]]))
+        assert class_names(model) == ("bad", "good")
+
     def test_labels_with_gaps_are_kept(self) -> None:
         assert label_numbers(load_model(Estimator([3, 5, 8], "predict_proba"))) == (3, 5, 8)  # type: ignore[arg-type]
         assert label_numbers(load_model(Estimator([0, 1, 2], "predict_proba"))) is None  # type: ignore[arg-type]

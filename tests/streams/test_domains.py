@@ -13,10 +13,12 @@ from shiftproof.cli.showing_comparisons import show_stream_comparison
 from shiftproof.comparisons.along_streams import compare_on_stream
 from shiftproof.data import load_data
 from shiftproof.data.images.joining import JoinedSet
+from shiftproof.data.images.maskset import MaskSet
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.shifts import parse
 from shiftproof.streams.domains import Domains
 from shiftproof.streams.making import as_stream
+from tests.label_maps import ColourNet, load_masks, write_tree
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,22 @@ def place(tmp_path_factory):
             Image.fromarray(image).save(folder / f"{number}.png")
     np.save(suite / "snow.npy", np.load(suite / "fog.npy"))
     return root
+
+
+def answered(data: MaskSet) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the label maps of a set, and those that the model answers."""
+    return data.labels, ColourNet()(next(data.batches(len(data))).inputs).argmax(1)
+
+
+def overlap(labels: torch.Tensor, predicted: torch.Tensor) -> float:
+    """Return the mean IoU of an image over its classes."""
+    known = labels != 255
+    shares = [
+        float((known & (labels == each) & (predicted == each)).sum())
+        / float((known & ((labels == each) | (predicted == each))).sum())
+        for each in labels[known].unique()
+    ]
+    return float(np.mean(shares))
 
 
 def joined(text: str, **options: Any) -> JoinedSet:
@@ -75,6 +93,10 @@ def test_a_stream_goes_from_folder_to_folder_and_round_again(place):
     whole = torch.cat([batch.keys for batch in stream])[: fog + 30]
     assert len(set(whole.tolist())) == fog + 30
     assert stream.shift_names == tuple(folders)
+    assert stream.notes == ()
+    short = as_stream(f"folders:{','.join(folders)}", images=fog)
+    assert short.shift_names == (folders[0],)
+    assert short.notes == (f"The stream reaches 1 of 2 sets: all of them take {fog + 30} images.",)
 
 
 def test_a_suite_is_a_stream_whose_order_the_seed_draws(place):
@@ -136,3 +158,21 @@ def test_refusals(stream, given, words, place, tmp_path, monkeypatch):
     monkeypatch.chdir(place)
     with pytest.raises((ConfigurationError, DataError), match=words):
         compare_on_stream("demo", stream=stream, out=tmp_path, methods=["bn"], **given)
+
+
+def test_folders_of_images_and_label_maps_are_a_stream_too(tmp_path):
+    day, night = write_tree(tmp_path / "day"), write_tree(tmp_path / "night", count=4)
+    stream = f"folders:{day},{night}"
+    data = joined(stream)
+    assert isinstance(data, MaskSet)
+    assert torch.equal(data.labels[6:], load_masks(night).labels)
+    assert data.subset([7, 2]).domain.tolist() == [1, 0]
+    some = load_masks(stream, ignore_label=3)
+    assert some.known_labels.tolist() == [0, 1, 2]
+    options: dict[str, Any] = {"methods": ["bn"], "batch_size": 4, "device": "cpu"}
+    found = compare_on_stream(ColourNet(), stream=stream, out=tmp_path / "run", **options)
+    assert (found.measure, found.shifts, found.predictions) == ("mIoU", (str(day), str(night)), None)
+    each = [overlap(*one) for folder in (day, night) for one in zip(*answered(load_masks(folder)), strict=True)]
+    assert found.traces["source"].accuracy == pytest.approx(np.mean(each))
+    with pytest.raises(DataError, match="some have a label for each image"):
+        joined(f"folders:{day},demo", size=20)

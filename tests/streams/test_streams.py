@@ -149,6 +149,11 @@ def test_gradual_goes_up_and_down(data):
     stream = Gradual(data, shifts=["contrast"], severities=(1, 3, 5), speed=10)
     assert [stream.stage(stage).label for stage in range(5)] == [f"contrast@{s}" for s in (1, 3, 5, 3, 1)]
     assert len(stream) == 50
+    assert stream.notes == ()
+    short = Gradual(data, shifts=["contrast", "fog"], speed=10, length=95)
+    assert short.notes == (
+        "The stream makes 10 of 18 steps and reaches 2 of 2 corruptions: one round takes 180 images.",
+    )
 
 
 def test_ccc_crops_mirrors_and_applies_two_corruptions_with_bytes_between(data):

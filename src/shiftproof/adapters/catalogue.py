@@ -143,7 +143,7 @@ def make_adapter(
     found = method(chosen)
     if isinstance(model, BlackBox) and found.needs:
         raise ModelError("The model is a black box: it has no layers that can adapt.")
-    own = {name: value for name, value in (given or {}).items() if hasattr(found.defaults, name)}
+    own = {name: value for name, value in (given or {}).items() if found.takes(name)}
     if lr_scale != 1.0:
         known = found.options(preset, "paper", own).to_dict()
         own |= {name: known[name] * lr_scale for name in ("lr", "lr_scale") if known.get(name) is not None}

@@ -76,13 +76,17 @@ def check_images(images: Tensor, adapter: Adapter) -> None:
             got=f"shape {tuple(images.shape[1:])}",
             fix="use one adapter per stream",
         )
-    alone = len(images) == 1 and adapter.options.window < 2 and adapter.steps == 0
-    if alone and adapter.norms and adapter.parts.norm == BatchStatistics():
+    if len(images) == 1 and adapter.steps == 0 and normalises_alone(adapter):
         warnings.warn(
             f"{adapter.method.name} normalises a batch of one image with its own statistics alone; use a window "
             "(window=16), larger batches, or method bn with a prior (prior=16)",
             stacklevel=5,
         )
+
+
+def normalises_alone(adapter: Adapter) -> bool:
+    """Whether an adapter normalises every batch by this batch's statistics alone."""
+    return bool(adapter.norms) and adapter.options.window < 2 and adapter.parts.norm == BatchStatistics()
 
 
 def check_logits(logits: Any, images: Tensor) -> Tensor:

@@ -208,6 +208,10 @@ class Method:
         }
         return tuple(need for need, needed in said.items() if needed)
 
+    def takes(self, option: str) -> bool:
+        """Whether the method has an option; a window of recent images only where they are of use to it."""
+        return hasattr(self.defaults, option) and not (option == "window" and self.own_memory)
+
     def options(self, preset: str | None, variant: str, given: Mapping[str, Any]) -> MethodOptions:
         """Return the defaults with the preset's, the variant's and the given values over them."""
         if preset is not None and preset not in PRESETS:

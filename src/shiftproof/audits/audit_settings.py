@@ -160,7 +160,7 @@ def make_settings(
         if isinstance(each, str) and each in _graded(inputs):
             chosen.extend(_shifts_of_texts(each) if inputs == "texts" else _shifts_of_images(each))
         else:
-            fixed.append(_fitting(catalogue.as_shift(each), inputs))
+            fixed.append(_fitting(each, inputs))
     fixed = list(dict.fromkeys(fixed))
     labels = [shift.label for shift in fixed]
     if len(set(labels)) < len(labels):
@@ -234,12 +234,15 @@ def _graded(inputs: str) -> set[str]:
     return {*families, *(name for family in families for name in catalogue.names(family))}
 
 
-def _fitting(shift: Shift, inputs: str) -> Shift:
+def _fitting(given: str | Shift, inputs: str) -> Shift:
     """Return a shift of inputs of this kind; refuse others."""
-    if isinstance(shift, TextShift) != (inputs == "texts"):
-        other = "images" if inputs == "texts" else "texts"
+    other = "images" if inputs == "texts" else "texts"
+    by_name = isinstance(given, str) and given in _graded(other)
+    shift = None if by_name else catalogue.as_shift(given)
+    if shift is None or isinstance(shift, TextShift) != (inputs == "texts"):
         raise ConfigurationError(
-            f"The shift {shift.label} applies to {other}, not to {inputs}.", expected=f"a shift of {inputs}"
+            f"The shift {given if shift is None else shift.label} applies to {other}, not to {inputs}.",
+            expected=f"a shift of {inputs}",
         )
     return shift
 

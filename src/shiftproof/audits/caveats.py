@@ -34,7 +34,12 @@ TOO_NARROW = 1.05
 SHOWN_PAIRS = 4
 """Classes with the answers that they get, of those in another order."""
 
-_MISMATCH = "Labels and outputs probably do not match, or its weights, input size or normalisation are not its own."
+_UNLIKELY = "Labels and outputs probably do not match, or its"
+MISMATCHES = {
+    "images": f"{_UNLIKELY} weights, input size or normalisation are not its own.",
+    "texts": f"{_UNLIKELY} weights or tokenizer are not its own.",
+}
+"""What a model at chance probably is, by what its inputs are called."""
 
 Rated = TypeVar("Rated", Sentence, Tile)
 
@@ -71,6 +76,7 @@ def try_model(subject: Subject) -> tuple[Caveat, ...]:
         *_prepared(subject),
         *_in_several_classes(subject),
         *_copies(subject),
+        *_sizes(subject),
     )
 
 
@@ -110,6 +116,19 @@ def _prepared(subject: Subject) -> Iterator[Caveat]:
             "was probably trained on such inputs. Set its normalisation by mean= and std=, and apply it only once."
         )
         yield Caveat("preparation", text)
+
+
+def _sizes(subject: Subject) -> Iterator[Caveat]:
+    """Yield that the clean images of a suite have another size than the suite's."""
+    from shiftproof.audits.suite_subjects import SuiteSubject
+
+    if isinstance(subject, SuiteSubject) and subject.sizes[0] != subject.sizes[1]:
+        clean, suite = (f"{width} x {height}" for height, width in subject.sizes)
+        text = (
+            f"The clean images are {clean} pixels, and the suite's {suite}: what is called a loss under corruption is "
+            "also one by the change of size. Read both at the size that the model was made for, by --size (size=)."
+        )
+        yield Caveat("sizes", text)
 
 
 def _in_several_classes(subject: Subject) -> Iterator[Caveat]:
@@ -182,7 +201,7 @@ def caveats(
     standing = Standing.of(found)
     inputs = f"{noun.many} of {gentlest[0][0].cell.label}" if gentlest else noun.many
     mixed = _reordered(reordered(found), inputs) or _swapped(cycles(found))
-    return (*([] if standing is None else _by_chance(standing, inputs)), *mixed, *known)
+    return (*([] if standing is None else _by_chance(standing, inputs, MISMATCHES[noun.many])), *mixed, *known)
 
 
 def _reordered(found: Reordered | None, inputs: str) -> list[Caveat]:
@@ -213,24 +232,24 @@ def _swapped(rings: Sequence[Sequence[str]]) -> list[Caveat]:
     return [Caveat("swapped", text)]
 
 
-def _by_chance(standing: Standing, inputs: str) -> list[Caveat]:
+def _by_chance(standing: Standing, inputs: str, mismatch: str) -> list[Caveat]:
     found, count = standing.accuracy, standing.accuracy.images
     value = f"{percent(found.value)} ({interval(found)})"
     always = f"always predicting {standing.common} is right {percent(standing.baseline)} of the time"
     if standing.only is not None:
-        return [Caveat("one_answer", f"It predicts {standing.only} for all {count:,} {inputs}. {_MISMATCH}")]
+        return [Caveat("one_answer", f"It predicts {standing.only} for all {count:,} {inputs}. {mismatch}")]
     if standing.blind:
-        said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than chance: {always}. {_MISMATCH}"
+        said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than chance: {always}. {mismatch}"
         return [Caveat("chance", said)]
     if standing.guessing and (standing.below or standing.poor):
-        said = f"Its accuracy on {count:,} {inputs}, {value}, is not shown to be above chance: {always}. {_MISMATCH}"
+        said = f"Its accuracy on {count:,} {inputs}, {value}, is not shown to be above chance: {always}. {mismatch}"
         return [Caveat("chance", said)]
     if standing.below:  # it tells classes apart, and yet: one of them is most of the data
         said = f"Its accuracy on {count:,} {inputs}, {value}, is no better than a constant prediction: {always}."
         return [Caveat("baseline", said)]
     if standing.unproven:
         said = f"{count:,} {inputs} do not show that it is better than chance: {value} are right, and {always}."
-        return [Caveat("chance", f"{said} {_MISMATCH}") if standing.slight else Caveat("unproven", said, "watch")]
+        return [Caveat("chance", f"{said} {mismatch}") if standing.slight else Caveat("unproven", said, "watch")]
     return []
 
 

@@ -134,6 +134,12 @@ class SuiteSubject(Subject):
         return CLEAN if _equal(labels, part.labels) else PARTS
 
     @property
+    def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Height and width of the clean images, and of the suite's, as the model gets them."""
+        clean, part = as_images(self.sized_data).shape, as_images(self.reference.sized_data).shape
+        return clean[1:], part[1:]
+
+    @property
     def drawn(self) -> Subject:
         """The model on the set whose images are drawn: the clean set where it has the suite's, or the gentlest part."""
         return self if self.shared == CLEAN else self.reference

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from shiftproof.adapters import Adapter, Counts, Method, make_adapter, with_source
+from shiftproof.adapters.checks import normalises_alone
 from shiftproof.adapters.resets import Every
 from shiftproof.audits.sections.advice import diagnoses, steps_that_tell
 from shiftproof.audits.sections.measuring import naming, preset_for
@@ -21,6 +22,7 @@ from shiftproof.comparisons.methods import BATCH_SIZES, read_method_options
 from shiftproof.comparisons.prediction_table import PREDICTIONS, Answers, Asked, write_predictions
 from shiftproof.data import DataLike, as_images
 from shiftproof.errors import ConfigurationError, ModelError
+from shiftproof.measures.windows import WINDOW
 from shiftproof.models import ModelLike, choose_device
 from shiftproof.prediction_tasks import CLASSES, TASKS
 from shiftproof.runs import Executor, Inline, Json, OnProgress, Row, Task, choose_executor, write_atomically
@@ -199,10 +201,10 @@ def compare_on_stream(
         folder,
         traces,
         reasons,
-        (*stream_runs.notes(), *_said(traces, chosen.get("reset"))),
+        (*stream_runs.notes(), *_said(traces, chosen.get("reset")), *_small(stream_runs, traces, tried)),
         made_stream.shift_names,
         made_stream.data.labels is not None,
-        folder / PREDICTIONS if kind == "domains" else None,
+        folder / PREDICTIONS if stream_runs.names_images else None,
         subject.task.measure,
     )
     run = {"length": len(made_stream), "seed": made_stream.seed, "speed": getattr(made_stream, "speed", None)}
@@ -270,6 +272,11 @@ class _StreamRuns:
         """Run a method, or what is left of its run."""
         return task.measure(self)
 
+    @property
+    def names_images(self) -> bool:
+        """Whether a prediction for each image is written: along one's own images, one class for each."""
+        return self.kind == "domains" and not self.subject.task.per_pixel
+
     @cached_property
     def made(self) -> Stream:
         """The stream, wherever it is."""
@@ -296,14 +303,14 @@ class _StreamRuns:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what an adapter has to say of itself is said in the notes
             return evaluate(
-                self._adapter(method),
+                self.adapter(method),
                 stream,
                 out=self.folder / method.name,
-                predictions=self.kind == "domains",
+                predictions=self.names_images,
                 on_progress=on_progress,
             )
 
-    def _adapter(self, method: Method) -> Adapter:
+    def adapter(self, method: Method) -> Adapter:
         """Return a fresh adapter of a method, with the options that it has."""
         preset = self.preset or preset_for(self.subject)
         return make_adapter(self.subject.model, method, preset=preset, lr_scale=self.lr_scale, given=self.given)
@@ -338,6 +345,23 @@ def _said(traces: Mapping[str, Trace], reset: object) -> list[str]:
     interval = reset.steps if isinstance(reset, Every) else steps_that_tell() // 2
     if "rdumb" in traces and steps < 2 * interval:
         said.append(f"{steps:,} batches are too short to tell who lasts: rdumb goes back every {interval:,}.")
+    return said
+
+
+def _small(stream_runs: _StreamRuns, traces: Mapping[str, Trace], methods: Sequence[Method]) -> list[str]:
+    """Return what batches of one image, and a stream shorter than a window, keep the numbers from saying."""
+    said = []
+    dense, images = stream_runs.subject.task.per_pixel, sum(traces["source"].images)
+    if stream_runs.stream().batch_size == 1 and not dense:
+        tried = [each for each in methods if each.name in traces]
+        alone = [each.name for each in tried if normalises_alone(stream_runs.adapter(each))]
+        if alone:
+            said.append(
+                f"{', '.join(alone)}: every batch is one image, normalised by its own statistics, which classifiers "
+                "seldom survive. Use larger batches, or --option window=16."
+            )
+    if len(traces) > 1 and stream_runs.stream().data.labels is not None and images < WINDOW:
+        said.append(f"A collapse is looked for in windows of {WINDOW:,} images; with {images:,}, none is told.")
     return said
 
 

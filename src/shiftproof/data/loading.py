@@ -207,12 +207,11 @@ def load_data(
         return load_data(source.given, **source.options)
     if is_prefixed(LOADERS, source):
         source = load_prefixed(LOADERS, str(source))
-    if is_joined(source):
-        _refuse("several sets as one", labels=labels, text_column=text_column, label_maps=label_maps)
-        reading = read_options(size, color, classes, on_bad_file)
-        return _load_joined(str(source), split, reading, {"image_column": image_column, "label_column": label_column})
     columns = {"image_column": image_column, "label_column": label_column}
     maps = {"label_maps": label_maps, "ignore_label": ignore_label, "palette": palette}
+    if is_joined(source):
+        _refuse("several sets as one", labels=labels, text_column=text_column)
+        return _load_joined(str(source), split, read_options(size, color, classes, on_bad_file), {**columns, **maps})
     rest: dict[str, Any] = {"labels": labels, "split": split, **columns, **maps}
     pixels: dict[str, Any] = {"size": size, "classes": classes, "color": color}
     if image_column is None:
@@ -253,9 +252,10 @@ def is_joined(source: object) -> bool:
     return isinstance(source, str) and ":" in source and source.partition(":")[0] in JOINED
 
 
-def _load_joined(spec: str, split: str | None, reading: ReadOptions, columns: Mapping[str, Any]) -> JoinedSet:
+def _load_joined(spec: str, split: str | None, reading: ReadOptions, options: Mapping[str, Any]) -> JoinedSet:
     kind, _, rest = spec.partition(":")
     if kind == "suite":
+        _refuse("a suite", **options)
         suite = find_suite(expand(rest))
         if suite is None:
             raise DataError(f"{rest!r} is not a suite of corrupted images.", expected=FORMS["CIFAR-10-C/"])
@@ -268,7 +268,7 @@ def _load_joined(spec: str, split: str | None, reading: ReadOptions, columns: Ma
         raise ConfigurationError(
             "Name each set once.", expected="folders:day,night", got=spec, fix="a longer stream repeats them"
         )
-    found = {name: load_images(name, split=split, **reading, **columns) for name in names}
+    found = {name: load_images(name, split=split, **reading, **options) for name in names}
     return join(found, name=", ".join(names))
 
 

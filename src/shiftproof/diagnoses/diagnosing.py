@@ -17,6 +17,7 @@ from shiftproof.diagnoses.diagnosis import Likeness, likeness, with_mix
 from shiftproof.diagnoses.explaining import KnownShift
 from shiftproof.diagnoses.knowledge import KINDS, KNOWN, LEAST_IMAGES, Knowledge, Measuring, Signed, chain
 from shiftproof.errors import DataError
+from shiftproof.estimators.checks import source_for
 from shiftproof.measures.intervals import paired_intervals, proportion_intervals
 from shiftproof.models import ModelLike
 from shiftproof.runs import Executor, Json, OnProgress, choose_executor, write_atomically
@@ -118,7 +119,7 @@ def diagnose(
     model: ModelLike = "demo",
     data: DataLike = "demo",
     *,
-    source: DataLike = "demo-source",
+    source: DataLike | None = None,
     kinds: Sequence[str] = KINDS,
     pairs: bool = True,
     images: int | None = IMAGES,
@@ -139,7 +140,8 @@ def diagnose(
     Args:
         model: Anything `load_model` accepts.
         data: New images, with or without labels: anything `load_data` accepts.
-        source: Labelled images like those the model was trained on.
+        source: Labelled images like those the model was trained on. Default: demo-source, for a model or data of the
+            demo alone.
         kinds: Corruptions to look for; `shiftproof list shifts` names them.
         pairs: Also look for two shifts, one after the other.
         images: Number of images of each set to use, drawn in proportion to the classes; 0 means all.
@@ -157,7 +159,7 @@ def diagnose(
     """
     known_to, new_to = (
         Subject.of(model, given, images=images or None, seed=seed, device=device, batch_size=batch_size)
-        for given in (source, data)
+        for given in (source_for(model, data, source), data)
     )
     _ = known_to.task, new_to.task  # labels that are maps are refused before any long work
     where = choose_executor(executor, device=known_to.device)

@@ -1,15 +1,21 @@
-"""What an estimate is refused for: a method that does not exist, and a source that does not fit the model."""
+"""What an estimate is refused for: a method that does not exist, and a source that is missing or does not fit."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shiftproof.data import Dataset
-from shiftproof.errors import DataError, ModelError
+from shiftproof.data import DataLike, Dataset, DataSpec
+from shiftproof.data.images.demo import DEMOS
+from shiftproof.deferred import Deferred
+from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators.catalogue import METHODS
 from shiftproof.estimators.evidence import Evidence
+from shiftproof.models import ModelLike
+from shiftproof.models.named import cards
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
 
@@ -20,6 +26,26 @@ def check_method(method: str) -> None:
         if method not in METHODS:
             raise unknown("method of estimation", method, ("auto", *METHODS))
         METHODS.load(method)  # what is wrong with it is told now
+
+
+def source_for(model: ModelLike, data: DataLike, source: DataLike | None) -> DataLike:
+    """Return the labelled source that was given; without one the demo's, for a model or data of the demo."""
+    if source is not None:
+        return source
+    network, images = (each.given if isinstance(each, Deferred) else each for each in (model, data))
+    if not _is_of(network, ("demo", *cards())) and not _is_of(images, DEMOS):
+        raise ConfigurationError(
+            "The labelled source is missing.",
+            expected="source=, labelled inputs like those the model was trained on",
+            got="none; demo-source is the default for a model or data of the demo alone",
+            fix="--source FOLDER (source=)",
+        )
+    options = data.options if isinstance(data, DataSpec) else {}
+    return DataSpec("demo-source", **{name: options[name] for name in ("size", "color") if name in options})
+
+
+def _is_of(given: object, names: Collection[str]) -> bool:
+    return isinstance(given, str) and given in names
 
 
 def check_source(source: Dataset) -> None:

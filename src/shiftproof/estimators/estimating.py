@@ -11,7 +11,7 @@ from shiftproof.data import DataLike, load_data, matched
 from shiftproof.errors import ConfigurationError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import Calibration
-from shiftproof.estimators.checks import check_method
+from shiftproof.estimators.checks import check_method, source_for
 from shiftproof.estimators.estimator import Estimator
 from shiftproof.estimators.evidence import BATCH_SIZE
 from shiftproof.estimators.fitting import CalibrationPlan
@@ -63,7 +63,7 @@ def estimate(
     model: ModelLike = "demo",
     data: DataLike = "demo",
     *,
-    source: DataLike = "demo-source",
+    source: DataLike | None = None,
     method: str = "auto",
     level: float = LEVEL,
     other: ModelLike | None = None,
@@ -92,7 +92,8 @@ def estimate(
     Args:
         model: Anything `load_model` accepts.
         data: Unlabelled inputs: anything `load_data` accepts. Labels are ignored.
-        source: Labelled inputs like those the model was trained on.
+        source: Labelled inputs like those the model was trained on. Default: demo-source, for a model or data of the
+            demo alone.
         method: An estimation method, such as combined, calibrated_cot, invariance or atc_entropy (`shiftproof list
             estimators` names all), or auto: the one with the smallest error on held-out families of shifts.
         level: Coverage of the interval; K families of shifts support K / (K + 1) at most.
@@ -124,7 +125,7 @@ def estimate(
         )
     if outputs:
         return estimate_outputs(*_two(outputs), method=method, level=level, calibration=calibration, seed=seed)
-    labelled = load_data(source)
+    labelled = load_data(source_for(model, data, source))
     if task_of(labelled).per_pixel:
         check_map_options(method, other, neighborhood, sets, calibration, temperature)
         found = estimate_maps(

@@ -1,4 +1,4 @@
-"""Models of other libraries, which take NumPy arrays: functions of NHWC images, and scikit-learn's classifiers."""
+"""Models of other libraries: functions of NHWC arrays, and scikit-learn's classifiers of pixels or of texts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from shiftproof.errors import ModelError
 from shiftproof.models.blackbox import BlackBox, Model
 from shiftproof.models.class_names import with_class_names
+from shiftproof.models.texts import Text
 
 _ANSWERS = ("predict_proba", "decision_function")
 
@@ -28,13 +29,13 @@ class _ChannelsLast:
 
 
 class _Rows:
-    """A classifier of rows of numbers, as a function of images."""
+    """A classifier of rows of numbers as a function of images, or one of texts as a function of texts."""
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
-    def __call__(self, images: Tensor) -> Tensor:
-        rows = images.permute(0, 2, 3, 1).flatten(1).cpu().numpy()
+    def __call__(self, inputs: Tensor | list[Text]) -> Tensor:
+        rows = inputs.permute(0, 2, 3, 1).flatten(1).cpu().numpy() if isinstance(inputs, Tensor) else inputs
         answer = next(name for name in _ANSWERS if hasattr(self.estimator, name))
         scores = torch.from_numpy(np.asarray(getattr(self.estimator, answer)(rows), np.float64))
         if scores.ndim == 1:  # one number for two classes: half of it for one, half against the other
@@ -67,14 +68,15 @@ def channels_last(function: Callable[[NDArray[np.float32]], Any], *, name: str |
 
 
 def is_estimator(made: object) -> bool:
-    """Whether something is a classifier as scikit-learn has them: an object with scores for rows of numbers."""
+    """Whether something is a classifier as scikit-learn has them: it scores rows of numbers, or texts."""
     return not isinstance(made, type) and any(callable(getattr(made, name, None)) for name in _ANSWERS)
 
 
 def from_estimator(estimator: Any) -> BlackBox:
     """Return a model of a classifier as scikit-learn has them, which takes each image as one row of its pixels.
 
-    A row has the values of an image [H, W, C] in [0, 1] one after another. `predict_proba` is used where there is one,
+    A row has the values of an image [H, W, C] in [0, 1] one after another. Texts are passed on as a list, to a pipeline
+    that begins with a vectorizer. `predict_proba` is used where there is one,
     otherwise `decision_function`. Classes that are texts name the outputs; numbers are the labels that they stand for.
     """
     box = BlackBox(_Rows(estimator), name=type(estimator).__name__)

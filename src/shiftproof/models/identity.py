@@ -40,9 +40,10 @@ _UNSTATED = frozenset(
         "_name_or_path",
         "_commit_hash",
     }
-    | {"transformers_version"}
+    | {"transformers_version", "_stop_words_id"}
 )
-"""Attributes that tell where and how a module runs, or where it came from, not what it computes."""
+"""Attributes that tell where and how a model runs, or where it came from, not what it computes: `_stop_words_id` of
+scikit-learn's vectorizers is an address in memory."""
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _OPAQUE = frozenset({"_io", "_thread", "asyncio", "concurrent", "io", "logging", "multiprocessing", "random"})
 _OPAQUE |= {"threading", "weakref"}

@@ -44,7 +44,7 @@ def search(
     length: int = 5,
     searcher: str = "evolution",
     budget: int = 1000,
-    fitness: str | Callable[..., Any] | Fitness = "accuracy",
+    fitness: str | Callable[..., Any] | Fitness | None = None,
     targets: str | Path | ArrayLike | Tensor | None = None,
     ignore: int | None = None,
     similarity: float | None = None,
@@ -75,7 +75,8 @@ def search(
         searcher: random, evolution, climbing, racing, optuna, cma, or the name of a plugin.
         budget: Number of chains to evaluate.
         fitness: accuracy, detection_rate, or with label maps pixel_accuracy, mean_iou; in Python also a function from
-            images, uint8 [N, H, W, C], and their labels to a number, or one per image, in [0, 1].
+            images, uint8 [N, H, W, C], and their labels to a number, or one per image, in [0, 1]. Default: accuracy;
+            with label maps mean_iou.
         targets: Label maps for segmentation, integers [N, H, W]: a .npy file; in Python also an array. Default: those
             of the data, if any.
         ignore: With targets, the class of pixels to ignore.
@@ -106,6 +107,7 @@ def search(
     )
     device, tested = subject.device, _served(subject.loaded_model)
     maps = subject.task.per_pixel
+    fitness = fitness or ("mean_iou" if maps or targets is not None else "accuracy")
     if maps or targets is not None:
         _check_still(chosen)
     ignore = IGNORE if maps and ignore is None else ignore

@@ -23,6 +23,7 @@ class AsFound(ImageShift):
     """No change: images of a domain as they are, under its name."""
 
     severity: float = 0.0
+    moves: ClassVar[bool | None] = False
 
     @property
     def label(self) -> str:
@@ -74,8 +75,18 @@ class Domains(Stream):
 
     @property
     def shift_names(self) -> tuple[str, ...]:
-        """The domains in the order of the first round."""
-        return tuple(self.domains[place] for place in self.turns(0).tolist())
+        """The domains in the order of the first round, as far as the stream goes."""
+        turns = self.turns(0)
+        images = torch.bincount(self.domain, minlength=len(turns))[turns]
+        return tuple(self.domains[place] for place in turns[images.cumsum(0) - images < self.length].tolist())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How many of the sets the stream reaches, where it is too short for all."""
+        reached, count = len(self.shift_names), len(self.domains)
+        if reached == count:
+            return ()
+        return (f"The stream reaches {reached} of {count} sets: all of them take {len(self.domain):,} images.",)
 
     def turns(self, number: int) -> Tensor:
         """Return the domains in the order in which round `number` goes over them, [D]."""

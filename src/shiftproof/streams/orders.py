@@ -325,6 +325,17 @@ class Gradual(Staged):
         stages = min(len(self.turns), -(-self.length // self.speed))
         return tuple(dict.fromkeys(self.stage(number).name for number in range(stages)))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which share of a round the stream is, where it is shorter than one."""
+        stages, whole = -(-self.length // self.speed), len(self.turns)
+        if stages >= whole:
+            return ()
+        return (
+            f"The stream makes {stages} of {whole} steps and reaches {len(self.shift_names)} of {len(self.names)} "
+            f"corruptions: one round takes {whole * self.speed:,} images.",
+        )
+
     def describe(self) -> dict[str, Json]:
         """Return the shifts, the severities up and down, and the speed."""
         return {"shifts": list(self.names), "severities": list(self.severities), "speed": self.speed}

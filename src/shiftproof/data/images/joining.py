@@ -10,6 +10,7 @@ from torch import Tensor
 
 from shiftproof.data.base import BadFile
 from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.images.maskset import MaskSet
 from shiftproof.data.images.published_suites import StoredSuite
 from shiftproof.data.images.source import ImageSource, Pixels, sizes_differ
 from shiftproof.errors import DataError
@@ -33,6 +34,10 @@ class JoinedSet(ImageSet):
         made = super().subset(indices)
         made.domain = self.domain[torch.as_tensor(indices, dtype=torch.int64)]
         return made
+
+
+class JoinedMaskSet(JoinedSet, MaskSet):
+    """Images with label maps, of several domains."""
 
 
 class JoinedSource(ImageSource):
@@ -77,7 +82,7 @@ class JoinedSource(ImageSource):
 
 
 def join(sets: Mapping[str, ImageSet], *, name: str, ordered: bool = True) -> JoinedSet:
-    """Return sets as one; classes are matched by name, images must be alike in size, and all labelled or none."""
+    """Return sets as one; classes are matched by name, images must be alike in size, and labelled in the same way."""
     parts = list(sets.values())
     first = parts[0]
     for (one, each), (other, next_one) in zip(list(sets.items())[:-1], list(sets.items())[1:], strict=True):
@@ -85,16 +90,10 @@ def join(sets: Mapping[str, ImageSet], *, name: str, ordered: bool = True) -> Jo
             raise sizes_differ((one, each.shape[:0:-1]), (other, next_one.shape[:0:-1]))
         if each.source.value_bytes != next_one.source.value_bytes or each.shape[0] != next_one.shape[0]:
             raise DataError("These sets do not fit together.", expected="images of one depth", got=f"{one} and {other}")
-    if len({part.labels is None for part in parts}) > 1:
-        without = next(each for each, part in sets.items() if part.labels is None)
-        raise DataError(
-            "Some of these sets have labels, and some have none.",
-            expected="labels for all of them, or for none",
-            got=f"none for {without}",
-        )
+    _check_labels(sets)
     labels, classes = _joined_labels(sets)
     source = JoinedSource({each: part.source for each, part in sets.items()}, [part._rows for part in parts])
-    made = JoinedSet(
+    made = (JoinedMaskSet if isinstance(first, MaskSet) else JoinedSet)(
         source,
         name=name,
         labels=labels,
@@ -107,6 +106,23 @@ def join(sets: Mapping[str, ImageSet], *, name: str, ordered: bool = True) -> Jo
     made.domains, made.ordered = tuple(sets), ordered
     made.domain = torch.cat([torch.full((len(part),), number) for number, part in enumerate(parts)])
     return made
+
+
+def _check_labels(sets: Mapping[str, ImageSet]) -> None:
+    """Refuse sets with labels beside sets without, and label maps beside a label for each image."""
+    if len({part.labels is None for part in sets.values()}) > 1:
+        without = next(each for each, part in sets.items() if part.labels is None)
+        raise DataError(
+            "Some of these sets have labels, and some have none.",
+            expected="labels for all of them, or for none",
+            got=f"none for {without}",
+        )
+    if len({part.task for part in sets.values()}) > 1:
+        raise DataError(
+            "Some of these sets have label maps, and some have a label for each image.",
+            expected="sets for one task",
+            got=", ".join(f"{each}: {part.task}" for each, part in sets.items()),
+        )
 
 
 def choose_parts(suite: StoredSuite, split: str | None) -> list[str]:

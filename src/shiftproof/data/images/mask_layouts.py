@@ -219,7 +219,21 @@ def _tailed(layout: MaskLayout) -> MaskLayout | None:
         made = MaskLayout(**{**vars(layout), "map_tail": tail})
         if _has_maps(made):
             return made
+    _refuse_jpegs(layout)
     return None
+
+
+def _refuse_jpegs(layout: MaskLayout) -> None:
+    """Refuse trees whose files have the same names, and the second holds JPEGs: these are no two classes of images."""
+    found, alone, orphans = layout.pairs(layout.parts[0] if layout.parts else None)
+    if found and not alone and not orphans and all(_format(maps) in ("JPEG", "MPO") for _, maps in found[:_SAMPLE]):
+        raise DataError(
+            f"The label maps in {str(found[0][1].parent)!r} are JPEGs, which do not keep labels.",
+            expected="PNG, TIFF, BMP or GIF files",
+            got=f"{found[0][1].name} beside the image of this name",
+            fix="save them as PNG from what they were made of; a JPEG's values are changed. If these are two classes "
+            "of images, rename the files or the folders",
+        )
 
 
 def _has_maps(layout: MaskLayout) -> bool:
@@ -239,6 +253,14 @@ def _few_values(path: Path) -> bool:
             )
     except Exception:  # what is no image fails in any way there is, and is told of elsewhere
         return False
+
+
+def _format(path: Path) -> str | None:
+    try:
+        with open_image(path) as image:
+            return image.format
+    except Exception:  # as above
+        return None
 
 
 def _folders(root: Path) -> tuple[str, ...]:

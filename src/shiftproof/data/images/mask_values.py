@@ -146,7 +146,7 @@ class MaskRules:
     def _from_numbers(self, values: Sequence[Values], names: Sequence[str]) -> ReadMaps:
         found = sorted({int(each) for value in values for each in np.unique(value)})
         ignore = self.ignore if self.ignore is not None else IGNORE
-        if self.ignore is None and found and set(found) <= {0, 255} and 255 in found and len(self.classes) != 1:
+        if self.ignore is None and found == [0, 255] and len(self.classes) != 1:
             raise DataError(
                 "The label maps hold 0 and 255, and it is unclear whether 255 is a class or means no label.",
                 expected="maps of classes from 0",
@@ -158,7 +158,11 @@ class MaskRules:
         void = {ignore, IGNORE} if ignore != NO_IGNORE else set()
         used = [each for each in found if each not in void]
         if not used:
-            raise DataError("No pixel of the label maps has a class.", got=f"values {found[:10]}")
+            raise DataError(
+                "No pixel of the label maps has a class.",
+                expected=f"values other than {ignore}, which means no label",
+                got=f"values {found[:10]}",
+            )
         count = len(self.classes) or used[-1] + 1
         outside = [each for each in used if not 0 <= each < count]
         if outside or count > MOST_CLASSES:
