@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from shiftproof.audits.sections.chance import right_by_chance
 from shiftproof.runs import Row
 
 MIN_IMAGES = 5
@@ -64,16 +65,27 @@ def reordered(found: Sequence[Row]) -> Reordered | None:
     images = int(first.sum() + second.sum())
     if not first.any() or not second.any():
         return None
-    right = sum(row[name] for _, answered in parts for name, row in answered.items())
+    own = np.array([answers.index(name) for name in names])
+    right, seen = (sum(found) for found in zip(*(_right(one, own) for one in (first, second)), strict=True))
     if right > (1 - FAR) * images:  # no order is far better
         return None
-    better = sum(int(other[linear_sum_assignment(-one)].sum()) for one, other in ((first, second), (second, first)))
-    if better - right < FAR * images:
+    tried = (_right(other, linear_sum_assignment(-one)[1]) for one, other in ((first, second), (second, first)))
+    better, better_seen = (sum(found) for found in zip(*tried, strict=True))
+    if min(better - right, better_seen - seen) < FAR * images:
         return None
     rows, columns = linear_sum_assignment(-(first + second))
     theirs = sorted(zip(rows, columns, strict=True), key=lambda place: -(first + second)[place])
     pairs = tuple((names[row], answers[column]) for row, column in theirs if names[row] != answers[column])
-    return Reordered(right, better, images, pairs)
+    return Reordered(int(right), int(better), images, pairs)
+
+
+def _right(table: NDArray[np.int64], order: NDArray[np.int64]) -> tuple[float, float]:
+    """Return how many answers are right where each class has the answer of `order`, and how many beyond chance.
+
+    Where most inputs are of one class, an order that turns the usual answer into it is right without any knowledge.
+    """
+    right = int(table[np.arange(len(table)), order].sum())
+    return right, right - right_by_chance(table.sum(1).tolist(), table.sum(0)[order].tolist())
 
 
 def _counts(found: Sequence[Row]) -> tuple[Counter[str], dict[str, Counter[str]]]:
