@@ -29,6 +29,8 @@ or names in the order of outputs that the user gave. See `matching`."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COLUMNS = "the columns file,label in its first line, and a file within the folder and its label in each other line"
+_LACKING = ("lacks a file or a label", "remove the rows without a label; shiftproof estimate works without labels")
+_TWICE = ("names a file twice", "keep one row for each file; several labels of one image are not supported")
 
 
 class Naming(NamedTuple):
@@ -94,7 +96,9 @@ def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
                 got=got,
                 fix="one-hot labels: pass labels.argmax(1)",
             )
-        raise DataError("The labels do not fit the images.", expected=expected, got=got)
+        whole = array.dtype.kind == "f" and array.shape == (images,) and bool((array == np.floor(array)).all())
+        fix = {"fix": "whole numbers that became floats: pass labels.astype(int)"} if whole else {}
+        raise DataError("The labels do not fit the images.", expected=expected, got=got, **fix)
     if len(array) and array.min() < 0:
         raise DataError("There are negative labels.", expected=expected, got=f"{array.min()}")
     if len(array) and array.max() > LARGEST_INDEX:
@@ -251,9 +255,12 @@ def read_table(
         place = Path((name or "").strip())  # ./a.png is a.png
         place = place.relative_to(root) if place.is_relative_to(root) else place
         if not name or not label or place.as_posix() in table:
-            problem = "names a file twice" if name and label else "lacks a file or a label"
+            problem, fix = _TWICE if name and label else _LACKING
             raise DataError(
-                f"Line {number} of {str(path)!r} {problem}.", expected=_COLUMNS, got=f"{name or ''},{label or ''}"
+                f"Line {number} of {str(path)!r} {problem}.",
+                expected=_COLUMNS,
+                got=f"{name or ''},{label or ''}",
+                fix=fix,
             )
         if place.is_absolute() or ".." in place.parts:
             raise DataError(

@@ -266,6 +266,17 @@ class TestTables:
         with pytest.raises(DataError, match=r"--image-column\s+NAME where it names images"):
             load_data(table)
 
+    def test_names_without_endings_or_with_blanks(self, folder: Path, table: Path) -> None:
+        expected = load_images(folder).fingerprint
+        header, *rows = table.read_text().splitlines()
+        table.write_text("\n".join([header, *(row.replace(",", " , ") for row in rows)]))
+        assert load_data(table).fingerprint == expected
+        table.write_text("\n".join([header, *(row.replace(".png", "") for row in rows)]))
+        with pytest.raises(DataError, match=r"--image-column\s+file if that names images, with their endings"):
+            load_data(table)
+        with pytest.raises(DataError, match="write names with their endings"):
+            load_data(table, image_column="file")
+
     def test_one_class_is_an_error(self, folder: Path, table: Path) -> None:
         table.write_text("file,label\nant/a.png,7\nbee/a.png,7\n")
         with pytest.raises(DataError, match="all of one class"):

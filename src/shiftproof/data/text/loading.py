@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shiftproof.data.base import BadFile, OnBadFile
+from shiftproof.data.columns import find_columns
 from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.image_tables import is_image_table
 from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_classes, refuse_several
@@ -316,12 +317,17 @@ def _columns(
     if not texts:
         found = _found(columns)
         if found is None:
+            images, _ = find_columns(columns)
             raise DataError(
                 f"Cannot tell which column of {where} holds the texts.",
                 expected=f"a column named {', '.join(TEXT_COLUMNS[:-1])}, or a pair such as premise and hypothesis",
                 got=", ".join(columns[:20]) or "no columns",
                 fix="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header; "
-                "--image-column NAME where it names images",
+                + (
+                    f"--image-column {images} if that names images, with their endings, as in 17.png"
+                    if images
+                    else "--image-column NAME where it names images"
+                ),
             )
         texts = found
     label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), of_classes)
