@@ -104,6 +104,15 @@ def test_the_accuracy_of_a_vote_that_never_abstains_is_told_as_that(reference):
     assert f"before it may abstain, the smoothed model is right on {row['smoothed_accuracy']:.1%}" in verdict(reference)
 
 
+def test_without_labels_nothing_is_said_of_right_and_wrong(reference):
+    images = torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
+    said = verdict(certify(lambda x: x.mean((2, 3)), images, sigma=0.25, n=400))
+    assert "0 abstained. They have no labels: what is certified counts whether it is right or wrong." in said
+    assert "guessed wrong" not in said
+    assert "guessed wrong" in verdict(reference)
+    assert "no labels" not in verdict(reference)
+
+
 def test_joint_certificates_share_alpha():
     images = torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
     found = certify(lambda x: x.mean((2, 3)), images, sigma=0.25, n=400, alpha=0.03, joint=True)

@@ -114,6 +114,18 @@ def test_hysteresis_needs_patience_both_ways(signals, patience):
         assert alarm.raised
 
 
+def test_a_monitor_is_calibrated_on_any_labelled_data():
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), np.uint8)
+    labels = (pixels.mean((1, 2, 3)) > 127).astype(int)
+    options: dict[str, Any] = {"shifts": ["contrast@3", "fog@3"], "n": 2}
+    one = Monitor.fit(Brightness(), (pixels, labels), sets=[(255 - pixels, labels)], **options)
+    same = load_data((pixels, labels)), load_data((255 - pixels, labels))
+    other = Monitor.fit(Brightness(), same[0], sets=[same[1]], **options)
+    assert [copy.statistics for copy in one.calibration.copies] == [
+        copy.statistics for copy in other.calibration.copies
+    ]
+
+
 def test_sampled_inputs_are_looked_at_through_views():
     watched = Monitor(Brightness(), calibration(n=4, neighborhood="brightness"), window=200, share=0.5)
     for seed in range(4):

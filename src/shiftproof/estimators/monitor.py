@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from shiftproof.data import Batch, Dataset
+from shiftproof.data import Batch, DataLike
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import Calibration
@@ -131,7 +131,7 @@ class Monitor:
             self.alarms["drift"] = Hysteresis(high=2.0, low=1.5, patience=patience)
 
     @classmethod
-    def fit(cls, model: Callable[..., Any], source: Dataset, **options: Any) -> Monitor:
+    def fit(cls, model: Callable[..., Any], source: DataLike, **options: Any) -> Monitor:
         """Return a monitor calibrated on shifted copies of a labelled set; takes the options of `Estimator.fit` too."""
         fitting = {name: options.pop(name) for name in FITTING if name in options}
         return cls(model, Estimator.fit(model, source, seed=options.get("seed", 0), **fitting).calibration, **options)
