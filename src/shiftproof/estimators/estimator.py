@@ -15,7 +15,7 @@ from shiftproof.estimators import families, neighborhoods
 from shiftproof.estimators.answering import answers_of
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.catalogue import METHODS
-from shiftproof.estimators.checks import check_method, check_outputs, check_source
+from shiftproof.estimators.checks import check_method, check_mode, check_outputs, check_source
 from shiftproof.estimators.confidence import agreement
 from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe, shifted
 from shiftproof.estimators.fitting import CalibrationPlan, begin, copies_of, crossed_shifts, finish
@@ -88,6 +88,7 @@ class Estimator:
         for name in methods:
             check_method(name)
         others = tuple(dict.fromkeys(name for name in methods if name in METHODS.added))
+        check_mode(model)
         given = [load_data(one) for one in (source, *sets)]
         for one in given:
             check_source(one)

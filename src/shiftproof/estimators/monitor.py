@@ -20,6 +20,7 @@ from shiftproof.data import Batch, DataLike
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import Calibration
+from shiftproof.estimators.checks import check_mode
 from shiftproof.estimators.confidence import FEW
 from shiftproof.estimators.detectors import HeldState, State
 from shiftproof.estimators.drift import Drift
@@ -110,6 +111,7 @@ class Monitor:
                 "drift_every and patience of 1 or more",
                 got=f"window={window}, share={share:g}, drop={drop:g}, alpha={alpha:g}, {drift_every=}, {patience=}",
             )
+        check_mode(model)
         self.model = model
         self.calibration = calibration
         self.window, self.share, self.drift_every, self.seed = window, share, drift_every, seed
@@ -156,6 +158,8 @@ class Monitor:
         with self._watching():
             given = outputs if isinstance(outputs, Tensor) else torch.as_tensor(np.asarray(outputs, np.float32))
             count = len(given) if inputs is None else len(inputs)
+            if count == len(given) == 0:
+                return  # nothing came
             self._observe(inputs, check_logits(given.detach(), count).numpy(), features)
 
     def _answer(self, model: Callable[..., Any], inputs: Any) -> tuple[Any, NDArray[np.float32] | None]:
