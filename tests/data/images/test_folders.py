@@ -140,6 +140,15 @@ class TestClasses:
         (folder / "README.txt").write_text("hello")
         assert len(load_images(folder)) == 6
 
+    def test_what_archivers_and_python_leave_is_no_class(self, folder: Path) -> None:
+        before = load_images(folder)
+        for name in ("__MACOSX", "__pycache__", ".ipynb_checkpoints", "ant/__MACOSX"):
+            (folder / name).mkdir()
+            (folder / name / "._a.png").write_bytes(b"no image")
+            picture(folder / name / "a.png", 9)
+        after = load_images(folder)
+        assert (after.classes, after.fingerprint, after.notes) == (before.classes, before.fingerprint, ())
+
     def test_classes_without_images_and_images_without_class_are_noted(self, folder: Path) -> None:
         (folder / "bat").mkdir()
         picture(folder / "stray.png")

@@ -177,7 +177,7 @@ def _list(root: Path, labels: str | Path | None, image_column: str | None, label
             expected="labels= a CSV file",
             got="a folder without a labels.csv",
         )
-    inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
+    inside = sorted(entry.name for entry in root.iterdir() if not _is_hidden(entry.name))
     folders = [name for name in inside if (root / name).is_dir()]
     flat = [name for name in inside if _is_image(name) and (root / name).is_file()]
     found = _images_by_folder(root, folders)
@@ -297,7 +297,7 @@ def _images_by_folder(
                 inside.clear()
                 continue
             seen.add(_identity(here))
-            inside[:] = [name for name in inside if not name.startswith(".")]
+            inside[:] = [name for name in inside if not _is_hidden(name)]
             waiting.extend((folder, here / name) for name in inside if (here / name).is_symlink())
             found[folder] += [(here.relative_to(root) / name).as_posix() for name in files if chosen(name)]
     return {folder: sorted(files) for folder, files in found.items()}
@@ -316,6 +316,11 @@ def _colours(file: str) -> DataError:
         expected="images of one channel: --color gray (color='gray') converts none",
         fix="leave out --color gray for a model of three channels, or convert the images to greyscale for one",
     )
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a file or folder is none of the user's: hidden, or made by an archiver or by Python beside their own."""
+    return name.startswith(".") or name in ("__MACOSX", "__pycache__")
 
 
 def _is_image(name: str) -> bool:
