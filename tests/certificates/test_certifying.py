@@ -32,6 +32,11 @@ def reference(tmp_path_factory):
     return certify("demo", "demo", out=tmp_path_factory.mktemp("reference"), **SMALL)
 
 
+def test_shown_as_text_it_does_not_list_every_image(reference):
+    assert "sigma=0.04" in repr(reference)
+    assert not any(f"{name}=" in repr(reference) for name in ("keys", "labels", "certificates", "plain", "room"))
+
+
 def test_certificates_are_those_of_the_shell(reference):
     demo = shiftproof.load_data("demo")
     (batch,) = demo.subset(demo.draw(9).sort().values).batches(9)  # in the order of the data
