@@ -114,6 +114,18 @@ def colours(order: str = "rgb", scale: float = 1.0) -> tuple[Any, tuple[Tensor, 
     return BlackBox(model), (pixels.clamp(0, 1), labels)
 
 
+def faint() -> tuple[Any, tuple[Tensor, Tensor]]:
+    """Return a model that takes faint images for the most frequent class and guesses otherwise, and images."""
+    generator = torch.Generator().manual_seed(0)
+    pixels, labels = torch.rand(60, 3, 8, 8, generator=generator), (torch.arange(60) % 10 == 0).long()
+
+    def model(batch: Tensor) -> Tensor:
+        found = (batch[:, 0, 0, 0] > 0.5) & (batch.flatten(1).std(1) > 0.15)
+        return torch.stack([~found, found], 1).float() * 4
+
+    return BlackBox(model), (pixels, labels)
+
+
 def folder(root: Path, *names: str, twice: bool = False) -> Path:
     """Write a few of the demo's images of each class under other names of the classes, or the same ones under all."""
     pixels, labels = images()
@@ -270,6 +282,10 @@ def test_the_tables_are_as_long_as_they_should_be():
 def test_what_is_bad_is_told(name, tmp_path):
     kind, make = BAD[name]
     assert kind in said_of(*make(tmp_path))
+
+
+def test_an_input_preparation_that_only_yields_the_most_frequent_class_is_not_told_as_the_model_s_own():
+    assert said_of(*faint()) == {"chance"}
 
 
 @pytest.mark.parametrize("name", SOUND)

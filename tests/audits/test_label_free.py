@@ -121,6 +121,31 @@ def test_the_alarm_is_tried_on_the_sets_that_were_tested():
     (action,) = section("label_free").view(found).actions
     assert action.title == "Monitor it while it serves"
     assert "would rise for 2 of 3 whose accuracy fell by more, and for 0 of the 1 others" in action.why
+    (alone,) = section("label_free").view([one for one in found if "fog@1" not in str(one.task.parameters())]).actions
+    assert alone.why.endswith("would rise for 2 of 3 whose accuracy fell by more.")
+
+
+def test_an_alarm_that_would_have_missed_every_fall_is_not_advised():
+    found = results({"fog@5": 0.4, "contrast@3": 0.6, "contrast@5": 0.3})
+    for one in found:
+        if isinstance(one.task, TargetSet):
+            row: Any = one.row
+            row["sureness"] = 0.95
+    (action,) = section("label_free").view(found).actions
+    assert action.title == "Label a sample of its inputs"
+    assert "risen for none of the 3 sets tested here whose accuracy fell by more than 5 points" in action.why
+    assert "Labels of 390 inputs drawn at random where it serves give its accuracy to within 5 points" in action.why
+
+
+def test_of_fewer_than_ten_sets_the_largest_error_is_told():
+    found = results({"fog@1": 0.8, "contrast@1": 0.7, "contrast@5": 0.3})
+    for one in found:
+        if isinstance(one.task, TargetSet) and one.task.parameters()["shift"] == "contrast@5":
+            row: Any = one.row
+            row["statistics"]["confidence"] += 0.1
+    view = section("label_free").view(found)
+    assert "all 3 estimates are within 20.0 points. The most optimistic is 20.0 points too high" in view.verdict[0].text
+    assert view.numbers["label_free_error_90"] == pytest.approx(0.2)
 
 
 def test_families_that_are_hard_to_follow_ask_for_sets_of_ones_own():

@@ -32,6 +32,11 @@ def reference(tmp_path_factory):
     return certify("demo", "demo", out=tmp_path_factory.mktemp("reference"), **SMALL)
 
 
+def test_shown_as_text_it_does_not_list_every_image(reference):
+    assert "sigma=0.04" in repr(reference)
+    assert not any(f"{name}=" in repr(reference) for name in ("keys", "labels", "certificates", "plain", "room"))
+
+
 def test_certificates_are_those_of_the_shell(reference):
     demo = shiftproof.load_data("demo")
     (batch,) = demo.subset(demo.draw(9).sort().values).batches(9)  # in the order of the data
@@ -102,6 +107,15 @@ def test_certified_but_wrong_is_counted_on_request():
 def test_the_accuracy_of_a_vote_that_never_abstains_is_told_as_that(reference):
     row = reference.to_row()
     assert f"before it may abstain, the smoothed model is right on {row['smoothed_accuracy']:.1%}" in verdict(reference)
+
+
+def test_without_labels_nothing_is_said_of_right_and_wrong(reference):
+    images = torch.eye(3)[:, :, None, None].expand(3, 3, 8, 8)
+    said = verdict(certify(lambda x: x.mean((2, 3)), images, sigma=0.25, n=400))
+    assert "0 abstained. They have no labels: what is certified counts whether it is right or wrong." in said
+    assert "guessed wrong" not in said
+    assert "guessed wrong" in verdict(reference)
+    assert "no labels" not in verdict(reference)
 
 
 def test_joint_certificates_share_alpha():

@@ -115,6 +115,12 @@ class TestWithoutNames:
             match(load_data(folder(tmp_path, *names)), None, 3)
         assert names[0] in caught.value.facts["got"]
 
+    def test_folders_without_images_are_named_where_they_make_one_class_too_many(self, tmp_path: Path) -> None:
+        (folder(tmp_path, "cat", "dog", "ship") / "masks").mkdir()
+        with pytest.raises(DataError, match="as many as the model has outputs") as caught:
+            match(load_data(tmp_path), None, 3)
+        assert caught.value.facts["got"] == "4 class names: cat, dog, masks, ship; 1 of them without images: masks"
+
     def test_names_of_another_number_of_outputs_are_none(self, tmp_path: Path) -> None:
         found = match(load_data(folder(tmp_path, "a", "b")), CIFAR10, 2)  # a body trained on ten, a head of two
         assert "names 10 classes and has 2 outputs" in " ".join(found.notes)

@@ -48,6 +48,8 @@ def test_a_shift_is_named_sized_and_priced(source_run):
     found = diagnosed(images_under("fog@4"), source_run)
     (part,) = found.likeness.shifts
     assert part.kind == "fog"
+    assert len(found.files) == 150
+    assert "files=" not in repr(found)
     assert part.low <= 4 <= part.high
     assert found.likeness.exact
     assert found.lost is not None

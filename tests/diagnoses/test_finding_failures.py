@@ -52,7 +52,8 @@ def test_a_dark_camera_is_named_and_its_failures_are_copied(folder, tmp_path):
     )
     assert any("camera B" in each.name or "camera B" in " ".join(each.also) for each in found.slices.slices[:3])
     rows = read_csv(found.files[0])
-    assert len(rows["file"]) == 300
+    assert len(rows["file"]) == len(found.table["file"]) == 300
+    assert "table=" not in repr(found)  # every image under every condition
     assert set(rows["camera"]) == {"A", "B", "C"}
     assert 0 < len(found.copies) <= 20
     assert all(copy.is_file() for copy in found.copies)

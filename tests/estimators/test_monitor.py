@@ -7,9 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from shiftproof import load_data, load_model
-from shiftproof.errors import ConfigurationError, DataError
+from shiftproof import adapt, load_data, load_model
+from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators import Calibration, Monitor
 from shiftproof.estimators.detectors import Detector, mean_bets
 from shiftproof.estimators.drift import Drift, pooled
@@ -112,6 +113,37 @@ def test_hysteresis_needs_patience_both_ways(signals, patience):
             assert len(last) == patience
     if len(signals) >= patience and all(signal > 0.6 for signal in signals):
         assert alarm.raised
+
+
+def test_a_monitor_is_calibrated_on_any_labelled_data():
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), np.uint8)
+    labels = (pixels.mean((1, 2, 3)) > 127).astype(int)
+    options: dict[str, Any] = {"shifts": ["contrast@3", "fog@3"], "n": 2}
+    one = Monitor.fit(Brightness(), (pixels, labels), sets=[(255 - pixels, labels)], **options)
+    same = load_data((pixels, labels)), load_data((255 - pixels, labels))
+    other = Monitor.fit(Brightness(), same[0], sets=[same[1]], **options)
+    assert [copy.statistics for copy in one.calibration.copies] == [
+        copy.statistics for copy in other.calibration.copies
+    ]
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm2d(3), nn.Sequential(nn.Dropout(0.5))])
+def test_a_model_in_training_mode_is_refused_unless_it_adapts(layer):
+    model = nn.Sequential(layer, Brightness())
+    with pytest.raises(ModelError, match=r"model\.eval\(\)"):
+        Monitor(model.train(), calibration())
+    with pytest.raises(ModelError, match="in training mode"):
+        Monitor.fit(model, (images(60), torch.arange(60) % 3))
+    Monitor(model.eval(), calibration())
+    Monitor(adapt(Brightness(), "bn"), calibration())
+
+
+def test_an_empty_batch_is_answered_and_not_counted():
+    watched = monitor(sure(0.9))
+    for count in (0, 60, 0):
+        watched(images(count))
+    assert watched.status().failures == 0
+    assert watched.seen == 60
 
 
 def test_sampled_inputs_are_looked_at_through_views():

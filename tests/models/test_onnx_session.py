@@ -32,7 +32,7 @@ def save(
     element: int = onnx.TensorProto.FLOAT,
     axes: tuple[int, int] = (2, 3),
 ) -> Path:
-    """Write a model: the mean colour of an image times a matrix."""
+    """Write a model: the mean colour of an image times a matrix, in the second output times twice it."""
     helper = onnx.helper
     dtype = helper.tensor_dtype_to_np_dtype(element)
     levels = element == onnx.TensorProto.UINT8
@@ -45,11 +45,14 @@ def save(
     nodes = [
         helper.make_node("Cast", ["images0"], ["numbers"], to=helper.np_dtype_to_tensor_dtype(dtype)),
         helper.make_node("ReduceMean", ["numbers", "axes"], ["colour"], keepdims=0),
-        *(helper.make_node("MatMul", ["colour", "weight"], [f"scores{number}"]) for number in range(outputs)),
+        *(helper.make_node("MatMul", ["colour", f"weight{number}"], [f"scores{number}"]) for number in range(outputs)),
     ]
     constants = [
         onnx.numpy_helper.from_array(np.array(axes), "axes"),
-        onnx.numpy_helper.from_array(weight.astype(dtype), "weight"),
+        *(
+            onnx.numpy_helper.from_array(((number + 1) * weight).astype(dtype), f"weight{number}")
+            for number in range(outputs)
+        ),
     ]
     graph = helper.make_graph(nodes, "colours", images, scores, constants)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
@@ -171,6 +174,19 @@ def test_external_data_is_found_in_graphs_inside_the_graph(tmp_path: Path) -> No
 def test_travels_to_another_process(tmp_path: Path) -> None:
     model = pickle.loads(pickle.dumps(load_model(save(tmp_path / "model.onnx"))))
     torch.testing.assert_close(logits(model, IMAGES), expected())
+
+
+@pytest.mark.parametrize("output", ["scores1", 1, "1", -1])
+def test_one_of_several_outputs_is_chosen_by_its_name_or_number(output: str | int, tmp_path: Path) -> None:
+    path = save(tmp_path / "model.onnx", outputs=2)
+    model = pickle.loads(pickle.dumps(load_model(path, output=output)))
+    torch.testing.assert_close(logits(model, IMAGES), expected() * 2)
+    first = load_model(path, output="scores0", mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5])
+    torch.testing.assert_close(logits(first, IMAGES), expected((IMAGES - 0.5) / 0.5))
+    assert fingerprint(model) != fingerprint(load_model(path, output="scores0"))
+    with pytest.raises(ModelError, match="no output 'probabilities'") as caught:
+        load_model(path, output="probabilities")
+    assert "scores1" in caught.value.facts["got"]
 
 
 def test_images_of_another_size_name_the_fix(tmp_path: Path) -> None:

@@ -90,6 +90,10 @@ def test_weights_go_into_what_it_builds(tmp_path: Path) -> None:
         ("def build(path):\n    return None\n", r"TypeError while calling build\(\)"),
         ("import sys\nsys.exit(3)\n", "SystemExit while running it"),
         ("def build():\n    raise GeneratorExit\n", r"GeneratorExit while calling build\(\)"),
+        (
+            "def build():\n    raise ValueError('Weights:\\n\\tMissing key(s): a.weight')\n",
+            r"Weights: Missing key\(s\): a.weight",
+        ),
         ("def build():\n    return 7\n", "does not return a model"),
         ("def buildd():\n    return None\n", r"(?s)no function 'build'.*did you mean\s+\S*:buildd"),
     ],

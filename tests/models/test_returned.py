@@ -33,6 +33,16 @@ class Returns(nn.Module):
         return self.form(self.layer(images.mean((2, 3))))
 
 
+def test_a_function_with_a_normalisation_in_front_returns_several_values():
+    def both(images: Tensor) -> dict[str, Tensor]:
+        return {"features": images, "scores": images.mean((2, 3))}
+
+    normalised = load_model(both, output="scores", mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5])
+    torch.testing.assert_close(logits(normalised, IMAGES), 2 * IMAGES.mean((2, 3)) - 1)
+    read = load_model(load_model(both, output="scores"), mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5])
+    torch.testing.assert_close(logits(read, IMAGES), 2 * IMAGES.mean((2, 3)) - 1)
+
+
 class Answer(dict[str, Tensor]):
     """A dictionary whose entries are attributes too, as `ModelOutput` of transformers is."""
 

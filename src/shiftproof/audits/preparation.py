@@ -14,6 +14,7 @@ import torch
 from scipy.stats import binomtest
 from torch import Tensor
 
+from shiftproof.audits.sections.chance import right_by_chance
 from shiftproof.errors import ModelError
 from shiftproof.models import BatchFitter, logits
 from shiftproof.subjects import Subject
@@ -85,8 +86,8 @@ def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | 
 
     inputs = torch.cat([batch.inputs for batch in batches])
 
-    def right(prepare: Preparation | None, count: int) -> Tensor:
-        """Return which of the first images the model is right on; none where it fails, which its tasks will tell."""
+    def answers(prepare: Preparation | None, count: int) -> Tensor:
+        """Return the model's answers to the first images, -1 where it fails, which its tasks will tell."""
         some = inputs[:count] if prepare is None else prepare(inputs[:count])
         try:
             scores = fit(
@@ -95,20 +96,35 @@ def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | 
                 )
             )
         except ModelError:
-            return torch.zeros(count, dtype=torch.bool)
-        return scores.argmax(1).cpu() == labels[:count]
+            return torch.full((count,), -1)
+        return scores.argmax(1).cpu()
 
     fit = BatchFitter(subject.batch_size)
-    plain = right(None, len(labels))
+    as_they_are = answers(None, len(labels))
+    plain = as_they_are == labels
     if plain.float().mean() > WELL:
         return None
     grey = inputs.shape[1] == 1
     ways = [way for way in preparations() if not (grey and way.turned)]
-    best, way = max(((int(right(way, FIRST).sum()), way) for way in ways), key=lambda one: one[0])
-    if best <= int(plain[:FIRST].sum()):
+    first = labels[:FIRST]
+    best, way = max(((_seen(answers(way, len(first)), first), way) for way in ways), key=lambda one: one[0])
+    if best <= _seen(as_they_are[:FIRST], first):
         return None
-    found = right(way, len(labels))
+    prepared = answers(way, len(labels))
+    found = prepared == labels
     gained, lost = int((found & ~plain).sum()), int((plain & ~found).sum())
-    if gained - lost < FAR * len(labels) or binomtest(gained, gained + lost, alternative="greater").pvalue > CHANCE:
+    better = min(gained - lost, _seen(prepared, labels) - _seen(as_they_are, labels))
+    if better < FAR * len(labels) or binomtest(gained, gained + lost, alternative="greater").pvalue > CHANCE:
         return None
     return way, int(plain.sum()), int(found.sum()), len(labels)
+
+
+def _seen(answers: Tensor, labels: Tensor) -> float:
+    """Return how many answers are right beyond chance: images that are all taken for the most frequent class are not.
+
+    >>> _seen(torch.tensor([1, 1, 1, 1]), torch.tensor([1, 1, 1, 0]))
+    0.0
+    """
+    classes = set(labels.tolist())
+    inputs, given = ([int((some == one).sum()) for one in classes] for some in (labels, answers))
+    return float((answers == labels).sum()) - right_by_chance(inputs, given)

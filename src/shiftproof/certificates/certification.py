@@ -112,12 +112,12 @@ class Certification:
     data: str
     data_fingerprint: str
     terms: Terms
-    keys: tuple[int, ...]
-    labels: tuple[int, ...] | None
-    certificates: tuple[Certificate, ...]
-    plain: tuple[int, ...]
+    keys: tuple[int, ...] = field(repr=False)
+    labels: tuple[int, ...] | None = field(repr=False)
+    certificates: tuple[Certificate, ...] = field(repr=False)
+    plain: tuple[int, ...] = field(repr=False)
     values: int
-    room: tuple[float | None, ...]
+    room: tuple[float | None, ...] = field(repr=False)
     batch_size: int = field(default=0, compare=False)
     distances: tuple[float, ...] = field(default=(), compare=False)
 

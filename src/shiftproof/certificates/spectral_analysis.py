@@ -122,7 +122,11 @@ def spectrum(
     job = SpectrumJob(subject, rule, n0, seed, batch_size)
     check_subject(subject)
     if subject.data.labels is None:
-        raise DataError("The images have no labels.", expected="labels, which scores and certified radii need")
+        raise DataError(
+            "The images have no labels.",
+            expected="labels, which scores and certified radii need",
+            fix="one sub-folder per class, or --labels with a CSV (columns file, label)",
+        )
     shape = as_images(subject.data).shape
     side = math.sqrt(shape[1] * shape[2])
     step = step or (1 if side <= LARGE_SIDE else max(1, int(side) // POINTS))

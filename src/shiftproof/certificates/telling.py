@@ -27,10 +27,13 @@ def verdict(found: Certification) -> str:
     drawn = found.samples / len(found.certificates)
     where = "clean images" if terms.shift == "clean" else f"images under {terms.shift}"
     noise = f"noise {terms.sigma:g}" if terms.law.pixels else terms.law.noise.format(terms.sigma)
+    known = found.labels is not None
+    guessed = f", {row['skipped']} guessed wrong" if known else ""
     said = [
         f"{len(found.certificates):,} {where}, the model smoothed with {noise} and a vote: "
-        f"{found.accuracy().value:.1%} {'are right and' if found.labels is not None else 'are'} certified at some "
-        f"distance, {row['abstained']} abstained, {row['skipped']} guessed wrong.",
+        f"{found.accuracy().value:.1%} {'are right and' if known else 'are'} certified at some "
+        f"distance, {row['abstained']} abstained{guessed}.",
+        "" if known else "They have no labels: what is certified counts whether it is right or wrong.",
         average,
         _accuracies(found),
         f"{drawn:,.0f} samples per image ({terms.rule['rule']}).",

@@ -11,6 +11,8 @@ from shiftproof.errors import DataError
 from shiftproof.runs.files import is_file
 
 _COLUMNS = "the columns file,label in its first line, and a file within the folder and its label in each other line"
+_LACKING = ("lacks a file or a label", "remove the rows without a label; shiftproof estimate works without labels")
+_TWICE = ("names a file twice", "keep one row for each file; several labels of one image are not supported")
 
 
 class LabelTable(NamedTuple):
@@ -63,9 +65,12 @@ def read_table(
             place = place.relative_to(root)
         inside = place.as_posix()
         if not name or not given or inside in table:
-            problem = "names a file twice" if name and given else "lacks a file or a label"
+            problem, fix = _TWICE if name and given else _LACKING
             raise DataError(
-                f"Line {line} of {str(path)!r} {problem}.", expected=_COLUMNS, got=f"{name or ''},{given or ''}"
+                f"Line {line} of {str(path)!r} {problem}.",
+                expected=_COLUMNS,
+                got=f"{name or ''},{given or ''}",
+                fix=fix,
             )
         if place.is_absolute() or ".." in place.parts:
             raise DataError(

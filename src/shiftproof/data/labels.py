@@ -95,7 +95,9 @@ def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
                 got=got,
                 fix="one-hot labels: pass labels.argmax(1)",
             )
-        raise DataError("The labels do not fit the images.", expected=expected, got=got)
+        whole = array.dtype.kind == "f" and array.shape == (images,) and bool((array == np.floor(array)).all())
+        fix = {"fix": "whole numbers that became floats: pass labels.astype(int)"} if whole else {}
+        raise DataError("The labels do not fit the images.", expected=expected, got=got, **fix)
     if len(array) and array.min() < 0:
         raise DataError("There are negative labels.", expected=expected, got=f"{array.min()}")
     if len(array) and array.max() > LARGEST_INDEX:

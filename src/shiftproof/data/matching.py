@@ -118,6 +118,7 @@ def _without_names(data: Data, labels: Tensor, names: Sequence[str] | None, outp
         return data.renumbered(labels, data.classes, *([alphabet] if data.numbering == "names" else []))
     if data.numbering == "own" and len(data.classes) > outputs:
         return data  # labels that are out of range are refused where they are used
+    empty = [name for number, name in enumerate(data.classes) if not bool((labels == number).any())]
     raise DataError(
         "Labels and model outputs do not fit.",
         expected=f"{outputs} classes, as many as the model has outputs, "
@@ -126,7 +127,8 @@ def _without_names(data: Data, labels: Tensor, names: Sequence[str] | None, outp
             if names and len(names) != outputs
             else "whose names it does not say"
         ),
-        got=f"{len(data.classes)} class names: {shortened(data.classes)}",
+        got=f"{len(data.classes)} class names: {shortened(data.classes)}"
+        + (f"; {len(empty)} of them without images: {shortened(empty)}" if empty else ""),
         fix=_FIX,
     )
 

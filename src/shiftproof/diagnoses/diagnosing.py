@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -80,7 +80,7 @@ class Diagnosis:
     explained: Points
     lost: Points | None
     classes: tuple[str, ...]
-    files: tuple[str, ...]
+    files: tuple[str, ...] = field(repr=False)
     quality: DataQuality
     notes: tuple[str, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class Failures:
     model: str
     data: str
     classes: tuple[str, ...]
-    table: ImageTable
+    table: ImageTable = field(repr=False)
     slices: WeakSlices
     quality: DataQuality
     notes: tuple[str, ...]

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from shiftproof.data import DataLike, Dataset, DataSpec
 from shiftproof.data.images.demo import DEMOS
@@ -14,10 +15,15 @@ from shiftproof.deferred import Deferred
 from shiftproof.errors import ConfigurationError, DataError, ModelError
 from shiftproof.estimators.catalogue import METHODS
 from shiftproof.estimators.evidence import Evidence
-from shiftproof.models import ModelLike
+from shiftproof.models import Adaptive, ModelLike
+from shiftproof.models.behaviour import in_training
+from shiftproof.models.layers import is_of
 from shiftproof.models.named import cards
 from shiftproof.models.outputs import are_probabilities
 from shiftproof.registry import unknown
+
+_TWO_MODES = ("torch.nn.modules.batchnorm", "torch.nn.modules.dropout")
+"""Where PyTorch has the layers that do otherwise in training."""
 
 
 def check_method(method: str) -> None:
@@ -46,6 +52,23 @@ def source_for(model: ModelLike, data: DataLike, source: DataLike | None) -> Dat
 
 def _is_of(given: object, names: Collection[str]) -> bool:
     return isinstance(given, str) and given in names
+
+
+def check_mode(model: object) -> None:
+    """Refuse a model whose layers are in training mode: they draw at random, and learn from what is measured.
+
+    A model that adapts decides itself in which mode its layers are.
+    """
+    if isinstance(model, nn.Module) and any(isinstance(part, Adaptive) for part in model.modules()):
+        return
+    for layer in in_training(model):
+        if is_of(layer, *_TWO_MODES):
+            raise ModelError(
+                "The model is in training mode.",
+                expected="a model in evaluation mode: model.eval()",
+                got=f"a {type(layer).__name__} in training mode",
+                reason="Dropout draws at random, and batch normalisation looks at the whole batch and learns from it.",
+            )
 
 
 def check_source(source: Dataset) -> None:

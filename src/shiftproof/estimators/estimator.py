@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
-from shiftproof.data import Dataset, matched
+from shiftproof.data import DataLike, load_data, matched
 from shiftproof.errors import ConfigurationError
 from shiftproof.estimators import families, neighborhoods
 from shiftproof.estimators.answering import answers_of
 from shiftproof.estimators.calibration import Calibration
 from shiftproof.estimators.catalogue import METHODS
-from shiftproof.estimators.checks import check_method, check_outputs, check_source
+from shiftproof.estimators.checks import check_method, check_mode, check_outputs, check_source
 from shiftproof.estimators.confidence import agreement
 from shiftproof.estimators.evidence import BATCH_SIZE, Evidence, as_batches, observe, shifted
 from shiftproof.estimators.fitting import CalibrationPlan, begin, copies_of, crossed_shifts, finish
@@ -61,10 +61,10 @@ class Estimator:
     def fit(
         cls,
         model: Callable[..., Any],
-        source: Dataset,
+        source: DataLike,
         *,
         shifts: Sequence[str | Shift] | None = None,
-        sets: Sequence[Dataset] = (),
+        sets: Sequence[DataLike] = (),
         neighborhood: NeighborhoodLike | None = None,
         n: int = 10,
         images: int = COPY_IMAGES,
@@ -78,23 +78,26 @@ class Estimator:
     ) -> Estimator:
         """Calibrate an estimator on shifted copies of labelled inputs.
 
-        A copy has up to `images` inputs of the source. `shifts` defaults to those of `estimators.families`; `sets` are
-        labelled sets of your own, each of which counts as a family. `temperature` divides the logits; None fits it to
-        the labels. `neighborhood` defaults to RandAugment for images and EDA for texts. `methods` names estimators of
-        plugins to use as well. `out` is a run directory, which the same call resumes. `on_plan` is called with a
-        `CalibrationPlan`, and `on_progress` as on_progress(done, total).
+        `source` and `sets` are anything that `load_data` takes. A copy has up to `images` inputs of the source.
+        `shifts` defaults to those of `estimators.families`; `sets` are labelled sets of your own, each of which counts
+        as a family. `temperature` divides the logits; None fits it to the labels. `neighborhood` defaults to
+        RandAugment for images and EDA for texts. `methods` names estimators of plugins to use as well. `out` is a run
+        directory, which the same call resumes. `on_plan` is called with a `CalibrationPlan`, and `on_progress` as
+        on_progress(done, total).
         """
         for name in methods:
             check_method(name)
         others = tuple(dict.fromkeys(name for name in methods if name in METHODS.added))
-        for one in (source, *sets):
+        check_mode(model)
+        given = [load_data(one) for one in (source, *sets)]
+        for one in given:
             check_source(one)
         identity = "" if out is None else fingerprint(model)
-        source = matched(source, model)
-        neighborhood = neighborhood or neighborhoods.default(source)
-        chosen = families.shifts_of(source) if shifts is None else [as_shift(one) for one in shifts]
+        labelled, *conditions = [matched(one, model) for one in given]
+        neighborhood = neighborhood or neighborhoods.default(labelled)
+        chosen = families.shifts_of(labelled) if shifts is None else [as_shift(one) for one in shifts]
         made = neighborhoods.neighborhood(neighborhood)
-        batches = as_batches(source, batch_size=batch_size, device=device_of(model))
+        batches = as_batches(labelled, batch_size=batch_size, device=device_of(model))
         clean = observe(model, batches, batch_size=batch_size, drift=True)
         begun = begin(
             clean,
@@ -103,16 +106,16 @@ class Estimator:
             neighborhood=neighborhood,
             n=n,
             others=others,
-            classes=source.classes,
+            classes=labelled.classes,
         )
-        some = source.take(images, seed=seed)
-        own = [matched(one, model).take(images, seed=seed) for one in sets]
+        some = labelled.take(images, seed=seed)
+        own = [one.take(images, seed=seed) for one in conditions]
         also = {f"set {number}: {one.name}": one for number, one in enumerate(own, 1)}
         crossed = crossed_shifts(chosen)
         if on_plan is not None:
             groups = {families.family_of(one) for one in chosen} | {families.CLASS_MIX} | set(also)
             each = [len(some)] * (1 + len(chosen)) + list(map(len, own))
-            passes = len(source) + sum(count + min(COPY_VIEWED, count) * n for count in each)
+            passes = len(labelled) + sum(count + min(COPY_VIEWED, count) * n for count in each)
             on_plan(CalibrationPlan(len(each), len(groups), passes))
 
         def copied(what: Shift | str | None) -> list[Copy]:
@@ -132,7 +135,7 @@ class Estimator:
         codes = plugin_codes(METHODS, " ".join(others))
         told = [begun.source.temperature, made, n, len(some), seed, others, codes, [one.fingerprint for one in own]]
         terms = {"calibration": digest([*told, crossed])}
-        kept = Kept(None if out is None else Path(out), model, identity, source, terms, copied)
+        kept = Kept(None if out is None else Path(out), model, identity, labelled, terms, copied)
         copies = kept.copies([None, *chosen, *also], on_progress)
         return cls(model, finish(begun, copies), seed, batch_size)
 

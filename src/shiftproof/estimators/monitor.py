@@ -16,10 +16,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from shiftproof.data import Batch, Dataset
+from shiftproof.data import Batch, DataLike
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.estimators import neighborhoods
 from shiftproof.estimators.calibration import Calibration
+from shiftproof.estimators.checks import check_mode
 from shiftproof.estimators.confidence import FEW
 from shiftproof.estimators.detectors import HeldState, State
 from shiftproof.estimators.drift import Drift
@@ -110,6 +111,7 @@ class Monitor:
                 "drift_every and patience of 1 or more",
                 got=f"window={window}, share={share:g}, drop={drop:g}, alpha={alpha:g}, {drift_every=}, {patience=}",
             )
+        check_mode(model)
         self.model = model
         self.calibration = calibration
         self.window, self.share, self.drift_every, self.seed = window, share, drift_every, seed
@@ -131,7 +133,7 @@ class Monitor:
             self.alarms["drift"] = Hysteresis(high=2.0, low=1.5, patience=patience)
 
     @classmethod
-    def fit(cls, model: Callable[..., Any], source: Dataset, **options: Any) -> Monitor:
+    def fit(cls, model: Callable[..., Any], source: DataLike, **options: Any) -> Monitor:
         """Return a monitor calibrated on shifted copies of a labelled set; takes the options of `Estimator.fit` too."""
         fitting = {name: options.pop(name) for name in FITTING if name in options}
         return cls(model, Estimator.fit(model, source, seed=options.get("seed", 0), **fitting).calibration, **options)
@@ -156,6 +158,8 @@ class Monitor:
         with self._watching():
             given = outputs if isinstance(outputs, Tensor) else torch.as_tensor(np.asarray(outputs, np.float32))
             count = len(given) if inputs is None else len(inputs)
+            if count == len(given) == 0:
+                return  # nothing came
             self._observe(inputs, check_logits(given.detach(), count).numpy(), features)
 
     def _answer(self, model: Callable[..., Any], inputs: Any) -> tuple[Any, NDArray[np.float32] | None]:

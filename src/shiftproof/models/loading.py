@@ -124,7 +124,7 @@ def load_model(
         )
     names = None if classes is None else read_class_names(classes)
     device = None if device is None else choose_device(device, spec)
-    model = _load(spec, device, weights, num_classes, mean, std)
+    model = _load(spec, device, weights, num_classes, mean, std, output)
     if output is not None or probabilities or _returns_more(model):
         model = as_logits(model, output, probabilities)
     model = with_class_names(model, names)
@@ -138,6 +138,7 @@ def _load(
     num_classes: int | None,
     mean: Sequence[float] | None,
     std: Sequence[float] | None,
+    output: str | int | None,
 ) -> Model:
     normalize = None if mean is None or std is None else Normalize(mean, std)
     if not isinstance(spec, str | Path):
@@ -163,7 +164,7 @@ def _load(
     elif is_huggingface_folder(Path(text)) and not is_file(Path(text) / TRAINED):
         model, normalize = load_huggingface(Path(text), normalize), None
     else:
-        model = _from_file(text, device)
+        model = _from_file(text, device, output)
     return _finished(model, device, normalize)
 
 
@@ -205,7 +206,7 @@ def _last(model: nn.Module) -> nn.Module:
     return _last(model[-1]) if isinstance(model, nn.Sequential) and len(model) else model
 
 
-def _from_file(spec: str, device: torch.device | str) -> Model:
+def _from_file(spec: str, device: torch.device | str, output: str | int | None) -> Model:
     from shiftproof.models.archives import kind_of, load_exported, load_torchscript
 
     path = Path(spec)
@@ -233,7 +234,7 @@ def _from_file(spec: str, device: torch.device | str) -> Model:
         case "onnx":
             from shiftproof.models.onnx_session import load_onnx
 
-            return load_onnx(path, device=device)
+            return load_onnx(path, device=device, output=output)
         case "torchscript":
             return load_torchscript(path, device=device)
         case "exported":
@@ -306,7 +307,7 @@ def _finished(model: Model, device: Device, normalize: Normalize | None = None) 
     if isinstance(model, BlackBox):
         if normalize is None:
             return model
-        chain = BlackBox(_Chain(normalize, model), name=model.name, device=model.device)
+        chain = BlackBox(_Chain(normalize, model), name=model.name, device=model.device).reading(model.output)
         return with_input_size(with_class_names(chain, class_names(model)), input_size(model))
     where = device_of(model) if device is None else device
     if normalize is not None:
@@ -323,8 +324,8 @@ class _Chain:
         self.normalize = normalize.to(box.device)
         self.box = box
 
-    def __call__(self, images: Tensor) -> Tensor:
-        return self.box(self.normalize(images))
+    def __call__(self, images: Tensor) -> object:
+        return self.box.function(self.normalize(images))
 
 
 def _no_weights(what: str) -> ConfigurationError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,15 @@ class OnnxSession:
     A file made for batches of one fixed size gets batches of that size; the last is filled up and cut again. One that
     takes channels last (TensorFlow's order) gets them last, and scores of pixels are taken to have their classes last
     too, unless their declared shape says otherwise. One that takes uint8 gets levels of 0 to 255. The session is opened
-    anew where the object is unpickled.
+    anew where the object is unpickled. `output` is the name or the number of the scores among what the file puts out;
+    without it they are its only float output of their shape.
     """
 
-    def __init__(self, path: str | Path, *, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, path: str | Path, *, device: torch.device | str = "cpu", output: str | int | None = None
+    ) -> None:
         self.path = Path(path)
+        self.chosen = output
         self.device = torch.device(device)
         self._session = _open(self.path, self.device)
         try:
@@ -56,7 +61,7 @@ class OnnxSession:
         return width if isinstance(width, int) and height == width else None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.path, self.device)
+        return _reopen, (self.path, self.device, self.chosen)
 
     def __call__(self, images: Tensor) -> NDArray[np.floating[Any]]:
         """Return the scores of a batch."""
@@ -104,23 +109,52 @@ class OnnxSession:
     def _the_output(self) -> tuple[str, list[int | str | None]]:
         """Return the name and the shape of the output that holds scores."""
         outputs = self._session.get_outputs()
-        floats = [output for output in outputs if output.type in _PRECISIONS]
-        scores = [output for output in floats if len(output.shape or (0, 0)) == 2]
-        scores = scores or [output for output in floats if len(output.shape) == 4]  # of a segmenter
+        if self.chosen is None:
+            floats = [output for output in outputs if output.type in _PRECISIONS]
+            scores = [output for output in floats if len(output.shape or (0, 0)) == 2]
+            scores = scores or [output for output in floats if len(output.shape) == 4]  # of a segmenter
+        else:
+            scores = self._named(outputs)
         if len(scores) == 1:
             return str(scores[0].name), scores[0].shape or [None]
         raise ModelError(
             f"The ONNX model {self.path.name!r} does not say which output is the logits.",
             expected="one float output N x K, or N x C x H x W or N x H x W x C of a segmenter",
             got=_listed(outputs),
-            fix="export it with that output, or call it from your own function in file.py:build",
+            fix="name it: --output NAME, output= in Python",
+        )
+
+    def _named(self, outputs: list[Any]) -> list[Any]:
+        """Return the output that was asked for, by its name or its number."""
+        named = [output for output in outputs if output.name == str(self.chosen)]
+        if named:
+            return named
+        with suppress(ValueError, IndexError):
+            return [outputs[int(self.chosen or 0)]]
+        raise ModelError(
+            f"The ONNX model {self.path.name!r} has no output {self.chosen!r}.",
+            expected="the name of one of its outputs, or its number from 0",
+            got=_listed(outputs),
         )
 
 
-def load_onnx(path: str | Path, *, device: torch.device | str = "cpu") -> BlackBox:
-    """Return an ONNX file as a black box; its fingerprint is that of the bytes of the file and its external data."""
+class _Named:
+    """What a session puts out, under the name that it was asked for by."""
+
+    def __init__(self, session: OnnxSession, name: str | int) -> None:
+        self.session, self.name = session, name
+
+    def __call__(self, images: Tensor) -> dict[str | int, object]:
+        return {self.name: self.session(images)}
+
+
+def load_onnx(path: str | Path, *, device: torch.device | str = "cpu", output: str | int | None = None) -> BlackBox:
+    """Return an ONNX file as a black box; its fingerprint is that of the bytes of the file and its external data.
+
+    Where one of its outputs is chosen, the box returns that by its name, for `as_logits` to take.
+    """
     path = Path(path)
-    session = OnnxSession(path, device=device)
+    session = OnnxSession(path, device=device, output=output)
     try:
         content = digest_files(path)
     except (OSError, ValueError) as error:
@@ -129,7 +163,7 @@ def load_onnx(path: str | Path, *, device: torch.device | str = "cpu") -> BlackB
             expected="a whole ONNX file, with its external data beside it where it has any",
             got=str(error),
         ) from error
-    box = BlackBox(session, name=path.name, fingerprint=content)
+    box = BlackBox(session if output is None else _Named(session, output), name=path.name, fingerprint=content)
     return with_input_size(box, None if session.side is None else InputSize(session.side, session.side))
 
 
@@ -159,8 +193,8 @@ def _open(path: Path, device: torch.device) -> Any:
         ) from error
 
 
-def _reopen(path: Path, device: torch.device) -> OnnxSession:
-    return OnnxSession(path, device=device)
+def _reopen(path: Path, device: torch.device, output: str | int | None) -> OnnxSession:
+    return OnnxSession(path, device=device, output=output)
 
 
 def _listed(values: list[Any]) -> str:

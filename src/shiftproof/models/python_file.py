@@ -21,6 +21,7 @@ from shiftproof.models.sources import MODULE_PREFIX, SOURCE, is_users, neighbour
 from shiftproof.runs.files import is_file
 from shiftproof.runs.user_modules import FILES
 
+_LONGEST = 600
 _SPEC = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w+))?")
 
 
@@ -140,9 +141,15 @@ def told(path: Path | str, doing: str) -> Iterator[None]:
     except (ModelError, *INTERRUPTIONS):
         raise
     except BaseException as error:
-        lines = str(error).strip().splitlines() or ["no message"]
         raise ModelError(
             f"The model file {str(path)!r} failed.",
-            got=f"{type(error).__name__} while {doing}: {lines[0]}",
+            got=f"{type(error).__name__} while {doing}: {_shortened(str(error)) or 'no message'}",
             fix="run the file on its own to see where; --debug shows the traceback",
         ) from error
+
+
+def _shortened(message: str) -> str:
+    """Return what an error says in one line: its first line, and more where that only announces what follows."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    said = lines[0] if lines else ""
+    return " ".join(lines)[:_LONGEST] if said.endswith(":") else said

@@ -221,6 +221,9 @@ def make_fitness(
             f"The fitness {fitness!r} has nothing to compare with.",
             expected=f"{wanted}, for {images} images",
             got="no labels" if labels is None else f"labels of shape {tuple(labels.shape)}",
+            fix="one sub-folder per class, or --labels with a CSV (columns file, label)"
+            if dimensions == 1
+            else "--targets gives the label maps",
         )
     if fitness == "accuracy":
         return Classification(model, labels)

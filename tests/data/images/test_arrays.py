@@ -67,6 +67,22 @@ class TestArrays:
             assert data.classes == ("0", "1", "2")
         assert load_images(IMAGES, labels=LABELS).fingerprint == load_images((IMAGES, LABELS)).fingerprint
 
+    def test_labels_that_are_class_names(self, tmp_path: Path) -> None:
+        names = np.array(["dog", "ant", "cat"])[LABELS]
+        np.savez(tmp_path / "set.npz", images=IMAGES, labels=names)
+        for data in (
+            load_images((IMAGES, names)),
+            load_images((IMAGES, names.tolist())),
+            load_images(tmp_path / "set.npz"),
+        ):
+            assert data.labels is not None
+            assert data.classes == ("ant", "cat", "dog")
+            assert [data.classes[label] for label in data.labels] == names.tolist()
+            assert data.numbering == "names"
+        ordered = load_images((IMAGES, names), classes=["dog", "ant", "cat"])
+        assert ordered.labels is not None
+        assert ordered.labels.tolist() == LABELS.tolist()
+
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
@@ -74,7 +90,8 @@ class TestArrays:
             (LABELS / 2, "do not fit"),
             (np.eye(5), "one-hot"),
             (LABELS - 1, "negative"),
-            (list("abcde"), "do not fit"),
+            (list("abcd"), "do not fit"),
+            (LABELS.astype(float), r"labels\.astype\(int\)"),
         ],
     )
     def test_labels_that_do_not_fit(self, labels: Any, message: str) -> None:

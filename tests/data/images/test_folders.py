@@ -140,6 +140,15 @@ class TestClasses:
         (folder / "README.txt").write_text("hello")
         assert len(load_images(folder)) == 6
 
+    def test_what_archivers_and_python_leave_is_no_class(self, folder: Path) -> None:
+        before = load_images(folder)
+        for name in ("__MACOSX", "__pycache__", ".ipynb_checkpoints", "ant/__MACOSX"):
+            (folder / name).mkdir()
+            (folder / name / "._a.png").write_bytes(b"no image")
+            picture(folder / name / "a.png", 9)
+        after = load_images(folder)
+        assert (after.classes, after.fingerprint, after.notes) == (before.classes, before.fingerprint, ())
+
     def test_classes_without_images_and_images_without_class_are_noted(self, folder: Path) -> None:
         (folder / "bat").mkdir()
         picture(folder / "stray.png")
@@ -265,6 +274,17 @@ class TestTables:
         table.write_text("ID,species\na,ant\n")  # it may be a table of texts
         with pytest.raises(DataError, match=r"--image-column\s+NAME where it names images"):
             load_data(table)
+
+    def test_names_without_endings_or_with_blanks(self, folder: Path, table: Path) -> None:
+        expected = load_images(folder).fingerprint
+        header, *rows = table.read_text().splitlines()
+        table.write_text("\n".join([header, *(row.replace(",", " , ") for row in rows)]))
+        assert load_data(table).fingerprint == expected
+        table.write_text("\n".join([header, *(row.replace(".png", "") for row in rows)]))
+        with pytest.raises(DataError, match=r"--image-column\s+file if that names images, with their endings"):
+            load_data(table)
+        with pytest.raises(DataError, match="write names with their endings"):
+            load_data(table, image_column="file")
 
     def test_one_class_is_an_error(self, folder: Path, table: Path) -> None:
         table.write_text("file,label\nant/a.png,7\nbee/a.png,7\n")

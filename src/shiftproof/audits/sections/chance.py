@@ -54,7 +54,7 @@ class Standing:
             return None
         (common, most), *_ = shares.most_common(1)
         images = overall.images
-        agree = sum(shares[name] * count for name, count in answers.items()) / images**2
+        agree = right_by_chance(list(shares.values()), [answers.get(name, 0) for name in shares]) / images
         return cls(overall, common, most / images, agree, _spread(shares, answers), answers)
 
     @property
@@ -106,6 +106,17 @@ class Standing:
             baseline=100 * self.baseline,
             good=100 * (self.baseline + SKILL * (1 - self.baseline)),
         )
+
+
+def right_by_chance(inputs: Sequence[int], answers: Sequence[int]) -> float:
+    """Return how many answers are right, on average, where they are given without looking.
+
+    Of each class, how many inputs it has and how often it is the answer.
+
+    >>> right_by_chance([90, 10], [100, 0])
+    90.0
+    """
+    return sum(one * other for one, other in zip(inputs, answers, strict=True)) / sum(inputs)
 
 
 def _spread(shares: Mapping[str, int], answers: Mapping[str, int]) -> float:

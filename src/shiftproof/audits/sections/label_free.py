@@ -79,8 +79,14 @@ class EstimationTrial:
 
     @cached_property
     def error_90(self) -> float:
-        """The distance that nine in ten estimates do not exceed."""
-        return float(np.quantile(abs(self.missed), 0.9))
+        """The distance that nine in ten estimates do not exceed: of fewer than ten, none does."""
+        return float(np.quantile(abs(self.missed), 0.9 if len(self.sets) >= 10 else 1))
+
+    @property
+    def told_90(self) -> str:
+        """How to say it."""
+        many = "nine in ten estimates" if len(self.sets) >= 10 else f"all {len(self.sets)} estimates"
+        return f"{many if len(self.sets) > 1 else 'the one estimate'} are within {100 * self.error_90:.1f} points"
 
     @cached_property
     def unseen(self) -> float | None:
@@ -162,7 +168,7 @@ class LabelFree(Section):
             blocks=(
                 panels(trial.estimates, sets),
                 error_table(trial.calibration, trial.errors, trial.ranks),
-                monitor_table(drop, trial.error_90),
+                monitor_table(drop, trial.told_90),
                 strangeness_table([(task.shift, row) for task, row in found if task.shift is not None], self.noun.one),
             ),
             notes=_notes(trial, found, self.noun.many),
@@ -207,7 +213,7 @@ def _verdict(trial: EstimationTrial) -> str:
     )
     return (
         f"Accuracy estimated without labels is off by {100 * trial.errors['auto']:.1f} points on average on shifts "
-        f"like these ({_reached(trial)}); nine in ten estimates are within {100 * trial.error_90:.1f} points. {high}."
+        f"like these ({_reached(trial)}); {trial.told_90}. {high}."
         f"{other}"
     )
 
@@ -228,19 +234,23 @@ def _actions(trial: EstimationTrial, drop: float, found: Sequence[tuple[TargetSe
     return watch, own
 
 
-def _label_some(error: float) -> Action:
+def _label_some(error: float, reason: str = "") -> Action:
     """Return the advice to label a sample, of as many inputs as tell more than the estimate does."""
-    enough = math.ceil(0.25 * (1.96 / error) ** 2 / 10) * 10
+    within = max(error, GOOD)
+    enough = math.ceil(0.25 * (1.96 / within) ** 2 / 10) * 10
     return Action(
         "Label a sample of its inputs",
-        f"Estimates without labels are {100 * error:.1f} points off on average. Labels of {enough} inputs drawn at "
-        f"random where it serves give its accuracy to within {100 * error:.0f} points, 19 times in 20.",
+        f"{reason}Estimates without labels are {100 * error:.1f} points off on average. Labels of {enough} inputs "
+        f"drawn at random where it serves give its accuracy to within {100 * within:.0f} points, 19 times in 20.",
         f"shiftproof audit --model MODEL --data SAMPLE --sections clean  # {enough} labelled inputs",
     )
 
 
 def _watch(trial: EstimationTrial, drop: float, found: Sequence[tuple[TargetSet, Row]]) -> Action:
-    """Return the advice to monitor, with how often its alarm would have been right on the sets that were tested."""
+    """Return the advice to monitor, with how often its alarm would have been right on the sets that were tested.
+
+    An alarm that would have missed every fall is not advised.
+    """
     watch = Watch(trial.calibration, drop=drop, alpha=0.05, window=FEW)
     clean = next((cast(float, row["accuracy"]) for task, row in found if task.shift is None), None)
     told = [(cast(float, row["accuracy"]), row.get("sureness")) for task, row in found if task.shift is not None]
@@ -249,14 +259,20 @@ def _watch(trial: EstimationTrial, drop: float, found: Sequence[tuple[TargetSet,
     if clean is not None and sure:
         fell = [alarm for accuracy, alarm in sure if accuracy < clean - drop]
         stayed = [alarm for accuracy, alarm in sure if accuracy >= clean - drop]
+        if fell and not any(fell):
+            return _label_some(
+                trial.errors["auto"],
+                f"An alarm of accuracy would have risen for none of the {len(fell)} sets tested here whose accuracy "
+                f"fell by more than {100 * drop:.0f} points. ",
+            )
         counted = (
-            f" On the sets tested here it would rise for {sum(fell)} of {len(fell)} whose accuracy fell by more, and "
-            f"for {sum(stayed)} of the {len(stayed)} others."
+            f" On the sets tested here it would rise for {sum(fell)} of {len(fell)} whose accuracy fell by more"
+            f"{f', and for {sum(stayed)} of the {len(stayed)} others' if stayed else ''}."
         )
     return Action(
         "Monitor it while it serves",
-        f"Nine in ten estimates are within {100 * trial.error_90:.1f} points of the truth on shifts like these, so the "
-        f"alarm of accuracy is set to a fall of {100 * drop:.0f} points.{counted}",
+        f"On shifts like these {trial.told_90} of the truth, so the alarm of accuracy is set to a fall of "
+        f"{100 * drop:.0f} points.{counted}",
         "from shiftproof.estimators import Monitor\n\n"
         f"monitor = Monitor.fit(model, labelled, drop={drop:.2f})\n"
         "logits = monitor(inputs)\nprint(monitor.status().prometheus())",

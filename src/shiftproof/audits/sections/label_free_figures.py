@@ -127,14 +127,14 @@ def error_table(calibration: Calibration, errors: Mapping[str, float], ranks: Ma
     )
 
 
-def monitor_table(drop: float, error: float) -> Table:
+def monitor_table(drop: float, told: str) -> Table:
     """Tabulate the settings of a monitor that suit the model."""
     usual = {name: each.default for name, each in inspect.signature(Monitor).parameters.items()}
     return Table(
         "Settings for a monitor of this model",
         (Column("setting"), Column("value"), Column("why")),
         (
-            ("drop", f"{drop:.2f}", f"nine in ten estimates are within {100 * error:.1f} points; 0.05 at least"),
+            ("drop", f"{drop:.2f}", f"{told}; 0.05 at least"),
             ("window", f"{usual['window']:,}", "the latest inputs: too few make it restless, too many make it slow"),
             ("alpha", f"{usual['alpha']:g}", "the share of streams of 20,000 inputs with a false alarm, at most"),
         ),

@@ -89,7 +89,7 @@ def check_labels(labels: Tensor | None, classes: int) -> Tensor:
         raise DataError(
             "The images have no labels.",
             expected="a folder with one sub-folder per class, a CSV of labels, or an .npz with labels",
-            fix="shiftproof audit measures accuracy and needs labels",
+            fix="sort them so, or give a CSV with --labels; shiftproof estimate works without labels",
         )
     labels = labels.cpu()
     low, high = int(labels.min()), int(labels.max())

@@ -18,7 +18,7 @@ from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.mask_values import MaskRules, PaletteLike, map_values, refuse_map_options
 from shiftproof.data.images.maskset import make_mask_set
 from shiftproof.data.images.source import ImageSource, Pixels, describe
-from shiftproof.data.labels import Numbering, check_labels, name_classes
+from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_labels
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
@@ -100,15 +100,29 @@ def from_arrays(
             source, values, MaskRules().changed(classes, ignore_label, palette), name=name, notes=notes
         )
     refuse_map_options(ignore_label, palette)
-    numbers = None if labels is None else check_labels(labels, len(array))
+    numbers, naming = _numbered(labels, len(array), classes, numbering)
     return ImageSet(
         source,
         name=name,
         labels=numbers,
-        classes=name_classes(numbers, classes),
-        numbering=numbering or ("index" if classes in ("auto", "sorted") else "given"),
-        notes=notes,
+        classes=naming.classes,
+        numbering=naming.numbering,
+        notes=(*notes, *naming.notes),
     )
+
+
+def _numbered(
+    labels: ArrayLike | Tensor | None, images: int, classes: str | Path | Sequence[str], numbering: Numbering | None
+) -> tuple[Tensor | None, Naming]:
+    """Return the labels of an array as numbers, and how they came to be; an array of texts holds class names."""
+    if labels is not None and not isinstance(labels, Tensor) and (names := np.asarray(labels)).dtype.kind == "U":
+        if names.shape != (images,):
+            expected = f"{images} class names, one per image"
+            raise DataError("The labels do not fit the images.", expected=expected, got=f"shape {names.shape}")
+        return number_labels(names.tolist(), classes)
+    numbers = None if labels is None else check_labels(labels, images)
+    known = numbering or ("index" if classes in ("auto", "sorted") else "given")
+    return numbers, Naming({}, name_classes(numbers, classes), numbering=known)
 
 
 def load_array_file(

@@ -10,6 +10,11 @@ from pathlib import Path
 from shiftproof.data.images.decoding import is_image_name
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is none of the user's: hidden, or made by an archiver or by Python beside their own."""
+    return name.startswith(".") or name in ("__MACOSX", "__pycache__")
+
+
 def is_visible_image(name: str) -> bool:
     """Whether a file of this name counts as an image: hidden ones do not."""
     return not name.startswith(".") and is_image_name(name)
@@ -57,7 +62,7 @@ def images_by_folder(
                 inside.clear()
                 continue
             seen.add(_identity(here))
-            inside[:] = [name for name in inside if not name.startswith(".")]
+            inside[:] = [name for name in inside if not is_hidden(name)]
             waiting.extend((folder, here / name) for name in inside if (here / name).is_symlink())
             found[folder] += [(here.relative_to(root) / name).as_posix() for name in files if wanted(name)]
     return {folder: sorted(files) for folder, files in found.items()}

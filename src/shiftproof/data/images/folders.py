@@ -17,7 +17,7 @@ from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.file_digests import THREADS, file_digests
 from shiftproof.data.images.decoded_files import decode_file
 from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Color, Decoder, Header, Size, header
-from shiftproof.data.images.file_lists import images_by_folder, images_under, is_visible_image, named_file
+from shiftproof.data.images.file_lists import images_by_folder, images_under, is_hidden, is_visible_image, named_file
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.source import DecodedSource, describe, sizes_differ, unreadable
 from shiftproof.data.label_tables import LabelTable, read_table
@@ -178,7 +178,7 @@ def _list(root: Path, labels: str | Path | None, image_column: str | None, label
             expected="labels= a CSV file",
             got="a folder without a labels.csv",
         )
-    inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
+    inside = sorted(entry.name for entry in root.iterdir() if not is_hidden(entry.name))
     folders = [name for name in inside if (root / name).is_dir()]
     flat = [name for name in inside if is_visible_image(name) and (root / name).is_file()]
     found = images_by_folder(root, folders)

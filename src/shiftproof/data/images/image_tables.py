@@ -28,7 +28,7 @@ def is_image_table(path: Path, *, without: Sequence[str] = ()) -> bool:
     except (OSError, UnicodeDecodeError, csv.Error):
         return False
     named = {str(name).strip().lower() for name in row}
-    return not named & set(without) and any(is_image_name(value) for value in row.values())
+    return not named & set(without) and any(is_image_name(str(value).strip()) for value in row.values())
 
 
 def load_image_table(path: Path, **options: Any) -> ImageSet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shiftproof.data.columns import find_columns
 from shiftproof.errors import DataError
 
 TEXT_COLUMNS = ("text", "sentence", "review", "content", "document", "comment", "body", "t")
@@ -62,12 +63,17 @@ def find_text_columns(
     if not texts:
         found = usual_columns(columns)
         if found is None:
+            images, _ = find_columns(columns)
             raise DataError(
                 f"Cannot tell which column of {where} holds the texts.",
                 expected=f"a column named {', '.join(TEXT_COLUMNS[:-1])}, or a pair such as premise and hypothesis",
                 got=", ".join(columns[:20]) or "no columns",
                 fix="--text-column NAME, or PREMISE,HYPOTHESIS, or numbers from 0 where there is no header; "
-                "--image-column NAME where it names images",
+                + (
+                    f"--image-column {images} if that names images, with their endings, as in 17.png"
+                    if images
+                    else "--image-column NAME where it names images"
+                ),
             )
         texts = found
     label = label if label is not None else next((name for name in LABEL_COLUMNS if name in spelt), of_classes)
