@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,14 @@ _PRECISIONS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tens
 _LEVELS = "tensor(uint8)"
 _TYPES = {**_PRECISIONS, _LEVELS: np.uint8}
 _CHANNELS = (1, 3)
+
+
+class _Node(Protocol):
+    """An input or output of a file: its name, the type of its numbers, and its sizes, or names of those not fixed."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
 
 
 class OnnxSession:
@@ -95,8 +103,8 @@ class OnnxSession:
         scores: NDArray[np.floating[Any]] = self._session.run([self._output], {self._input.name: array})[0]
         return np.moveaxis(scores, -1, 1) if self._classes_last else scores
 
-    def _the_input(self) -> Any:
-        inputs = self._session.get_inputs()
+    def _the_input(self) -> _Node:
+        inputs: list[_Node] = self._session.get_inputs()
         if len(inputs) == 1 and inputs[0].type in _TYPES and len(inputs[0].shape) == 4:
             return inputs[0]
         raise ModelError(
@@ -108,7 +116,7 @@ class OnnxSession:
 
     def _the_output(self) -> tuple[str, list[int | str | None]]:
         """Return the name and the shape of the output that holds scores."""
-        outputs = self._session.get_outputs()
+        outputs: list[_Node] = self._session.get_outputs()
         if self.chosen is None:
             floats = [output for output in outputs if output.type in _PRECISIONS]
             scores = [output for output in floats if len(output.shape or (0, 0)) == 2]
@@ -116,7 +124,7 @@ class OnnxSession:
         else:
             scores = self._named(outputs)
         if len(scores) == 1:
-            return str(scores[0].name), scores[0].shape or [None]
+            return scores[0].name, scores[0].shape or [None]
         raise ModelError(
             f"The ONNX model {self.path.name!r} does not say which output is the logits.",
             expected="one float output N x K, or N x C x H x W or N x H x W x C of a segmenter",
@@ -124,7 +132,7 @@ class OnnxSession:
             fix="name it: --output NAME, output= in Python",
         )
 
-    def _named(self, outputs: list[Any]) -> list[Any]:
+    def _named(self, outputs: list[_Node]) -> list[_Node]:
         """Return the output that was asked for, by its name or its number."""
         named = [output for output in outputs if output.name == str(self.chosen)]
         if named:
@@ -197,5 +205,5 @@ def _reopen(path: Path, device: torch.device, output: str | int | None) -> OnnxS
     return OnnxSession(path, device=device, output=output)
 
 
-def _listed(values: list[Any]) -> str:
+def _listed(values: list[_Node]) -> str:
     return "; ".join(f"{value.name}: {value.type} {list(value.shape or ())}" for value in values)
