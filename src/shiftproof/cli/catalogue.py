@@ -14,7 +14,7 @@ from shiftproof.registry import Registry, resolve, unknown
 Rows: TypeAlias = Iterator[tuple[str, ...]]
 
 
-class Kind(NamedTuple):
+class Listed(NamedTuple):
     """What can be listed: the titles of its columns, its rows, and the columns that a table has no room for."""
 
     columns: tuple[str, ...]
@@ -161,20 +161,20 @@ def _first_line(thing: object) -> str:
     return (inspect.getdoc(thing) or "").partition("\n")[0].replace("`", "")
 
 
-KINDS: Mapping[str, Kind] = {
-    "shifts": Kind(("shift", "family", "category", "frequency", ""), _shifts),
-    "adapters": Kind(
+KINDS: Mapping[str, Listed] = {
+    "shifts": Listed(("shift", "family", "category", "frequency", ""), _shifts),
+    "adapters": Listed(
         ("method", "needs", "paper", "defaults", "departures"), _adapters, frozenset({"defaults", "departures"})
     ),
-    "recipes": Kind(
+    "recipes": Listed(
         ("recipe", "what it does", "passes", "noise", "paper", "departures"), _recipes, frozenset({"departures"})
     ),
-    "estimators": Kind(("method", "what it is", "calibrated on", "paper"), _estimators),
-    "searchers": Kind(("searcher", "what it does", "paper"), _searchers),
-    "spaces": Kind(("space", "steps", "operations"), _spaces),
-    "streams": Kind(("stream", "what it is"), _streams),
-    "sections": Kind(("section", "title", "question"), _sections),
-    "models": Kind(("model", "what it is"), _models),
-    "data": Kind(("data", "what it is"), _data),
+    "estimators": Listed(("method", "what it is", "calibrated on", "paper"), _estimators),
+    "searchers": Listed(("searcher", "what it does", "paper"), _searchers),
+    "spaces": Listed(("space", "steps", "operations"), _spaces),
+    "streams": Listed(("stream", "what it is"), _streams),
+    "sections": Listed(("section", "title", "question"), _sections),
+    "models": Listed(("model", "what it is"), _models),
+    "data": Listed(("data", "what it is"), _data),
 }
 """What can be listed, by the word for it."""
