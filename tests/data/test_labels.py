@@ -118,6 +118,8 @@ class TestTable:
             ("file,label\n\n\n,cat\n", "Line 4 .* lacks"),
         ],
     )
+            ("file,label\na.png, \n", "Line 2 .* lacks"),
+            ("file,label\n\na.png,dog, small\n", "(?s)Line 3 .* more fields.*quotes"),
     def test_refuses_other_tables(self, text: str, message: str, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message):
             read_table(self.write(tmp_path, text))
