@@ -29,7 +29,7 @@ from shiftproof.data.text.text_frames import Frame, open_frame
 from shiftproof.data.text.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
 from shiftproof.models.texts import Text, parts
-from shiftproof.runs.files import expand, is_file
+from shiftproof.runs.files import expand, is_file, is_hidden
 
 TABLES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 """Files that hold texts: one row each, or one text a line."""
@@ -184,8 +184,8 @@ def is_text_folder(path: Path) -> bool:
 
     Where there are images too, as beside the labels of YOLO, it is a folder of images.
     """
-    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-        suffixes = {entry.suffix.lower() for entry in folder.iterdir() if entry.is_file()}
+    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir() and not is_hidden(entry.name)):
+        suffixes = {entry.suffix.lower() for entry in folder.iterdir() if entry.is_file() and not is_hidden(entry.name)}
         if suffixes:
             return suffixes == {".txt"} and not any(
                 is_image_name(entry) for pattern in ("*", "*/*") for entry in path.glob(pattern)
@@ -197,7 +197,8 @@ def load_text_folder(
     path: Path, *, classes: str | Path | Sequence[str] = "auto", on_bad_file: OnBadFile = "fail"
 ) -> TextSet:
     """Return the texts of a folder with one sub-folder per class and one text in each `.txt` file."""
-    files = sorted(file for file in path.glob("*/*.txt") if file.is_file())
+    found = sorted(file for file in path.glob("*/*.txt") if file.is_file())
+    files = [file for file in found if not any(map(is_hidden, file.relative_to(path).parts))]
     texts: list[Text] = []
     kept, bad = [], []
     for file in files:
