@@ -86,7 +86,7 @@ def _is_array_pair(source: Any) -> bool:
     """Whether a source is an array of images and one of labels."""
     if not isinstance(source, tuple | list) or len(source) != 2 or not isinstance(source[0], np.ndarray | Tensor):
         return False
-    return source[0].ndim > 2 and np.ndim(source[1]) in (1, 2, 3) and len(source[1]) == len(source[0])
+    return source[0].ndim > 2 and hasattr(source[1], "__len__") and len(source[1]) == len(source[0])
 
 
 def _is_pair(source: Any) -> bool:
