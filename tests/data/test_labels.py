@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from shiftproof.data import load_data
 from shiftproof.data.label_tables import read_table
 from shiftproof.data.labels import LARGEST_INDEX, check_labels, number_classes
 from shiftproof.errors import ConfigurationError, DataError
@@ -115,6 +118,8 @@ class TestTable:
             ("file,label\na.png,cat\n./a.png,dog\n", "Line 3 .* twice"),
             ("file,label\na.png\n", "(?s)Line 2 .* lacks.*remove the rows without a label"),
             ("file,label\n,cat\n", "Line 2 .* lacks"),
+            ("file,label\na.png, \n", "Line 2 .* lacks"),
+            ("file,label\n\na.png,dog, small\n", "(?s)Line 3 .* more fields.*quotes"),
             ("file,label\n\n\n,cat\n", "Line 4 .* lacks"),
         ],
     )
@@ -137,3 +142,33 @@ class TestTable:
     def test_a_missing_table(self) -> None:
         with pytest.raises(DataError, match="no table of labels"):
             read_table("nowhere.csv")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["dog", "cat ", "dog"],
+        ("dog", "cat", "dog"),
+        np.array(["dog", "cat", "dog"], object),
+        np.array(["dog", "cat", "dog"]),
+    ],
+    ids=["list", "tuple", "objects", "texts"],
+)
+def test_names_beside_images_and_texts_are_names_in_any_container(labels: Any) -> None:
+    for inputs in (np.zeros((3, 8, 8, 3), np.uint8), ["a text", "another", "a third"]):
+        data = load_data((inputs, labels))
+        assert data.labels is not None
+        assert (data.classes, data.labels.tolist()) == (("cat", "dog"), [1, 0, 1])
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), "", " "])
+def test_a_missing_label_is_no_class(missing: Any) -> None:
+    for inputs in (np.zeros((3, 8, 8, 3), np.uint8), ["a text", "another", "a third"]):
+        with pytest.raises(DataError, match=r"no label(?s:.*)row 1"):
+            load_data((inputs, ["dog", missing, "cat"]))
+
+
+def test_lists_of_labels_of_different_lengths_are_refused_as_multi_label() -> None:
+    for inputs in (np.zeros((2, 8, 8, 3), np.uint8), ["a text", "another"]):
+        with pytest.raises(DataError, match="Multi-label"):
+            load_data((inputs, [[0], [0, 1]]))

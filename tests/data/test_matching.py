@@ -349,3 +349,13 @@ class TestModels:
         Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(root / "cat" / "1.png")
         data = load_data(root, size=32, on_bad_file="skip")
         assert labels(matched(data, load_model("demo"))) == {"cat": 3, "ship": 8}
+
+
+@pytest.mark.parametrize("names", [["0", "1", "10", "2"], ["1", "2", "3", "4"]])
+def test_numerals_beyond_the_outputs_name_the_order_of_torchvision(names: list[str]) -> None:
+    data = load_data((["a", "b", "c", "d"], names))
+    with pytest.raises(DataError, match="--classes sorted"):
+        match(data, None, 4)
+    turned = match(load_data((["a", "b", "c", "d"], names), classes="sorted"), None, 4)
+    assert turned.labels is not None
+    assert turned.labels.tolist() == [0, 1, 2, 3]

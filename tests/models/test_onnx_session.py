@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from shiftproof.errors import ModelError
+from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models import BlackBox, fingerprint, load_model, logits
 from shiftproof.models.dense_outputs import pixel_logits
 from shiftproof.models.input_size import input_size
@@ -221,3 +221,9 @@ def test_without_onnxruntime_names_the_extra(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ModelError, match=r"shiftproof\[onnx\]"):
         load_model(path)
+
+
+def test_levels_leave_no_room_for_a_normalisation(tmp_path: Path) -> None:
+    path = save(tmp_path / "model.onnx", element=onnx.TensorProto.UINT8)
+    with pytest.raises(ConfigurationError, match="leave out --mean"):
+        load_model(path, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))

@@ -157,8 +157,9 @@ def test_black_boxes_may_answer_with_arrays() -> None:
 @pytest.mark.parametrize(
     ("values", "advice"),
     [
-        ([0.2, 0.9], "torch.cat([1 - s, s], dim=1)"),
-        ([-1.0, 2.0], "torch.cat([-s, s], dim=1) / 2"),
+        ([0.2, 0.9], "with one probability s, after a sigmoid: return torch.cat([1 - s, s], dim=1)"),
+        ([0.2, 0.9], "with one logit s"),
+        ([-1.0, 2.0], "torch.cat([-s, s], dim=1) / 2, the same probabilities"),
         ([0, 2], "class numbers"),
     ],
 )

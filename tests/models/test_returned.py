@@ -141,7 +141,7 @@ class TestOnlyClasses:
             (tmp_path / "only.txt").write_text("Cat\nfox\n")
             only = tmp_path / "only.txt"
         elif only == "folder":
-            for name in ("fox", "cat", ".hidden"):
+            for name in ("fox", "cat", ".hidden", "__MACOSX"):
                 (tmp_path / name).mkdir()
             only = str(tmp_path)
         whole = self.model()

@@ -157,3 +157,14 @@ def test_only_what_holds_a_network_is_named_where_several_do() -> None:
     with pytest.raises(ModelError) as caught:
         load_weights(network, Weights(twice, {}))
     assert caught.value.facts["got"] == "student., teacher."
+
+
+@pytest.mark.parametrize("front", ["", "model."])
+def test_a_copy_is_not_loaded_in_the_place_of_the_network_beside_it(front: str) -> None:
+    """The averaged copy fits exactly; the network itself stands beside what it has no place for."""
+    plain = {f"{front}{key}": value for key, value in tensors().items()}
+    averaged = {f"ema.{key}": value + 1 for key, value in tensors().items()}
+    with pytest.raises(ModelError, match=r"not in the network|more than once"):
+        load_weights(
+            build_network("convnet", classes=3), Weights({**plain, f"{front}aux": torch.ones(1), **averaged}, {})
+        )

@@ -40,6 +40,17 @@ def read_rows(path: Path, file: TextIO) -> csv.DictReader[str]:
     return csv.DictReader(file, delimiter=separator(path, header))
 
 
+def refuse_surplus(path: Path, line: int, fields: Sequence[str]) -> None:
+    """Refuse fields of a row behind the last column: the separator in a field moves the ones after it along."""
+    if any(field.strip() for field in fields):
+        raise DataError(
+            f"Line {line} of {str(path)!r} has more fields than the first line.",
+            expected="one field for each column",
+            got="also " + ", ".join(fields)[:200],
+            fix='put quotes around a field that holds the separator: "dog, small"',
+        )
+
+
 def find_columns(
     columns: Sequence[str], image_column: str | None = None, label_column: str | None = None
 ) -> tuple[str | None, str | None]:

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-from shiftproof.data.columns import SPLIT_COLUMNS, find_columns, read_rows
+from shiftproof.data.columns import SPLIT_COLUMNS, find_columns, read_rows, refuse_surplus
 from shiftproof.errors import DataError
 from shiftproof.runs.files import is_file
 
@@ -45,12 +45,15 @@ def read_table(
             if image is None or label is None:
                 raise DataError(
                     f"Cannot read the table of labels {str(path)!r}.",
-                    expected="the columns file,label in its first line, separated by a comma",
-                    got=",".join(columns)[:200] or "an empty file",
+                    expected="the columns file,label in its first line, separated by a comma, semicolon or tab",
+                    got=",".join(columns)[:200] or "an empty file, or first line",
                     fix="--image-column NAME and --label-column NAME name other columns",
                 )
             split = next((column for column in columns if column in SPLIT_COLUMNS - {image, label}), None)
-            rows = [(reader.line_num, row[image], row[label], split and row[split]) for row in reader]
+            rows = []
+            for row in reader:
+                refuse_surplus(path, reader.line_num, row.pop(None, ()))
+                rows.append((reader.line_num, row[image], row[label], split and row[split]))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(
             f"Cannot read the table of labels {str(path)!r}.",
@@ -59,8 +62,9 @@ def read_table(
             fix=f"iconv -f latin1 -t utf-8 {path.name} > utf8.csv",
         ) from error
     table: dict[str, str] = {}
-    for line, name, given, _ in rows:
-        place = Path((name or "").strip())  # ./a.png is a.png
+    for line, *cells, _ in rows:
+        name, given = ((cell or "").strip() for cell in cells)
+        place = Path(name)  # ./a.png is a.png
         if place.is_absolute() and place.is_relative_to(root):
             place = place.relative_to(root)
         inside = place.as_posix()
@@ -69,7 +73,7 @@ def read_table(
             raise DataError(
                 f"Line {line} of {str(path)!r} {problem}.",
                 expected=_COLUMNS,
-                got=f"{name or ''},{given or ''}",
+                got=f"{name},{given}",
                 fix=fix,
             )
         if place.is_absolute() or ".." in place.parts:
@@ -79,7 +83,7 @@ def read_table(
                 got=name,
                 fix=f"give the folder that all files are in: --data FOLDER --labels {path}",
             )
-        table[inside] = given.strip()
+        table[inside] = given
     if not table:
         raise DataError(
             f"The table of labels {str(path)!r} has no rows.", expected=_COLUMNS, got="its first line alone"

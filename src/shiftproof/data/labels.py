@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from shiftproof.errors import ConfigurationError, DataError
+from shiftproof.models.class_names import folded
 from shiftproof.registry import unknown
 from shiftproof.runs.files import is_file
 
@@ -25,6 +26,8 @@ Numbering: TypeAlias = Literal["index", "numerals", "names", "own", "given"]
 indices unless the model names its outputs so; names that were sorted; names with numbers that the data set itself has;
 or names in the order of outputs that the user gave. See `matching`."""
 
+_MISSING = ("NAType", "NaTType")
+"""The types of what pandas has where a cell is empty."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -37,6 +40,8 @@ class Naming(NamedTuple):
     numbering: Numbering = "names"
 
 
+UNLABELLED = -1
+"""What sets with names for their labels' numbers have for labels that are kept back."""
 NO_LABELS = Naming({}, (), numbering="index")
 """Of data without labels."""
 
@@ -96,7 +101,11 @@ def check_labels(labels: ArrayLike | Tensor, images: int) -> Tensor:
                 fix="one-hot labels: pass labels.argmax(1)",
             )
         whole = array.dtype.kind == "f" and array.shape == (images,) and bool((array == np.floor(array)).all())
-        fix = {"fix": "whole numbers that became floats: pass labels.astype(int)"} if whole else {}
+        fix = (
+            {"fix": "whole numbers that became floats: pass labels.astype(int), of a tensor labels.long()"}
+            if whole
+            else {}
+        )
         raise DataError("The labels do not fit the images.", expected=expected, got=got, **fix)
     if len(array) and array.min() < 0:
         raise DataError("There are negative labels.", expected=expected, got=f"{array.min()}")
@@ -171,15 +180,41 @@ def name_classes(labels: Tensor | None, classes: str | Path | Sequence[str]) -> 
     return tuple(listed)
 
 
+def number_given(
+    labels: ArrayLike | Tensor | None,
+    inputs: int,
+    classes: str | Path | Sequence[str] = "auto",
+    numbering: Numbering | None = None,
+) -> tuple[Tensor | None, Naming]:
+    """Return labels given beside inputs, in an array or a list, as numbers, and how they came to be.
+
+    Texts are class names; numbers are those of classes, which `numbering` says where from.
+    """
+    if labels is None:
+        return None, NO_LABELS
+    try:
+        array = labels if isinstance(labels, Tensor) else np.asarray(labels)
+    except ValueError as error:
+        raise _several("lists of different lengths") from error
+    if isinstance(array, Tensor) or array.dtype.kind not in "UO":
+        numbers = check_labels(array, inputs)
+        known = numbering or ("index" if classes in ("auto", "sorted") else "given")
+        return numbers, Naming({}, name_classes(numbers, classes), numbering=known)
+    if array.shape != (inputs,):
+        got = f"an array of shape {array.shape}"
+        raise DataError("The labels do not fit the inputs.", expected=f"{inputs} labels, one per input", got=got)
+    return number_labels(list(labels), classes)  # type: ignore[arg-type]
+
+
 def number_labels(
     labels: Sequence[Any], classes: str | Path | Sequence[str] = "auto", names: Sequence[str] | None = None
 ) -> tuple[Tensor | None, Naming]:
     """Return labels of any kind, one per input, as numbers, and how they came to be; None where there are none.
 
     Texts are class names, whole numbers are numbers of classes, which `names` names where the data has names for them:
-    by these they are looked up in `classes`, unless it has none of them.
+    by these they are looked up in `classes`, unless it has none of them in any spelling.
     """
-    missing = [row for row, label in enumerate(labels) if label is None or _is_nan(label)]
+    missing = [row for row, label in enumerate(labels) if is_missing(label) or (names and _is_kept_back(label))]
     if len(missing) == len(labels):
         return None, NO_LABELS
     if missing:
@@ -192,7 +227,7 @@ def number_labels(
         refuse_several(label, f"row {row}")
     texts = [label for label in labels if isinstance(label, str)]
     if texts:
-        given = [str(label) for label in labels]
+        given = [str(label).strip() for label in labels]
         naming = number_classes(given, classes, {name: f"row {row}" for row, name in enumerate(given)})
         return torch.tensor([naming.numbers[name] for name in given]), naming
     plain = [label.detach().cpu().numpy() if isinstance(label, Tensor) else label for label in labels]
@@ -200,19 +235,30 @@ def number_labels(
         raise DataError("The labels are of different shapes.", expected="one whole number from 0 for each input")
     numbers = check_labels(np.array(plain), len(plain))
     listed = listed_names(classes)
+    notes: tuple[str, ...] = ()
     if names and listed is not None and int(numbers.max()) < len(names):
         called = [str(names[number]) for number in numbers.tolist()]
-        if not set(listed).isdisjoint(called):  # in an order of its own
+        if not set(map(folded, listed)).isdisjoint(map(folded, names)):  # in an order of its own
             naming = number_classes(called, listed)
             return torch.tensor([naming.numbers[name] for name in called]), naming
+        notes = (
+            f"The list of classes ({', '.join(listed[:5])}) has none of the data's names ({', '.join(names[:5])}), and "
+            "was taken for these in their order.",
+        )
     own = names if names and listed is None else None
     numbering: Numbering = "own" if own else "index" if listed is None else "given"
-    return numbers, Naming({}, name_classes(numbers, own or classes), numbering=numbering)
+    return numbers, Naming({}, name_classes(numbers, own or classes), notes, numbering)
 
 
-def _is_nan(label: object) -> bool:
-    """Whether a label is what tables have where nothing was written."""
-    return isinstance(label, float) and math.isnan(label)
+def _is_kept_back(label: object) -> bool:
+    return isinstance(label, int | np.integer) and int(label) == UNLABELLED
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is what tables have where nothing was written: None, NaN, pandas' own, or blanks."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in _MISSING
 
 
 def listed_names(classes: str | Path | Sequence[str]) -> list[str] | None:

@@ -27,6 +27,7 @@ from shiftproof.data.images.lists import from_list, is_pictures
 from shiftproof.data.images.mask_folders import load_mask_folder
 from shiftproof.data.images.mask_layouts import find_masks
 from shiftproof.data.images.mask_values import PaletteLike
+from shiftproof.data.images.pictures import is_picture
 from shiftproof.data.images.published_suites import (
     ReadOptions,
     StoredSuite,
@@ -83,10 +84,14 @@ _MASKS = ("ignore_label", "palette")
 
 
 def _is_array_pair(source: Any) -> bool:
-    """Whether a source is an array of images and one of labels."""
+    """Whether a source is an array of images and one of labels; a list may be of two images with channels instead."""
     if not isinstance(source, tuple | list) or len(source) != 2 or not isinstance(source[0], np.ndarray | Tensor):
         return False
-    return source[0].ndim > 2 and np.ndim(source[1]) in (1, 2, 3) and len(source[1]) == len(source[0])
+    images, labels = source
+    if images.ndim < 3 or not hasattr(labels, "__len__") or len(labels) != len(images):
+        return False
+    channels = images.ndim == 3 and {1, 3} & {images.shape[0], images.shape[2]}
+    return not (isinstance(source, list) and channels and all(map(is_picture, source)))
 
 
 def _is_pair(source: Any) -> bool:

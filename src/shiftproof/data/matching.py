@@ -48,8 +48,8 @@ def matched(data: Data, model: Callable[..., Any], names: Sequence[str] | None =
     numbers = label_numbers(model)
     if data.numbering == "index":
         return data if numbers is None else _by_number(data, data.labels, numbers)
-    if data.numbering == "numerals" and (numbers is not None or known is None):
-        return _by_numeral(data, data.labels, known, numbers)
+    if data.numbering == "numerals" and numbers is not None:
+        return _by_numeral(data, data.labels, known, len(numbers), numbers)
     batch = next(iter(data.batches(2, device=device_of(model))), None)
     if batch is None:
         return data
@@ -87,7 +87,7 @@ def match(data: Data, names: Sequence[str] | None, outputs: int) -> Data:
         )
     known = list(names) if names is not None and len(names) == outputs else None
     if data.numbering == "numerals":
-        return _by_numeral(data, data.labels, known)
+        return _by_numeral(data, data.labels, known, outputs)
     if known is not None and not isinstance(names, GivenNames) and are_placeholders(known):
         known = known if set(_present(data, data.labels)) <= set(known) else None
     if data.numbering == "given":
@@ -159,7 +159,9 @@ def _by_number(data: Data, labels: Tensor, numbers: Sequence[int]) -> Data:
     return data.renumbered(torch.tensor([place_of[label] for label in labels.tolist()]), names, note)
 
 
-def _by_numeral(data: Data, labels: Tensor, known: Sequence[str] | None, numbers: Sequence[int] | None = None) -> Data:
+def _by_numeral(
+    data: Data, labels: Tensor, known: Sequence[str] | None, outputs: int, numbers: Sequence[int] | None = None
+) -> Data:
     """Return a set whose classes are named by whole numbers: a model's names, where it has these, or else indices.
 
     A network trained on folders named 0 to 11 may have its outputs in the order of the alphabet: 0, 1, 10, 11, 2, ...
@@ -173,6 +175,15 @@ def _by_numeral(data: Data, labels: Tensor, known: Sequence[str] | None, numbers
         return _by_name(data, labels, called, note)
     if numbers is not None:
         return _by_number(data, labels, numbers)
+    if int(labels.max()) >= outputs:
+        raise DataError(
+            "Labels and model outputs do not fit.",
+            expected=f"whole numbers from 0 to {outputs - 1}: the model has {outputs} outputs",
+            got=f"{len(_present(data, labels))} class names: {shortened(_present(data, labels))}",
+            fix="if the model learned from folders of these names, --classes sorted (classes='sorted') sorts them as "
+            "torchvision does: 1, 10, 2; otherwise list them with --classes FILE, one a line, in the order of the "
+            "model's outputs",
+        )
     note = (
         "Class names are whole numbers and were taken as the model's output indices (classes='sorted' numbers them in "
         "sorted order, as torchvision does)."

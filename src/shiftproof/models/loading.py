@@ -164,7 +164,7 @@ def _load(
     elif is_huggingface_folder(Path(text)) and not is_file(Path(text) / TRAINED):
         model, normalize = load_huggingface(Path(text), normalize), None
     else:
-        model = _from_file(text, device, output)
+        model = _from_file(text, device, output, normalized=normalize is not None)
     return _finished(model, device, normalize)
 
 
@@ -206,7 +206,7 @@ def _last(model: nn.Module) -> nn.Module:
     return _last(model[-1]) if isinstance(model, nn.Sequential) and len(model) else model
 
 
-def _from_file(spec: str, device: torch.device | str, output: str | int | None) -> Model:
+def _from_file(spec: str, device: torch.device | str, output: str | int | None, *, normalized: bool) -> Model:
     from shiftproof.models.archives import kind_of, load_exported, load_torchscript
 
     path = Path(spec)
@@ -234,7 +234,7 @@ def _from_file(spec: str, device: torch.device | str, output: str | int | None) 
         case "onnx":
             from shiftproof.models.onnx_session import load_onnx
 
-            return load_onnx(path, device=device, output=output)
+            return load_onnx(path, device=device, output=output, normalized=normalized)
         case "torchscript":
             return load_torchscript(path, device=device)
         case "exported":

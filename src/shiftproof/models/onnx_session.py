@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftproof.errors import ModelError
+from shiftproof.errors import ConfigurationError, ModelError
 from shiftproof.models.blackbox import BlackBox
 from shiftproof.models.input_size import InputSize, with_input_size
 from shiftproof.models.onnx_files import digest_files
@@ -38,7 +38,8 @@ class OnnxSession:
     takes channels last (TensorFlow's order) gets them last, and scores of pixels are taken to have their classes last
     too, unless their declared shape says otherwise. One that takes uint8 gets levels of 0 to 255. The session is opened
     anew where the object is unpickled. `output` is the name or the number of the scores among what the file puts out;
-    without it they are its only float output of their shape.
+    without it they are its only float output of their shape. Scores that were chosen are returned by that name, for
+    `as_logits` to take.
     """
 
     def __init__(
@@ -71,7 +72,12 @@ class OnnxSession:
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.path, self.device, self.chosen)
 
-    def __call__(self, images: Tensor) -> NDArray[np.floating[Any]]:
+    @property
+    def takes_levels(self) -> bool:
+        """Whether it takes levels of 0 to 255."""
+        return self._input.type == _LEVELS
+
+    def __call__(self, images: Tensor) -> NDArray[np.floating[Any]] | dict[str | int, NDArray[np.floating[Any]]]:
         """Return the scores of a batch."""
         wanted, got = self._shape, tuple(images.shape[1:])
         if any(isinstance(size, int) and size != have for size, have in zip(wanted, got, strict=True)):
@@ -81,7 +87,11 @@ class OnnxSession:
                 got=" x ".join(map(str, got)),
                 fix=MADE_FOR if self.side is None else f"{MADE_FOR}: --size {self.side}",
             )
-        array = self._as_taken(images)
+        scores = self._run_all(self._as_taken(images))
+        return scores if self.chosen is None else {self.chosen: scores}
+
+    def _run_all(self, array: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        """Return the scores of images in batches of the size that the file takes."""
         if self._batch is None:
             return self._run(array)
         parts = []
@@ -94,7 +104,7 @@ class OnnxSession:
     def _as_taken(self, images: Tensor) -> NDArray[Any]:
         """Return images in the order of channels and in the numbers that the file takes."""
         array = images.permute(0, 2, 3, 1).numpy() if self._channels_last else images.numpy()
-        if self._input.type == _LEVELS:
+        if self.takes_levels:
             array = np.clip(np.rint(array * 255), 0, 255)
         taken: NDArray[Any] = np.ascontiguousarray(array, _TYPES[self._input.type])
         return taken
@@ -146,23 +156,22 @@ class OnnxSession:
         )
 
 
-class _Named:
-    """What a session puts out, under the name that it was asked for by."""
-
-    def __init__(self, session: OnnxSession, name: str | int) -> None:
-        self.session, self.name = session, name
-
-    def __call__(self, images: Tensor) -> dict[str | int, object]:
-        return {self.name: self.session(images)}
-
-
-def load_onnx(path: str | Path, *, device: torch.device | str = "cpu", output: str | int | None = None) -> BlackBox:
+def load_onnx(
+    path: str | Path, *, device: torch.device | str = "cpu", output: str | int | None = None, normalized: bool = False
+) -> BlackBox:
     """Return an ONNX file as a black box; its fingerprint is that of the bytes of the file and its external data.
 
-    Where one of its outputs is chosen, the box returns that by its name, for `as_logits` to take.
+    `normalized` says that it is to get images that were normalised, which one that takes uint8 cannot.
     """
     path = Path(path)
     session = OnnxSession(path, device=device, output=output)
+    if normalized and session.takes_levels:
+        raise ConfigurationError(
+            f"The ONNX model {path.name!r} takes uint8, and no normalised images.",
+            expected="a model that normalises the levels of 0 to 255 itself",
+            got="mean and std",
+            fix="leave out --mean and --std",
+        )
     try:
         content = digest_files(path)
     except (OSError, ValueError) as error:
@@ -171,7 +180,7 @@ def load_onnx(path: str | Path, *, device: torch.device | str = "cpu", output: s
             expected="a whole ONNX file, with its external data beside it where it has any",
             got=str(error),
         ) from error
-    box = BlackBox(session if output is None else _Named(session, output), name=path.name, fingerprint=content)
+    box = BlackBox(session, name=path.name, fingerprint=content)
     return with_input_size(box, None if session.side is None else InputSize(session.side, session.side))
 
 

@@ -129,13 +129,13 @@ def check_finite(*batches: Tensor) -> None:
 
 
 def _one_output(out: Tensor) -> str:
-    """Return what to do about one number per image: a class, a probability (after a sigmoid), or a logit."""
+    """Return what to do about one number per image: a class, a logit, or where it may be one, a probability."""
     if not out.is_floating_point():
         return "these are class numbers: return the scores they were chosen from"
-    column = "s = s.reshape(-1, 1)"
+    logit = "a binary model with one logit s: s = s.reshape(-1, 1), return torch.cat([-s, s], dim=1) / 2"
     if bool(((out >= 0) & (out <= 1)).all()):
-        return f"a binary model with one probability s: {column}, return torch.cat([1 - s, s], dim=1)"
-    return f"a binary model with one logit s: {column}, return torch.cat([-s, s], dim=1) / 2, the same probabilities"
+        return f"{logit}; with one probability s, after a sigmoid: return torch.cat([1 - s, s], dim=1)"
+    return f"{logit}, the same probabilities"
 
 
 def are_probabilities(scores: Tensor) -> bool:

@@ -20,6 +20,7 @@ from shiftproof.models.class_names import (
     with_class_names,
 )
 from shiftproof.models.naming import places
+from shiftproof.runs.files import is_hidden
 
 
 class Restricted(nn.Module):
@@ -51,7 +52,7 @@ def restricted(model: Model, only: str | Path | Sequence[str | int]) -> Model:
     `only` lists them by name, WordNet id or number; a file lists one per line, and a folder has a sub-folder for each.
     """
     if isinstance(only, str | Path) and Path(only).is_dir():
-        only = sorted(entry.name for entry in Path(only).iterdir() if entry.is_dir() and not entry.name.startswith("."))
+        only = sorted(entry.name for entry in Path(only).iterdir() if entry.is_dir() and not is_hidden(entry.name))
     wanted = read_class_names([str(name) for name in only] if not isinstance(only, str | Path) else only)
     known = class_names(model)
     called, numbers = plain_numbers(told_names(model) or ()), plain_numbers(wanted)

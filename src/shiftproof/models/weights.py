@@ -173,7 +173,10 @@ def _needed(network: nn.Module) -> set[str]:
 
 def _renamed(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors under the names of a network, where only what wrappers put in front of them differs."""
-    fitting = _fitting(network, tensors, _fronts(tensors)) or _fitting(network, tensors, _any_fronts(network, tensors))
+    wanted = network.state_dict().keys()
+    held = _held(network, tensors, _fronts(tensors))
+    fitting = {front: made for front, made in held.items() if made.keys() <= wanted}
+    fitting = fitting or held | _held(network, tensors, _any_fronts(network, tensors))
     first = next(iter(fitting.values()), dict(tensors))
     if len({id(part) for made in fitting.values() for part in made.values()}) > len(first):
         raise ModelError(
@@ -185,15 +188,15 @@ def _renamed(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Ten
     return first
 
 
-def _fitting(network: nn.Module, tensors: Mapping[str, Tensor], fronts: Iterable[str]) -> dict[str, dict[str, Tensor]]:
-    """Return the tensors behind each beginning of their names, where those have the names that a network needs."""
-    wanted, needed = network.state_dict().keys(), _needed(network)
-    fitting: dict[str, dict[str, Tensor]] = {}
+def _held(network: nn.Module, tensors: Mapping[str, Tensor], fronts: Iterable[str]) -> dict[str, dict[str, Tensor]]:
+    """Return the tensors behind each beginning of their names where all that a network needs is among them."""
+    needed = _needed(network)
+    held: dict[str, dict[str, Tensor]] = {}
     for inner, outer in product(_fronts(needed), fronts):
         made = {inner + name[len(outer) :]: part for name, part in tensors.items() if name.startswith(outer)}
-        if needed <= made.keys() <= wanted:
-            fitting[outer] = made
-    return fitting
+        if needed <= made.keys():
+            held[outer] = made
+    return held
 
 
 def _any_fronts(network: nn.Module, tensors: Iterable[str]) -> list[str]:

@@ -14,6 +14,11 @@ from typing import Any, BinaryIO
 from shiftproof.errors import RunError
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is none of the user's: hidden, or made by an archiver or by Python beside their own."""
+    return name.startswith(".") or name in ("__MACOSX", "__pycache__")
+
+
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write a file atomically: a reader, or a crash, sees either the old or the new content.
 

@@ -395,3 +395,11 @@ def test_a_wrong_column_and_a_wrong_file(files: list[Path]) -> None:
     with pytest.raises(DataError, match="different sizes"):
         load_data([PILS[0], Image.new("RGB", (9, 9))])
     assert load_images([PILS[0], Image.new("RGB", (9, 9))], size=4).shape == (3, 4, 4)
+
+
+@pytest.mark.parametrize("images", [list(ARRAYS[:2]), list(TENSORS[:2])], ids=["arrays", "tensors"])
+def test_a_list_of_two_images_of_one_size_is_no_pair_of_images_and_label_maps(images: list[Any]) -> None:
+    data = load_images(images)
+    assert data.labels is None
+    assert data.shape == (3, SIDE, SIDE)
+    assert len(data) == 2

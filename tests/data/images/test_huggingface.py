@@ -199,3 +199,18 @@ def test_the_real_package(tmp_path: Path) -> None:
         assert data.labels.tolist() == LABELS
         assert data.classes == ("ant", "bee", "cat")
     assert load_images(dataset).fingerprint == load_images(tmp_path / "saved").fingerprint
+
+
+def test_class_names_spelt_otherwise_are_not_taken_for_other_names() -> None:
+    with pytest.raises(DataError, match="no class named 'ant'"):
+        load_images(make("fine"), classes=["Cat", "Bee", "Ant"])
+    assert "Ameise" in load_images(make("fine"), classes=["Ameise", "Biene", "Katze"]).notes[-1]
+
+
+def test_labels_that_are_kept_back_are_none() -> None:
+    dataset = make("fine")
+    dataset.columns["fine"] = [-1] * len(dataset)
+    assert load_images(dataset).labels is None
+    dataset.columns["fine"] = [1, *[-1] * (len(dataset) - 1)]
+    with pytest.raises(DataError, match="Some inputs have no label"):
+        load_images(dataset)

@@ -176,3 +176,32 @@ def test_what_does_not_go_with_texts_is_refused() -> None:
         load_data(named(), split="test")
     with pytest.raises(DataError, match="several splits"):
         load_data({"train": named(), "test": named()})
+
+
+@pytest.mark.parametrize("held", [[1, 2, 3, 4], [None, "1.txt", "2.txt", "3.txt"]])
+def test_a_column_that_holds_no_pictures_is_none_of_images(held) -> None:
+    assert load_data(Frame(file=held, text=TEXTS, label=[0, 1, 0, 1])).texts == TEXTS
+
+
+def test_pairs_of_texts_beside_the_name_of_an_image_are_texts(tmp_path) -> None:
+    table = tmp_path / "pairs.csv"
+    table.write_text("premise,hypothesis,label,source\na man,a person,yes,17.jpg\na cat,a dog,no,18.jpg\n")
+    assert load_data(table).texts == [("a man", "a person"), ("a cat", "a dog")]
+
+
+def test_the_separator_in_a_field_without_quotes_is_refused(tmp_path) -> None:
+    table = tmp_path / "texts.csv"
+    table.write_text("text,label\nI like it, really,good\nno,bad\n")
+    with pytest.raises(DataError, match=r"Line 2 (?s:.*)quotes"):
+        load_data(table)
+    table.write_text("text,label\nI like it,good,\nno,bad,\n")
+    assert load_data(table).texts == ["I like it", "no"]
+
+
+def test_files_that_an_editor_or_archiver_left_are_no_texts(tmp_path) -> None:
+    files = ("cat/1.txt", "dog/1.txt", "cat/._1.txt", "cat/.DS_Store", ".ipynb_checkpoints/1.ipynb", "__MACOSX/._1.txt")
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"what {name} holds")
+    data = load_data(tmp_path)
+    assert (data.texts, data.classes) == (["what cat/1.txt holds", "what dog/1.txt holds"], ("cat", "dog"))

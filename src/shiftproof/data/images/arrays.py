@@ -18,7 +18,7 @@ from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.mask_values import MaskRules, PaletteLike, map_values, refuse_map_options
 from shiftproof.data.images.maskset import make_mask_set
 from shiftproof.data.images.source import ImageSource, Pixels, describe
-from shiftproof.data.labels import Naming, Numbering, check_labels, name_classes, number_labels
+from shiftproof.data.labels import Numbering, number_given
 from shiftproof.errors import ConfigurationError, DataError
 from shiftproof.runs.files import is_file
 
@@ -93,14 +93,14 @@ def from_arrays(
         raise DataError("The images are in colour.", expected="one channel, as color='gray' says", got="3 channels")
     decoder = Decoder(color or ("rgb" if channels == 3 else "gray"), size)
     source = ArraySource(array, channels_last=channels_last, decoder=decoder)
-    if labels is not None and np.ndim(labels) == 3 and len(labels) == len(array):  # type: ignore[arg-type]
+    if _are_maps(labels, len(array)):
         maps = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
         values = [map_values(one, size, f"image {row}") for row, one in enumerate(maps)]
         return make_mask_set(
             source, values, MaskRules().changed(classes, ignore_label, palette), name=name, notes=notes
         )
     refuse_map_options(ignore_label, palette)
-    numbers, naming = _numbered(labels, len(array), classes, numbering)
+    numbers, naming = number_given(labels, len(array), classes, numbering)
     return ImageSet(
         source,
         name=name,
@@ -111,18 +111,12 @@ def from_arrays(
     )
 
 
-def _numbered(
-    labels: ArrayLike | Tensor | None, images: int, classes: str | Path | Sequence[str], numbering: Numbering | None
-) -> tuple[Tensor | None, Naming]:
-    """Return the labels of an array as numbers, and how they came to be; an array of texts holds class names."""
-    if labels is not None and not isinstance(labels, Tensor) and (names := np.asarray(labels)).dtype.kind == "U":
-        if names.shape != (images,):
-            expected = f"{images} class names, one per image"
-            raise DataError("The labels do not fit the images.", expected=expected, got=f"shape {names.shape}")
-        return number_labels(names.tolist(), classes)
-    numbers = None if labels is None else check_labels(labels, images)
-    known = numbering or ("index" if classes in ("auto", "sorted") else "given")
-    return numbers, Naming({}, name_classes(numbers, classes), numbering=known)
+def _are_maps(labels: Any, images: int) -> bool:
+    """Whether labels are a label map for each image."""
+    try:
+        return labels is not None and np.ndim(labels) == 3 and len(labels) == images
+    except ValueError:  # lists of different lengths
+        return False
 
 
 def load_array_file(

@@ -8,11 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shiftproof.data.images.decoding import is_image_name
-
-
-def is_hidden(name: str) -> bool:
-    """Whether a file or folder is none of the user's: hidden, or made by an archiver or by Python beside their own."""
-    return name.startswith(".") or name in ("__MACOSX", "__pycache__")
+from shiftproof.runs.files import is_hidden
 
 
 def is_visible_image(name: str) -> bool:

@@ -17,13 +17,13 @@ from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.file_digests import THREADS, file_digests
 from shiftproof.data.images.decoded_files import decode_file
 from shiftproof.data.images.decoding import IMAGE_SUFFIXES, Color, Decoder, Header, Size, header
-from shiftproof.data.images.file_lists import images_by_folder, images_under, is_hidden, is_visible_image, named_file
+from shiftproof.data.images.file_lists import images_by_folder, images_under, is_visible_image, named_file
 from shiftproof.data.images.imageset import ImageSet
 from shiftproof.data.images.source import DecodedSource, describe, sizes_differ, unreadable
 from shiftproof.data.label_tables import LabelTable, read_table
 from shiftproof.data.labels import Naming, number_classes
 from shiftproof.errors import ConfigurationError, DataError
-from shiftproof.runs.files import is_file
+from shiftproof.runs.files import is_file, is_hidden
 
 _COLOURS = "it has colours, and color='gray' wants one channel"
 TABLE = "labels.csv"

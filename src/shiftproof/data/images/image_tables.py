@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,13 @@ from shiftproof.data.columns import read_rows
 from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.folders import load_folder
 from shiftproof.data.images.imageset import ImageSet
+from shiftproof.data.text.text_columns import usual_columns
 
 TABLES = (".csv", ".tsv")
 
 
-def is_image_table(path: Path, *, without: Sequence[str] = ()) -> bool:
-    """Whether the first row of a CSV or TSV names an image.
-
-    A table with one of the columns `without` is none.
-    """
+def is_image_table(path: Path) -> bool:
+    """Whether the first row of a CSV or TSV names an image, and no column has a usual name of texts."""
     if path.suffix.lower() not in TABLES or not path.is_file():
         return False
     try:
@@ -27,8 +24,8 @@ def is_image_table(path: Path, *, without: Sequence[str] = ()) -> bool:
             row = next(read_rows(path, file), {})
     except (OSError, UnicodeDecodeError, csv.Error):
         return False
-    named = {str(name).strip().lower() for name in row}
-    return not named & set(without) and any(is_image_name(str(value).strip()) for value in row.values())
+    texts = usual_columns([str(name) for name in row])
+    return texts is None and any(is_image_name(str(value).strip()) for value in row.values())
 
 
 def load_image_table(path: Path, **options: Any) -> ImageSet:

@@ -15,6 +15,7 @@ from shiftproof.data.images.file_lists import images_under
 from shiftproof.data.images.mask_pairs import path_stem
 from shiftproof.data.images.mask_values import CAMVID, CITYSCAPES, CITYSCAPES_IDS, IGNORE, VOC, MaskRules
 from shiftproof.errors import DataError
+from shiftproof.runs.files import is_hidden
 
 IMAGE_FOLDERS = ("images", "image", "imgs", "img", "img_dir", "rgb")
 MASK_FOLDERS = (
@@ -266,4 +267,4 @@ def _format(path: Path) -> str | None:
 def _folders(root: Path) -> tuple[str, ...]:
     if not root.is_dir():
         return ()
-    return tuple(sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
+    return tuple(sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not is_hidden(entry.name)))

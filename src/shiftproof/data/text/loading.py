@@ -14,22 +14,14 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, OnBadFile
 from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.image_tables import is_image_table
-from shiftproof.data.labels import (
-    NO_LABELS,
-    Naming,
-    Numbering,
-    check_labels,
-    name_classes,
-    number_classes,
-    refuse_several,
-)
+from shiftproof.data.labels import NO_LABELS, Naming, number_classes, number_given, refuse_several
 from shiftproof.data.text.table_files import Rows, decode, read_rows
-from shiftproof.data.text.text_columns import TEXT_COLUMNS, find_text_columns, usual_columns, wanted_columns
+from shiftproof.data.text.text_columns import find_text_columns, usual_columns, wanted_columns
 from shiftproof.data.text.text_frames import Frame, open_frame
 from shiftproof.data.text.textset import TextSet, TextSource, is_texts
 from shiftproof.errors import DataError
 from shiftproof.models.texts import Text, parts
-from shiftproof.runs.files import expand, is_file
+from shiftproof.runs.files import expand, is_file, is_hidden
 
 TABLES = (".csv", ".tsv", ".jsonl", ".json", ".txt")
 """Files that hold texts: one row each, or one text a line."""
@@ -172,11 +164,7 @@ def is_table(source: object, text_column: str | None = None) -> TypeGuard[str | 
     if not isinstance(source, str | Path):
         return False
     path = expand(source)
-    return (
-        path.suffix.lower() in TABLES
-        and is_file(path)
-        and (text_column is not None or not is_image_table(path, without=TEXT_COLUMNS))
-    )
+    return path.suffix.lower() in TABLES and is_file(path) and (text_column is not None or not is_image_table(path))
 
 
 def is_text_folder(path: Path) -> bool:
@@ -184,8 +172,8 @@ def is_text_folder(path: Path) -> bool:
 
     Where there are images too, as beside the labels of YOLO, it is a folder of images.
     """
-    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-        suffixes = {entry.suffix.lower() for entry in folder.iterdir() if entry.is_file()}
+    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir() and not is_hidden(entry.name)):
+        suffixes = {entry.suffix.lower() for entry in folder.iterdir() if entry.is_file() and not is_hidden(entry.name)}
         if suffixes:
             return suffixes == {".txt"} and not any(
                 is_image_name(entry) for pattern in ("*", "*/*") for entry in path.glob(pattern)
@@ -197,7 +185,8 @@ def load_text_folder(
     path: Path, *, classes: str | Path | Sequence[str] = "auto", on_bad_file: OnBadFile = "fail"
 ) -> TextSet:
     """Return the texts of a folder with one sub-folder per class and one text in each `.txt` file."""
-    files = sorted(file for file in path.glob("*/*.txt") if file.is_file())
+    found = sorted(file for file in path.glob("*/*.txt") if file.is_file())
+    files = [file for file in found if not any(map(is_hidden, file.relative_to(path).parts))]
     texts: list[Text] = []
     kept, bad = [], []
     for file in files:
@@ -242,7 +231,7 @@ def from_texts(
             raise _empty(f"text {number}")
     if len({isinstance(text, str) for text in texts}) > 1:
         raise DataError("There are single texts among pairs.", expected="texts, or pairs of them, throughout")
-    numbers, naming = _numbered(labels, len(texts), classes)
+    numbers, naming = number_given(labels, len(texts), classes)
     return TextSet(
         TextSource(texts),
         name=name,
@@ -251,23 +240,6 @@ def from_texts(
         numbering=naming.numbering,
         notes=naming.notes,
     )
-
-
-def _numbered(
-    labels: ArrayLike | Tensor | None, count: int, classes: str | Path | Sequence[str]
-) -> tuple[Tensor | None, Naming]:
-    """Return labels as numbers, and how they came to be."""
-    if labels is None:
-        return None, NO_LABELS
-    if isinstance(labels, list | tuple) and any(isinstance(label, str) for label in labels):
-        if len(labels) != count:
-            raise DataError("The labels do not fit the texts.", expected=f"{count} labels", got=f"{len(labels)}")
-        given = [str(label) for label in labels]
-        naming = number_classes(given, classes)
-        return torch.tensor([naming.numbers[label] for label in given]), naming
-    numbers = check_labels(labels, count)
-    numbering: Numbering = "index" if classes in ("auto", "sorted") else "given"
-    return numbers, Naming({}, name_classes(numbers, classes), numbering=numbering)
 
 
 def _cell(value: object, where: str) -> str:

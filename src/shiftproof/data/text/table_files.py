@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiftproof.data.columns import separator
+from shiftproof.data.columns import refuse_surplus, separator
 from shiftproof.errors import DataError
 
 
@@ -52,6 +52,8 @@ def _delimited(path: Path, content: str, header: bool) -> Rows:
         columns, body = lines[0][1], lines[1:]
     else:
         columns, body = [str(number) for number in range(max(len(fields) for _, fields in lines))], lines
+    for line, fields in body:
+        refuse_surplus(path, line, fields[len(columns) :])
     return Rows(columns, [(f"line {n}", dict(zip(columns, fields, strict=False))) for n, fields in body])
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftproof.data.columns import find_columns
-from shiftproof.data.images.decoding import is_image_name
 from shiftproof.data.images.frames import (
     Columns,
     class_names,
@@ -21,14 +19,11 @@ from shiftproof.data.images.frames import (
     read_parquet,
 )
 from shiftproof.data.images.huggingface import as_stored, choose_split, is_huggingface, is_saved, read_saved
+from shiftproof.data.images.pictures import is_picture
+from shiftproof.data.labels import UNLABELLED, is_missing
 from shiftproof.data.text.table_files import Rows
 from shiftproof.errors import ConfigurationError
 from shiftproof.runs.files import expand, is_file
-
-UNLABELLED = -1
-"""What Hugging Face sets have for labels that are kept back."""
-MISSING = ("NAType", "NaTType")
-"""The types of what pandas has where a cell is empty."""
 
 
 class Frame(NamedTuple):
@@ -44,12 +39,9 @@ class Frame(NamedTuple):
     kinds: Mapping[str, str] = {}
 
     def holds_images(self) -> bool:
-        """Whether a column is one of images, by its kind or by its name; one that names other files is none."""
-        if "Image" in self.kinds.values():
-            return True
+        """Whether a column is one of images, by its kind, or by its name and what it holds first."""
         column = find_columns(self.columns)[0]
-        first = None if column is None else self.first(column)
-        return column is not None and (is_image_name(first) or not isinstance(first, str | Path))
+        return "Image" in self.kinds.values() or (column is not None and is_picture(self.first(column)))
 
     def class_column(self) -> str | None:
         """Return the first column of Hugging Face's class labels, whatever it is called."""
@@ -127,9 +119,7 @@ def _cell(value: object, names: Sequence[str] | None) -> object:
     """Return what a cell holds, in Python's own types, None for nothing; a number that has a name is that name."""
     if hasattr(value, "ndim") and hasattr(value, "tolist"):  # of numpy or PyTorch
         value = value.tolist()
-    if value is None or type(value).__name__ in MISSING or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if names is not None and value == UNLABELLED:
+    if is_missing(value) or (names is not None and value == UNLABELLED):
         return None
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         value = int(value)  # pandas makes floats of whole numbers beside an empty cell
