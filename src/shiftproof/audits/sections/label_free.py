@@ -85,8 +85,10 @@ class EstimationTrial:
     @property
     def told_90(self) -> str:
         """How to say it."""
-        many = "nine in ten estimates" if len(self.sets) >= 10 else f"all {len(self.sets)} estimates"
-        return f"{many if len(self.sets) > 1 else 'the one estimate'} are within {100 * self.error_90:.1f} points"
+        count = len(self.sets)
+        all_of_few = f"all {count} estimates are" if count > 1 else "the one estimate is"
+        told = "nine in ten estimates are" if count >= 10 else all_of_few
+        return f"{told} within {100 * self.error_90:.1f} points"
 
     @cached_property
     def unseen(self) -> float | None:
@@ -262,12 +264,12 @@ def _watch(trial: EstimationTrial, drop: float, found: Sequence[tuple[TargetSet,
         if fell and not any(fell):
             return _label_some(
                 trial.errors["auto"],
-                f"An alarm of accuracy would have risen for none of the {len(fell)} sets tested here whose accuracy "
+                f"On the sets tested here an alarm of accuracy would have risen for 0 of {len(fell)} whose accuracy "
                 f"fell by more than {100 * drop:.0f} points. ",
             )
         counted = (
             f" On the sets tested here it would rise for {sum(fell)} of {len(fell)} whose accuracy fell by more"
-            f"{f', and for {sum(stayed)} of the {len(stayed)} others' if stayed else ''}."
+            f"{f', and for {sum(stayed)} of {len(stayed)} whose accuracy did not' if stayed else ''}."
         )
     return Action(
         "Monitor it while it serves",
