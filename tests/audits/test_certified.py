@@ -294,6 +294,7 @@ def test_an_even_model_is_not_called_sensitive():
         (30, 0.05, "No band of frequencies is shown to cost more than another", "plain"),
         (30, 0.12, "No band of frequencies is shown to cost more than another", "plain"),
         (30, 0.5, "Most sensitive to low frequencies", "watch"),
+        (8, 0.5, "No band of frequencies is shown to cost more than another", "plain"),
     ],
 )
 def test_bands_are_compared_image_by_image(images, low, says, level):

@@ -299,8 +299,7 @@ def _notes(trial: EstimationTrial, found: Sequence[tuple[TargetSet, Row]], input
         f"{task.images} labelled {inputs} to learn from and as many others to test on; it was calibrated on "
         f"{len(trial.calibration.copies)} copies in {len(families)} families, none of them under a shift that is "
         f"tested here: {', '.join(families)}.",
-        f"Of the sets tested, {len(trial.unlike)} would be called unlike anything calibrated on, with an interval for "
-        f"an answer: {unlike}.",
+        f"Sets tested here that would be called unlike anything calibrated on, and get an interval alone: {unlike}.",
         f"Views of {near} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
         f"({LABELS_DESTROYED} is the limit). {task.views} views of up to {task.viewed} {inputs} a set.",
         *_told_by(near),

@@ -263,7 +263,7 @@ def _verdict(bands: Mapping[Band, float], shares: Mapping[Band, PerImage], words
         said += f" ({between(shares[weakest].interval(among=len(shares)))})"
     rest = " and ".join(f"{percent(bands[name])} at {name}" for name in others)
     gap, uneven = _gap(shares, weakest, best), bands[best] - bands[weakest] >= UNEVEN
-    shown = uneven if gap is None else gap.low > 0
+    shown = gap is not None and gap.low > 0 if shares else uneven
     if not shown and gap is not None and gap.high < UNEVEN:
         return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
     if not shown:
