@@ -26,7 +26,9 @@ def adaptation_verdict(
     if helps(told, gains, per_image):
         said = f"Test-time adaptation ({told}) improves accuracy by {won}.{_where_it_costs(together, told)}"
         return Sentence(f"{said}{_why_not(best, told, gains)}", "good")
-    few = f", within {count_updates(updates)}: too few to tell what learning brings along a long stream"
+    few = (
+        f"; methods that learn made at most {count_updates(updates)}, too few to tell what they add along a long stream"
+    )
     said = (
         f"Test-time adaptation ({told}) is not shown to improve accuracy: it gains {won}"
         if gains[told] > HELPS

@@ -68,7 +68,7 @@ def _told_apart(ring: Sequence[str], answered: Mapping[str, Mapping[str, int]]) 
     inside = {name: {answer: answered[name].get(answer, 0) for answer in ring} for name in ring}
     own = np.eye(len(ring), dtype=np.bool_)
     gained, variance = _gain(_table(inside, ring, ring), np.roll(own, 1, 1), own)
-    return gained >= norm.isf(CONFUSED_CHANCE) * variance**0.5
+    return gained >= float(norm.isf(CONFUSED_CHANCE)) * math.sqrt(variance)
 
 
 class Reordered(NamedTuple):
