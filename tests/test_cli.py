@@ -56,6 +56,7 @@ def test_a_list_never_cuts_a_name_and_says_all_of_one():
     assert "entropy_margin=0.4" in one
     assert "1,000 classes" in one
     assert "rdumb" not in one
+    assert {"common", "enhance"} <= set(shiftproof("list", "shifts", "contrast").stdout.split())  # two of one name
 
 
 def test_audit_and_report(tmp_path):

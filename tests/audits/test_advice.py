@@ -82,6 +82,20 @@ def test_the_report_advises_bn_where_tent_is_hardly_better():
     assert view.numbers["best_adaptation_gain"] == pytest.approx(51 / 256)
 
 
+def test_a_gain_that_may_be_chance_is_neither_called_good_nor_advised():
+    right = np.zeros(256, bool)
+    right[40:148] = True  # wins 48 images and loses 40
+    bn = measured("bn", 108, updates=0, hits=np.packbits(right).tobytes().hex())
+    view = section("adaptation").view([measured("source", 100), bn])
+    (said,) = view.verdict
+    assert said.text.startswith("Test-time adaptation (bn) is not shown to improve accuracy: it gains 3.1 points (-")
+    assert said.level == "plain"
+    assert view.tiles[0].level == "watch"
+    assert view.actions == ()
+    surely = section("adaptation").view([measured("source", 100), measured("bn", 108, updates=0)])
+    assert surely.tiles[0].level == surely.verdict[0].level == "good"
+
+
 def test_the_report_advises_rdumb_with_its_preset_where_learning_wins():
     view = section("adaptation").view(
         [measured("source", 100), measured("bn", 150, updates=0), measured("tent", 190), measured("rdumb", 185)]
@@ -254,5 +268,5 @@ def test_few_updates_do_not_tell_what_learning_brings() -> None:
         section("adaptation").view([measured("source", 100, updates=0), measured(name, 100, updates=updates)])
         for name, updates in (("rdumb", 4), ("bn", 0))
     )
-    assert "within 4 updates: too few to tell what learning brings" in few.verdict[0].text
+    assert "methods that learn made at most 4 updates, too few to tell what they add" in few.verdict[0].text
     assert "updates" not in none.verdict[0].text

@@ -197,6 +197,15 @@ def test_guesses_are_not_taken_for_swapped_classes(classes, images):
         assert cycles(slices(*rng.integers(0, classes, (2, images)))) == []
 
 
+@pytest.mark.parametrize(("classes", "per_class", "pairs"), [(10, 10, 1), (100, 5, 5), (1000, 5, 10)])
+def test_classes_that_are_not_told_apart_are_not_taken_for_swapped(classes, per_class, pairs):
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        labels = rng.permutation(np.repeat(np.arange(classes), per_class))
+        partners = np.where((labels < 2 * pairs) & (rng.random(len(labels)) < 0.5), labels ^ 1, labels)
+        assert cycles(slices(labels, partners)) == []
+
+
 def test_two_classes_may_be_swapped():
     labels = np.repeat([0, 1], [12, 8])
     assert cycles(slices(labels, np.where(np.arange(20) % 10 < 9, 1 - labels, labels))) == [("0", "1")]

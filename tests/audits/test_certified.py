@@ -19,6 +19,7 @@ from shiftproof.audits.sections.certified import RANGES, SIGMAS, CertifiedPart
 from shiftproof.audits.sections.scores_by_task import WORDS
 from shiftproof.audits.sections.spectrum import Amplitudes, NoiseSet, Wave, _verdict
 from shiftproof.certificates import Smoothed
+from shiftproof.certificates.frequencies import BANDS
 from shiftproof.models import BlackBox
 from shiftproof.prediction_tasks import CLASSES
 from shiftproof.reports.view import Figure, Table
@@ -293,6 +294,7 @@ def test_an_even_model_is_not_called_sensitive():
         (30, 0.05, "No band of frequencies is shown to cost more than another", "plain"),
         (30, 0.12, "No band of frequencies is shown to cost more than another", "plain"),
         (30, 0.5, "Most sensitive to low frequencies", "watch"),
+        (8, 0.5, "No band of frequencies is shown to cost more than another", "plain"),
     ],
 )
 def test_bands_are_compared_image_by_image(images, low, says, level):
@@ -304,6 +306,14 @@ def test_bands_are_compared_image_by_image(images, low, says, level):
     (said,) = _verdict({name: values.mean() for name, values in shares.items()}, known, WORDS[CLASSES.name])
     assert said.text.startswith(says)
     assert said.level == level
+
+
+def test_bands_that_are_not_told_apart_are_named_together():
+    rng = np.random.default_rng(0)
+    right = rng.random((3, 100)) < np.array([[0.3], [0.31], [0.8]])
+    known = {name: PerImage(values.astype(float)) for name, values in zip(BANDS, right, strict=True)}
+    (said,) = _verdict({name: each.values.mean() for name, each in known.items()}, known, WORDS[CLASSES.name])
+    assert said.text.startswith(("Most sensitive to low and mid frequencies", "Most sensitive to mid and low freq"))
 
 
 @pytest.mark.parametrize("shape", [(3, 12, 20), (1, 17, 13)])

@@ -120,7 +120,7 @@ def test_the_alarm_is_tried_on_the_sets_that_were_tested():
             row["sureness"] = sure.get(str(one.task.parameters()["shift"]), 0.95)
     (action,) = section("label_free").view(found).actions
     assert action.title == "Monitor it while it serves"
-    assert "would rise for 2 of 3 whose accuracy fell by more, and for 0 of the 1 others" in action.why
+    assert "would rise for 2 of 3 whose accuracy fell by more, and for 0 of 1 whose accuracy did not" in action.why
     (alone,) = section("label_free").view([one for one in found if "fog@1" not in str(one.task.parameters())]).actions
     assert alone.why.endswith("would rise for 2 of 3 whose accuracy fell by more.")
 
@@ -133,7 +133,7 @@ def test_an_alarm_that_would_have_missed_every_fall_is_not_advised():
             row["sureness"] = 0.95
     (action,) = section("label_free").view(found).actions
     assert action.title == "Label a sample of its inputs"
-    assert "risen for none of the 3 sets tested here whose accuracy fell by more than 5 points" in action.why
+    assert "On the sets tested here an alarm of accuracy would have risen for 0 of 3 whose accuracy fell" in action.why
     assert "Labels of 390 inputs drawn at random where it serves give its accuracy to within 5 points" in action.why
 
 
@@ -146,6 +146,11 @@ def test_of_fewer_than_ten_sets_the_largest_error_is_told():
     view = section("label_free").view(found)
     assert "all 3 estimates are within 20.0 points. The most optimistic is 20.0 points too high" in view.verdict[0].text
     assert view.numbers["label_free_error_90"] == pytest.approx(0.2)
+
+
+def test_one_estimate_is_told_as_one():
+    view = section("label_free").view(results({"contrast@5": 0.3}))
+    assert "the one estimate is within" in view.verdict[0].text
 
 
 def test_families_that_are_hard_to_follow_ask_for_sets_of_ones_own():

@@ -112,8 +112,8 @@ def _prepared(subject: Subject) -> Iterator[Caveat]:
     if better is not None:
         way, plain, found, images = better
         text = (
-            f"The model is right on {found} of {images} images with {way.said}, and on {plain} of them as they are: it "
-            "was probably trained on such inputs. Set its normalisation by mean= and std=, and apply it only once."
+            f"Given {way.said}, the model is right on {found} of {images}, and on {plain} of them as they are: it was "
+            "probably trained on such inputs. Set its normalisation by mean= and std=, and apply it only once."
         )
         yield Caveat("preparation", text)
 

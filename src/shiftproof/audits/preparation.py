@@ -36,7 +36,7 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Preparation(NamedTuple):
     """A way of preparing images in [0, 1], with what to say of it: they are scaled, moved, and their channels turned.
 
-    `said` follows "the model expects".
+    `said` follows "given".
     """
 
     said: str
@@ -64,8 +64,8 @@ def preparations() -> Iterator[Preparation]:
             tuple(-mean / std for mean, std in zip(_MEAN, _STD, strict=True)),
         ),
         "values of -1 to 1": ((2.0,) * 3, (-1.0,) * 3),
-        "images without the normalisation with ImageNet's mean and std, which is applied twice": (_STD, _MEAN),
-        "images without the normalisation to -1 to 1, which is applied twice": ((0.5,) * 3, (0.5,) * 3),
+        "images on which a normalisation with ImageNet's mean and std is undone": (_STD, _MEAN),
+        "images on which a normalisation to -1 to 1 is undone": ((0.5,) * 3, (0.5,) * 3),
     }
     for (said, (scale, offset)), turned in product(scales.items(), (False, True)):
         order = "channels in the order blue, green, red" if turned else ""

@@ -52,17 +52,19 @@ def list_names(kind: str, name: str | None = None) -> Listing:
 
 
 def _of_one(kind: str, name: str) -> Table:
-    """Return all that is known of one name, a line each."""
+    """Return all that is known of one name, a line each; of each thing of that name, where there are several."""
     columns, rows, _ = KINDS[kind]
-    found = {row[0]: row for row in rows()}
-    if name not in found:
-        raise unknown(columns[0], name, found)
+    known = list(rows())
+    found = [row for row in known if row[0] == name]
+    if not found:
+        raise unknown(columns[0], name, [row[0] for row in known])
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True, style="bold")
     table.add_column()
-    for title, text in zip(columns, found[name], strict=True):
-        if text:
-            table.add_row(title, text)
+    for row in found:
+        for title, text in zip(columns, row, strict=True):
+            if text:
+                table.add_row(title, text)
     return table
 
 

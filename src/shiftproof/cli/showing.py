@@ -68,10 +68,10 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
         "interval",
         "error on unseen families",
         "in family",
-        "",
+        "trusted",
     ):
         table.add_column(
-            title, justify="left" if title in ("method", "") else "right", no_wrap=title in ("method", "interval")
+            title, justify="left" if title == "method" else "right", no_wrap=title in ("method", "interval")
         )
     ranked = sorted(
         (result, *result.others),
@@ -84,7 +84,7 @@ def show_estimate(result: Estimate, given: Mapping[str, Any]) -> None:
             f"{100 * one.low:.1f} to {100 * one.high:.1f}",
             "" if one.error is None else f"{100 * one.error:.1f}",
             "" if one.in_family is None else f"{100 * one.in_family:.1f}",
-            "" if one.trusted else "not to be trusted",
+            "yes" if one.trusted else "no",
         )
     console.print(table)
     if result.by_class:

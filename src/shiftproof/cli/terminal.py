@@ -168,7 +168,7 @@ def make_table(table: view.Table, width: int) -> Table:
     left_out = len(titles) - fitting
     made = Table(
         title=escape(table.title),
-        caption=f"{left_out} more columns in the report" if left_out else None,
+        caption=f"{left_out} more column{'s' * (left_out > 1)} in the report" if left_out else None,
         title_justify="left",
         caption_justify="left",
         box=None,

@@ -339,12 +339,12 @@ def _run(
 
 
 def _said(traces: Mapping[str, Trace], reset: object) -> list[str]:
-    """Return which methods hardly learnt, and whether the stream is long enough to tell who lasts."""
+    """Return which methods hardly learnt, and whether the stream is long enough to tell which lasts."""
     steps = len(traces["source"].images)
     said = diagnoses({name: Counts(steps, each.updates, each.resets) for name, each in traces.items()})
     interval = reset.steps if isinstance(reset, Every) else steps_that_tell() // 2
     if "rdumb" in traces and steps < 2 * interval:
-        said.append(f"{steps:,} batches are too short to tell who lasts: rdumb goes back every {interval:,}.")
+        said.append(f"{steps:,} batches are too few to tell which method lasts: rdumb goes back every {interval:,}.")
     return said
 
 

@@ -117,6 +117,9 @@ def _named(found: Diagnosis) -> str:
 def _balance(found: Diagnosis) -> str:
     """Say how much of what was lost is explained; both with their intervals, never their difference alone."""
     assert found.lost is not None
+    if found.lost.low <= 0:
+        explained = f"; the shifts explain one of {found.explained}" if found.likeness.shifts else ""
+        return f"No loss of accuracy against the source is shown: it is {found.lost}{explained}."
     if not found.likeness.shifts:
         return f"Against the source the new images lose {found.lost}."
     rest = found.lost.value - found.explained.value

@@ -11,9 +11,9 @@ from shiftproof.adapters import Adapter, Counts, Method, make_adapter
 from shiftproof.adapters import method as find
 from shiftproof.audits.numbers import Number
 from shiftproof.audits.sections.adaptation_figures import cost_table, gain_table, prior_figure
-from shiftproof.audits.sections.adaptation_words import HELPS, adaptation_verdict, gain_reach
+from shiftproof.audits.sections.adaptation_words import adaptation_verdict, gain_reach, helps
 from shiftproof.audits.sections.adapted_errors import AdaptedErrors, errors_table, plan_errors
-from shiftproof.audits.sections.advice import Grounds, adapting_code, advised_over, diagnoses
+from shiftproof.audits.sections.advice import Grounds, adapting_code, advised_over, count_updates, diagnoses
 from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, Section, Unit, Work, shifting
 from shiftproof.audits.sections.correlated import CorrelatedStream, correlated_gains
 from shiftproof.audits.sections.corrupted_images import CorruptedSlice
@@ -26,7 +26,7 @@ from shiftproof.audits.sections.stability import LongStream, Stability, long_gai
 from shiftproof.audits.sections.wording import listed, title
 from shiftproof.errors import ModelError
 from shiftproof.measures import Accuracy
-from shiftproof.reports.view import Action, Level, Tile, View
+from shiftproof.reports.view import Action, Tile, View
 from shiftproof.runs import Json, Result, Row
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Subject
@@ -38,7 +38,9 @@ GRID_BATCHES = (1, 8, 64)
 GRID_PRIORS = (0, 4, 16, 64, 256)
 GRID_SHIFTS = {"quick": 1, "standard": 4, "full": 4}
 """Corruptions, of a category each, that batch sizes and priors are tried under: single images take long."""
-LEVEL_RULE = "Accuracy with the best method, {}, less accuracy without. Good: over 2 points. Bad: below 0."
+LEVEL_RULE = (
+    "Accuracy with the best method, {}, less accuracy without. Good: over 2 points, beyond chance. Bad: below 0."
+)
 
 
 @dataclass(frozen=True)
@@ -206,17 +208,18 @@ class Adaptation(Section):
         per_image = {name.removeprefix("gain."): each.values for name, each in self.per_image(results).items()}
         alone, together = correlated_gains(results)
         lasting, long = long_gains(results)
-        chosen = advised_over(per_image, lasting, long=long)
-        told = chosen if chosen and gains[chosen] > HELPS else best
+        cheapest = advised_over(per_image, lasting, long=long)
+        chosen = cheapest if cheapest is not None and helps(cheapest, gains, per_image) else None
+        told = chosen or best
         numbers = {f"gain.{method}": gain for method, gain in gains.items()} | {"best_adaptation_gain": gains[best]}
         added = {method: float(each.mean()) for method, each in together.items()}
         numbers |= {f"correlated_gain.{method}": gain for method, gain in added.items()}
-        helps, updates = gains[told] > HELPS, _most_updates(found)
+        updates = _most_updates(found)
         tile = Tile(
             "Best gain by adaptation",
             f"{100 * gains[best]:+.1f} points",
             gain_reach(per_image, best),
-            _level(gains[best]),
+            "good" if helps(best, gains, per_image) else "watch" if gains[best] >= 0 else "bad",
             LEVEL_RULE.format(best),
         )
         batch = found[0][0].batch
@@ -245,13 +248,13 @@ class Adaptation(Section):
             ),
             notes=(
                 f"{images:,} images a stream, in batches of {batch}, each from a fresh start"
-                + (f", so at most {updates} updates" if updates else "")  # few are almost batch statistics alone
+                + (f", so at most {count_updates(updates)}" if updates else "")  # few are almost batch statistics alone
                 + (f", with the options of the preset {preset}." if preset else "."),
                 *diagnoses(counts),
                 *reasons,
             ),
             numbers={**numbers, **adapted, **predicted},
-            actions=(_action(chosen, gains[chosen], preset, batch, grounds),) if helps and chosen == told else (),
+            actions=(_action(chosen, gains[chosen], preset, batch, grounds),) if chosen else (),
         )
 
 
@@ -272,10 +275,6 @@ def _streams(results: Sequence[Result]) -> list[tuple[AdaptedStream, Row]]:
 def _most_updates(found: Sequence[tuple[Measurement, Row]]) -> int:
     """Return the most updates along one stream."""
     return max((cast(int, row.get("updates", 0)) for _, row in found), default=0)
-
-
-def _level(gain: float) -> Level:
-    return "good" if gain > HELPS else "watch" if gain >= 0 else "bad"
 
 
 def _counts(found: Sequence[tuple[AdaptedStream, Row]]) -> dict[str, Counts]:

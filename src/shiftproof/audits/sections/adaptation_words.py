@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shiftproof.adapters import method
-from shiftproof.audits.sections.advice import UPDATES_THAT_TELL, Gains, gain_interval, never_resets
+from shiftproof.audits.sections.advice import UPDATES_THAT_TELL, Gains, count_updates, gain_interval, never_resets
 from shiftproof.audits.sections.wording import between
 from shiftproof.reports.view import Sentence
 
 HELPS = 0.02
-"""The gain from which on adaptation is said to help."""
+"""The gain from which on adaptation is said to help, where it is beyond chance."""
 
 
 def adaptation_verdict(
@@ -23,12 +23,26 @@ def adaptation_verdict(
     """
     reach = gain_reach(per_image, told)
     won = f"{100 * max(gains[told], 0):.1f} points{f' ({reach})' if reach else ''} on average at the strongest severity"
-    if gains[told] > HELPS:
+    if helps(told, gains, per_image):
         said = f"Test-time adaptation ({told}) improves accuracy by {won}.{_where_it_costs(together, told)}"
         return Sentence(f"{said}{_why_not(best, told, gains)}", "good")
-    few = f", within {updates} updates: too few to tell what learning brings along a long stream"
-    said = f"No method of test-time adaptation improves accuracy by more than {won}"
+    few = (
+        f"; methods that learn made at most {count_updates(updates)}, too few to tell what they add along a long stream"
+    )
+    said = (
+        f"Test-time adaptation ({told}) is not shown to improve accuracy: it gains {won}"
+        if gains[told] > HELPS
+        else f"No method of test-time adaptation improves accuracy by more than {won}"
+    )
     return Sentence(f"{said}{few if 0 < updates < UPDATES_THAT_TELL else ''}.")
+
+
+def helps(name: str, gains: Mapping[str, float], per_image: Gains) -> bool:
+    """Whether a method gains enough, and beyond chance where it is known of each image."""
+    if gains[name] <= HELPS or name not in per_image:
+        return gains[name] > HELPS
+    reach = gain_interval(per_image[name], len(per_image))
+    return reach is not None and reach.low > 0
 
 
 def gain_reach(gains: Gains, name: str) -> str:

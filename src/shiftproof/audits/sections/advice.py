@@ -19,6 +19,11 @@ Gains = Mapping[str, NDArray[np.float64]]
 """Method -> what it adds to the unadapted model's accuracy on each image, or batch, the same for all, [N]."""
 
 
+def count_updates(updates: int) -> str:
+    """Write how many updates a method made."""
+    return f"{updates:,} update{'s' * (updates != 1)}"
+
+
 def steps_that_tell() -> int:
     """Return the batches after which a stream can show whether help lasts: RDumb has then gone back twice."""
     reset = method("rdumb").defaults.reset
@@ -95,8 +100,8 @@ class Grounds:
         said += "." if self.long or not self.steps else ", too short to tell whether it lasts."
         if 0 < self.updates < UPDATES_THAT_TELL and not method(name).needs_gradients:
             said += (
-                f" Methods that learn made at most {self.updates} updates, too few to tell what they add to it along a "
-                "long stream: compare them with shiftproof compare-on-stream."
+                f" Methods that learn made at most {count_updates(self.updates)}, too few to tell what they add to it "
+                "along a long stream: compare them with shiftproof compare-on-stream."
             )
         if self.together is None:
             return said

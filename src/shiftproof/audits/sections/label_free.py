@@ -85,8 +85,10 @@ class EstimationTrial:
     @property
     def told_90(self) -> str:
         """How to say it."""
-        many = "nine in ten estimates" if len(self.sets) >= 10 else f"all {len(self.sets)} estimates"
-        return f"{many if len(self.sets) > 1 else 'the one estimate'} are within {100 * self.error_90:.1f} points"
+        count = len(self.sets)
+        all_of_few = f"all {count} estimates are" if count > 1 else "the one estimate is"
+        told = "nine in ten estimates are" if count >= 10 else all_of_few
+        return f"{told} within {100 * self.error_90:.1f} points"
 
     @cached_property
     def unseen(self) -> float | None:
@@ -262,12 +264,12 @@ def _watch(trial: EstimationTrial, drop: float, found: Sequence[tuple[TargetSet,
         if fell and not any(fell):
             return _label_some(
                 trial.errors["auto"],
-                f"An alarm of accuracy would have risen for none of the {len(fell)} sets tested here whose accuracy "
+                f"On the sets tested here an alarm of accuracy would have risen for 0 of {len(fell)} whose accuracy "
                 f"fell by more than {100 * drop:.0f} points. ",
             )
         counted = (
             f" On the sets tested here it would rise for {sum(fell)} of {len(fell)} whose accuracy fell by more"
-            f"{f', and for {sum(stayed)} of the {len(stayed)} others' if stayed else ''}."
+            f"{f', and for {sum(stayed)} of {len(stayed)} whose accuracy did not' if stayed else ''}."
         )
     return Action(
         "Monitor it while it serves",
@@ -297,8 +299,7 @@ def _notes(trial: EstimationTrial, found: Sequence[tuple[TargetSet, Row]], input
         f"{task.images} labelled {inputs} to learn from and as many others to test on; it was calibrated on "
         f"{len(trial.calibration.copies)} copies in {len(families)} families, none of them under a shift that is "
         f"tested here: {', '.join(families)}.",
-        f"Of the sets tested, {len(trial.unlike)} would be called unlike anything calibrated on, with an interval for "
-        f"an answer: {unlike}.",
+        f"Sets tested here that would be called unlike anything calibrated on, and get an interval alone: {unlike}.",
         f"Views of {near} seem to {destroys}: outputs on them have {gap:+.2f} nats of entropy "
         f"({LABELS_DESTROYED} is the limit). {task.views} views of up to {task.viewed} {inputs} a set.",
         *_told_by(near),

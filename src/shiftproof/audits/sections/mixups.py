@@ -20,6 +20,8 @@ SWAPPED_SHARE = 0.6
 """The share of them that must get one other answer."""
 SWAPPED_CHANCE = 1e-3
 """How improbable that must be by chance, for each class of a ring on average (the geometric mean)."""
+CONFUSED_CHANCE = 2e-3
+"""How improbable it must be of a model that cannot tell the classes of a ring apart."""
 BETTER_SHARE = 0.2
 """How much more often a model must be right with its outputs in another order."""
 CHANCE = 1e-4
@@ -29,17 +31,19 @@ MOST_CLASSES = 2_000
 
 
 def cycles(found: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Return rings of classes, each of which is mostly answered as the next, from rows of the section clean."""
+    """Return rings of classes, each of which is mostly answered as the next, from rows of the section clean.
+
+    Neither a model that does not see them nor one that cannot tell them apart would answer so often so.
+    """
     images, answered = _counts(found)
-    confused = {name: answers - Counter({name: answers[name]}) for name, answers in answered.items()}
     given = Counter[str]()
     for answers in answered.values():
         given.update(answers)
     usual = {
         name: answer
-        for name, answers in confused.items()
+        for name, answers in answered.items()
         for answer, count in answers.most_common(1)
-        if images[name] >= MIN_IMAGES and count >= SWAPPED_SHARE * images[name]
+        if answer != name and images[name] >= MIN_IMAGES and count >= SWAPPED_SHARE * images[name]
     }
 
     def by_chance(name: str) -> float:
@@ -55,7 +59,16 @@ def cycles(found: Sequence[Row]) -> list[tuple[str, ...]]:
             path.append(left.pop(path[-1]))
         if path[-1] in path[:-1]:
             rings.append(tuple(path[path.index(path[-1]) : -1]))
-    return [ring for ring in rings if math.prod(map(by_chance, ring)) <= SWAPPED_CHANCE ** len(ring)]
+    seen = [ring for ring in rings if math.prod(map(by_chance, ring)) <= SWAPPED_CHANCE ** len(ring)]
+    return [ring for ring in seen if _told_apart(ring, answered)]
+
+
+def _told_apart(ring: Sequence[str], answered: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether classes get the next one's answer more often than where their own answers are dealt among them."""
+    inside = {name: {answer: answered[name].get(answer, 0) for answer in ring} for name in ring}
+    own = np.eye(len(ring), dtype=np.bool_)
+    gained, variance = _gain(_table(inside, ring, ring), np.roll(own, 1, 1), own)
+    return gained >= float(norm.isf(CONFUSED_CHANCE)) * math.sqrt(variance)
 
 
 class Reordered(NamedTuple):

@@ -13,7 +13,7 @@ from shiftproof.audits.sections.base import READ, Measurement, PerImage, Scope, 
 from shiftproof.audits.sections.measuring import rows
 from shiftproof.audits.sections.scores_by_task import WORDS, Score, ScoreWords, answered, image_shares, score
 from shiftproof.audits.sections.spectrum_figures import corruption_bars, noise_curves, wave_map
-from shiftproof.audits.sections.wording import between, interval, percent
+from shiftproof.audits.sections.wording import between, interval, listed, percent
 from shiftproof.certificates.frequencies import (
     Band,
     Frequency,
@@ -263,16 +263,17 @@ def _verdict(bands: Mapping[Band, float], shares: Mapping[Band, PerImage], words
         said += f" ({between(shares[weakest].interval(among=len(shares)))})"
     rest = " and ".join(f"{percent(bands[name])} at {name}" for name in others)
     gap, uneven = _gap(shares, weakest, best), bands[best] - bands[weakest] >= UNEVEN
-    shown = uneven if gap is None else gap.low > 0
+    shown = gap is not None and gap.low > 0 if shares else uneven
     if not shown and gap is not None and gap.high < UNEVEN:
         return (Sentence(f"Waves of any frequency cost about the same: {words.still.format(said)}."),)
     if not shown:
         text = f"No band of frequencies is shown to cost more than another: {words.still.format(said)} at {weakest}, "
         return (Sentence(f"{text}{rest} frequencies."),)
+    alike = [name for name in others if (near := _gap(shares, weakest, name)) is not None and near.low <= 0]
     return (
         Sentence(
-            f"{'Most' if uneven else 'A little more'} sensitive to {weakest} frequencies: under a single added wave, "
-            f"mean {words.measure} is {said} at {weakest}, {rest} frequencies.",
+            f"{'Most' if uneven else 'A little more'} sensitive to {listed([weakest, *alike])} frequencies: under a "
+            f"single added wave, mean {words.measure} is {said} at {weakest}, {rest} frequencies.",
             "watch" if uneven else "plain",
         ),
     )

@@ -144,9 +144,10 @@ class MapAdaptation(Section):
         source = float(np.mean([found["source", shift].value for shift in shifts]))
         chosen = _advised(found, methods, shifts)
         told = best if chosen is None else chosen
-        level: Level = "good" if gains[told] > HELPS else "watch" if gains[told] > -HELPS else "bad"
         images = next(iter(found.values())).images
         reach = _above(found, told, "source", shifts)
+        helps = gains[told] > HELPS and reach is not None and reach.low > 0
+        level: Level = "good" if helps else "watch" if gains[told] > -HELPS else "bad"
         return View(
             self.name,
             self.title,
@@ -175,7 +176,7 @@ class MapAdaptation(Section):
                 "adaptation_gain": gains[best],
                 **{f"adaptation_gain.{label}": gain for label, gain in gains.items()},
             },
-            actions=() if chosen is None or gains[chosen] <= HELPS else (_action(chosen, gains[chosen], images),),
+            actions=(_action(chosen, gains[chosen], images),) if chosen is not None and helps else (),
         )
 
 
