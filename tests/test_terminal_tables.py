@@ -48,6 +48,19 @@ def test_a_table_that_fits_has_all_of_its_columns():
     assert len(lines) == 3
 
 
+def test_intervals_stay_on_one_line_beside_names_that_fold():
+    columns = (
+        Column("slice"),
+        Column("accuracy", "percent"),
+        Column("interval"),
+        Column("points below the rest", "number"),
+    )
+    name = "class dog with the lowest contrast (0.143 to 0.178), under impulse noise at severity 3"
+    lines = shown(Table("A table", columns, ((name, 0.13, "10 to 43%", 43.4),)), 60)
+    assert any("10 to 43%" in line for line in lines)
+    assert max(map(len, lines)) <= 60
+
+
 @given(
     st.lists(st.text("abc de", min_size=1, max_size=30), min_size=1, max_size=8),
     st.lists(st.text("xyz w", min_size=1, max_size=40), max_size=4),

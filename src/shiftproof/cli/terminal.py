@@ -158,7 +158,11 @@ def show_checks(audit: Audit, console: Console | None = None) -> None:
 
 
 def make_table(table: view.Table, width: int) -> Table:
-    """Return the table with as many of its columns as fit the width without cutting numbers or words of headings."""
+    """Return the table with as many of its columns as fit the width without cutting numbers or words of headings.
+
+    What room there is beyond that goes first to columns that need little of it to be on one line, such as intervals,
+    and last to headings.
+    """
     cells = [[_cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in table.rows]
     titles = [escape(column.title.replace("severity ", "")) for column in table.columns]
     least = [_least_width(title, each) for title, *each in zip(titles, *cells, strict=True)]
@@ -175,12 +179,16 @@ def make_table(table: view.Table, width: int) -> Table:
         pad_edge=False,
         header_style="bold",
     )
-    for place, title in enumerate(titles[:fitting]):
-        wanted = max(len(title), *(len(row[place]) for row in cells), 0)
-        more = max(0, min(spare, wanted - least[place]))
-        spare -= more
-        justify: Literal["left", "right"] = "left" if table.columns[place].kind == "text" else "right"
-        made.add_column(title, justify=justify, width=least[place] + more)
+    widths = least[:fitting]
+    for texts in (cells, [titles]):
+        lacking = [max((len(row[place]) - widths[place] for row in texts), default=0) for place in range(fitting)]
+        for place in sorted(range(fitting), key=lacking.__getitem__):
+            more = max(0, min(spare, lacking[place]))
+            widths[place] += more
+            spare -= more
+    for title, width, column in zip(titles, widths, table.columns, strict=False):
+        justify: Literal["left", "right"] = "left" if column.kind == "text" else "right"
+        made.add_column(title, justify=justify, width=width)
     for row in cells:
         made.add_row(*row[:fitting])
     return made
