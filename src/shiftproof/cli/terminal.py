@@ -186,9 +186,9 @@ def make_table(table: view.Table, width: int) -> Table:
             more = max(0, min(spare, lacking[place]))
             widths[place] += more
             spare -= more
-    for title, width, column in zip(titles, widths, table.columns, strict=False):
+    for title, wide, column in zip(titles, widths, table.columns, strict=False):
         justify: Literal["left", "right"] = "left" if column.kind == "text" else "right"
-        made.add_column(title, justify=justify, width=width)
+        made.add_column(title, justify=justify, width=wide)
     for row in cells:
         made.add_row(*row[:fitting])
     return made
