@@ -46,7 +46,8 @@ class Forecast:
     """Seconds by section: of all its tasks, and of those still to be measured, which run so many at a time.
 
     `kept` is the share of the budget's passes that each section that is cut makes, `why` says why it is. `bare` is what
-    a pass of a section's tasks takes in the model alone, in seconds, on average.
+    a pass of a section's tasks takes in the model alone, in seconds, on average. `disk` is about how many bytes the run
+    takes.
     """
 
     planned: Mapping[str, float]
@@ -55,6 +56,7 @@ class Forecast:
     kept: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
     bare: Mapping[str, float] = field(default_factory=dict, compare=False)
+    disk: int = 0
 
     @property
     def seconds(self) -> float:

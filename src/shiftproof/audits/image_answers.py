@@ -98,6 +98,11 @@ def frame(table: ImageTable) -> Any:
     return pandas.DataFrame(table)
 
 
+def answers_planned(tasks: Iterable[AnyTask]) -> int:
+    """Return how many answers to single images these tasks will keep."""
+    return sum(len(asked.places) for task in tasks if (asked := _asked(task)) is not None)
+
+
 def _asked(task: AnyTask) -> _Asked | None:
     """Return what a task asked; None of one that does not keep what was said of single images."""
     if isinstance(task, CleanSlice):

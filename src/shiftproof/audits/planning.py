@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 
 from shiftproof.audits.audit_settings import AuditSettings
+from shiftproof.audits.audited_images import AuditedImages
 from shiftproof.audits.costs import BARE, PLANNED
+from shiftproof.audits.disk_space import refuse_full_disk, space_needed
 from shiftproof.audits.forecast import Forecast, Prices, estimate, kept
 from shiftproof.audits.sections import planned
 from shiftproof.audits.sections.base import Measurement, Scope
@@ -73,18 +75,25 @@ def tell_plan(
     executor: Executor,
     on_plan: Callable[[Forecast], None] | None,
 ) -> bool:
-    """Tell how long what is missing should take, and note it, where somebody listens; return whether any is missing."""
+    """Tell how long what is missing should take, and note it, where somebody listens; return whether any is missing.
+
+    A run that its disk has no room for is refused.
+    """
     tasks = {identity: task for identity, task in plan.identities().items() if isinstance(task, Measurement)}
     done = store.done()
-    if not tasks.keys() - done or on_plan is None:
-        return bool(tasks.keys() - done)
+    if not tasks.keys() - done:
+        return False
+    disk = space_needed(tasks.values(), AuditedImages.from_note(store.about()))
+    refuse_full_disk(store.folder, disk)
+    if on_plan is None:
+        return True
     workers = at_a_time(executor)
     with threads_of(workers):
         forecast = BatchFitter(subject.batch_size)(
             lambda size: estimate(tasks, done, Prices(subject.at_batch_size(size)), at_a_time=workers)
         )
     store.note({PLANNED: json.dumps(forecast.planned), BARE: json.dumps(forecast.bare)})
-    on_plan(forecast)
+    on_plan(replace(forecast, disk=disk))
     return True
 
 

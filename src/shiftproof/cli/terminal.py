@@ -17,6 +17,7 @@ from rich.table import Table
 
 from shiftproof.audits.conclusion import Audit
 from shiftproof.audits.costs import duration
+from shiftproof.audits.disk_space import told_size
 from shiftproof.audits.forecast import Forecast
 from shiftproof.audits.run_reports import RunReport
 from shiftproof.certificates.spectral_analysis import SpectrumPlan
@@ -80,7 +81,8 @@ class Progress:
             self._console.print(said, highlight=False)
             return
         lines = [(name, duration(seconds / forecast.at_a_time)) for name, seconds in forecast.remaining.items()]
-        for name, text in [*lines, ("all", duration(forecast.seconds))]:
+        disk = f", {told_size(forecast.disk)} on disk" if forecast.disk else ""
+        for name, text in [*lines, ("all", f"{duration(forecast.seconds)}{disk}")]:
             cut = f", {100 * forecast.kept[name]:.2g}% of the budget's passes" if name in forecast.kept else ""
             self._console.print(f"{name:<12} about {text}{cut}", highlight=False)
         if forecast.kept:
