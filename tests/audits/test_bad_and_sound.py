@@ -114,6 +114,11 @@ def colours(order: str = "rgb", scale: float = 1.0) -> tuple[Any, tuple[Tensor, 
     return BlackBox(model), (pixels.clamp(0, 1), labels)
 
 
+def shifted_by_one(model: Any, data: tuple[Tensor, Tensor]) -> tuple[Any, tuple[Tensor, Tensor]]:
+    """Return a model, and images of its three classes, each labelled as the next."""
+    return model, (data[0], (data[1] + 1) % 3)
+
+
 def faint() -> tuple[Any, tuple[Tensor, Tensor]]:
     """Return a model that takes faint images for the most frequent class and guesses otherwise, and images."""
     generator = torch.Generator().manual_seed(0)
@@ -181,8 +186,10 @@ BAD: Mapping[str, tuple[str, Callable[[Path], Any]]] = {
         "preparation",
         lambda _: (unnormalised(1), images()),
     ),
+    "distances": ("distances", lambda _: (on_scores(lambda scores: -scores), images())),
     "labels from 1": ("refused", lambda _: (demo(), relabelled(lambda labels: labels + 1))),
     "labels shifted by one": ("swapped", lambda _: (demo(), relabelled(lambda labels: (labels + 1) % 10))),
+    "the only three classes shifted by one": ("swapped", lambda _: shifted_by_one(*colours())),
     "two classes swapped": ("swapped", lambda _: (demo(), relabelled(lambda labels: SWAP[labels]))),
     "labels at random": ("chance", lambda _: (demo(), relabelled(lambda labels: labels[(17 * labels + 3) % 10]))),
     "copies in other classes": ("duplicates", lambda _: (demo(), twice(0.2))),
@@ -282,6 +289,10 @@ def test_the_tables_are_as_long_as_they_should_be():
 def test_what_is_bad_is_told(name, tmp_path):
     kind, make = BAD[name]
     assert kind in said_of(*make(tmp_path))
+
+
+def test_distances_are_told_instead_of_another_order_of_outputs():
+    assert said_of(on_scores(lambda scores: -scores), images()) == {"chance", "distances"}
 
 
 def test_an_input_preparation_that_only_yields_the_most_frequent_class_is_not_told_as_the_model_s_own():

@@ -107,15 +107,15 @@ def _squashed(found: Behaviour) -> Iterator[Caveat]:
 
 
 def _prepared(subject: Subject) -> Iterator[Caveat]:
-    """Yield that the model is far more often right on images prepared otherwise."""
+    """Yield that the model is far more often right on images prepared otherwise, or with its lowest scores."""
     better = better_preparation(subject)
     if better is not None:
         way, plain, found, images = better
         text = (
-            f"Given {way.said}, the model is right on {found} of {images}, and on {plain} of them as they are: it was "
-            "probably trained on such inputs. Set its normalisation by mean= and std=, and apply it only once."
+            f"Given {way.said}, the model is right on {found} of {images}, and on {plain} of them as they are: "
+            f"{way.advice}"
         )
-        yield Caveat("preparation", text)
+        yield Caveat("distances" if way.lowest else "preparation", text)
 
 
 def _sizes(subject: Subject) -> Iterator[Caveat]:
@@ -200,7 +200,8 @@ def caveats(
     found = [row for _, row in rows(clean, CleanSlice) or gentlest]
     standing = Standing.of(found)
     inputs = f"{noun.many} of {gentlest[0][0].cell.label}" if gentlest else noun.many
-    mixed = _reordered(reordered(found), inputs) or _swapped(cycles(found))
+    explained = any(caveat.kind == "distances" for caveat in known)
+    mixed = [] if explained else _reordered(reordered(found), inputs) or _swapped(cycles(found))
     return (*([] if standing is None else _by_chance(standing, inputs, MISMATCHES[noun.many])), *mixed, *known)
 
 

@@ -1,7 +1,8 @@
 """Whether a model was made for images that are prepared otherwise: another channel order, scale or normalisation.
 
 It is asked about a few labelled images as they are and, where it does not do well, in each of the usual other ways. A
-way in which it is far more often right is probably the one it was trained in.
+way in which it is far more often right is probably the one it was trained in. One of them is to take its lowest score
+for its answer, as of a model that returns distances.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ IMAGES = 48
 FIRST = 16
 """Images that each other way is tried on, before the best of them is tried on all."""
 WELL = 0.8
-"""A model that is right this often as images are has no far better way."""
+"""A model that is right this often as images are has no far better way; with its lowest scores it must be."""
 FAR = 0.2
 """How much more often it must be right."""
 CHANCE = 1e-4
 """How improbable that must be by chance: about ten ways are tried."""
+LEAST_CLASSES = 2
+"""Of so few, a model that returns distances is not told from one with its classes swapped."""
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -36,13 +39,27 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Preparation(NamedTuple):
     """A way of preparing images in [0, 1], with what to say of it: they are scaled, moved, and their channels turned.
 
-    `said` follows "given".
+    `said` follows "given". With `lowest`, the class of the lowest score is the answer.
     """
 
     said: str
-    scale: tuple[float, ...]
-    offset: tuple[float, ...]
-    turned: bool
+    scale: tuple[float, ...] = (1.0,) * 3
+    offset: tuple[float, ...] = (0.0,) * 3
+    turned: bool = False
+    lowest: bool = False
+
+    @property
+    def advice(self) -> str:
+        """What a model that does far better in this way probably is, and what to do."""
+        if self.lowest:
+            return "it probably returns distances or losses. Return their negatives."
+        return (
+            "it was probably trained on such inputs. Set its normalisation by mean= and std=, and apply it only once."
+        )
+
+    def answers(self, scores: Tensor) -> Tensor:
+        """Return the classes that scores [N, K] stand for, [N]; of two classes, the lowest score says nothing new."""
+        return (-scores if self.lowest and scores.shape[1] > LEAST_CLASSES else scores).argmax(1)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the images as this preparation has them."""
@@ -54,8 +71,12 @@ class Preparation(NamedTuple):
         return made.flip(1) if self.turned else made
 
 
+AS_THEY_ARE = Preparation("images as they are")
+
+
 def preparations() -> Iterator[Preparation]:
-    """Yield every other way in which images are usually prepared."""
+    """Yield every other way in which images are usually prepared, and the lowest score for an answer."""
+    yield Preparation("the class with the lowest score for its answer", lowest=True)
     scales = {
         "": ((1.0,) * 3, (0.0,) * 3),
         "values of 0 to 255": ((255.0,) * 3, (0.0,) * 3),
@@ -86,9 +107,9 @@ def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | 
 
     inputs = torch.cat([batch.inputs for batch in batches])
 
-    def answers(prepare: Preparation | None, count: int) -> Tensor:
+    def answers(way: Preparation, count: int) -> Tensor:
         """Return the model's answers to the first images, -1 where it fails, which its tasks will tell."""
-        some = inputs[:count] if prepare is None else prepare(inputs[:count])
+        some = way(inputs[:count])
         try:
             scores = fit(
                 lambda size: torch.cat(
@@ -97,10 +118,10 @@ def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | 
             )
         except ModelError:
             return torch.full((count,), -1)
-        return scores.argmax(1).cpu()
+        return way.answers(scores).cpu()
 
     fit = BatchFitter(subject.batch_size)
-    as_they_are = answers(None, len(labels))
+    as_they_are = answers(AS_THEY_ARE, len(labels))
     plain = as_they_are == labels
     if plain.float().mean() > WELL:
         return None
@@ -112,6 +133,8 @@ def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | 
         return None
     prepared = answers(way, len(labels))
     found = prepared == labels
+    if way.lowest and found.float().mean() < WELL:  # of three classes in another order, half may be the lowest
+        return None
     gained, lost = int((found & ~plain).sum()), int((plain & ~found).sum())
     better = min(gained - lost, _seen(prepared, labels) - _seen(as_they_are, labels))
     if better < FAR * len(labels) or binomtest(gained, gained + lost, alternative="greater").pvalue > CHANCE:
