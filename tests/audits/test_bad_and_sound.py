@@ -295,6 +295,10 @@ def test_distances_are_told_instead_of_another_order_of_outputs():
     assert said_of(on_scores(lambda scores: -scores), images()) == {"chance", "distances"}
 
 
+def test_an_input_preparation_that_is_right_as_often_as_by_chance_is_not_told():
+    assert said_of(*shifted_by_one(*colours())) == {"chance", "swapped"}
+
+
 def test_an_input_preparation_that_only_yields_the_most_frequent_class_is_not_told_as_the_model_s_own():
     assert said_of(*faint()) == {"chance"}
 

@@ -136,7 +136,7 @@ def better_preparation(subject: Subject) -> tuple[Preparation, int, int, int] | 
     if way.lowest and found.float().mean() < WELL:  # of three classes in another order, half may be the lowest
         return None
     gained, lost = int((found & ~plain).sum()), int((plain & ~found).sum())
-    better = min(gained - lost, _seen(prepared, labels) - _seen(as_they_are, labels))
+    better = min(gained - lost, _seen(prepared, labels) - max(0.0, _seen(as_they_are, labels)))
     if better < FAR * len(labels) or binomtest(gained, gained + lost, alternative="greater").pvalue > CHANCE:
         return None
     return way, int(plain.sum()), int(found.sum()), len(labels)
