@@ -225,7 +225,7 @@ def test_of_a_run_that_diverges_the_weights_of_its_checkpoints_are_kept(goal, da
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             scores: torch.Tensor = self.network(images)
             if self.training:
-                self.steps += 1
+                self.steps.add_(1)
             return scores * torch.where(self.steps > 2, torch.nan, 1.0) if self.training else scores
 
     for _ in range(2):  # the same call ends in the same way
