@@ -62,7 +62,7 @@ def verdict(found: Hardened) -> Sentence:
         lost = 0.0 if clean is None else -100 * clean.value
         return Sentence(
             f"No model is handed over: the most careful one still loses {lost:.1f} points of clean accuracy on images "
-            f"that it never saw, and {found.max_clean_loss:g} are allowed. The network stays as it was.",
+            f"that it never saw, and {_points(found)} may be lost. The network stays as it was.",
             "bad",
         )
     said = [_said(change, name) for change, name in _headlines(found)]
@@ -192,12 +192,12 @@ def _weaknesses(found: Hardened) -> View:
         Column("points lost under it", "number"),
         Column("under corruptions like it", "number"),
         Column("why"),
-        Column("trained on"),
+        Column("augmentation"),
     )
     return View(
         "weaknesses",
         "What was weak, and what was chosen",
-        "Which changes cost accuracy, and what is trained on against them?",
+        "Which changes cost accuracy, and which augmentation is against them?",
         blocks=(Table("Weaknesses", columns, rows),),
         notes=(
             "Lost under it: under the augmentation itself at its strongest, on the images for choosing. --augment and "
