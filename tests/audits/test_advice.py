@@ -12,6 +12,7 @@ from shiftproof.adapters import method as find
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.sections import section
 from shiftproof.audits.sections.adaptation import AdaptedStream, _action
+from shiftproof.audits.sections.adaptation_words import adaptation_verdict
 from shiftproof.audits.sections.advice import Grounds, adapting_code, advised, advised_over, steps_that_tell
 from shiftproof.audits.sections.base import Scope
 from shiftproof.audits.sections.measuring import preset_for
@@ -37,6 +38,21 @@ def test_the_cheapest_within_noise_of_the_best():
     assert advised(gains(bn=0.2, tent=0.203, rdumb=0.201), long=True) == "bn"
     assert advised(gains(bn=0.2, rdumb=0.25, sar=0.252), long=False) == "rdumb"
     assert advised(gains(bn=0.2, rdumb=0.25, sar=0.3), long=False) == "sar"
+
+
+@pytest.mark.parametrize(
+    ("best", "told", "reason"),
+    [
+        ("rdumb", "bn", "within noise, at a higher cost."),
+        ("bn", "rdumb", "within noise, but less along the long stream."),  # and not at a higher cost
+        ("sar", "bn", "points more, but less along the long stream."),  # and not within noise
+    ],
+)
+def test_why_the_best_on_short_streams_is_not_advised(best, told, reason):
+    means = {told: 0.2, best: 0.3 if best == "sar" else 0.201}
+    per_image = {name: each.clip(-1, 1) for name, each in gains(**means).items()}
+    said = adaptation_verdict(best, told, means, per_image, {}, updates=0)
+    assert said.text.endswith(reason)
 
 
 def test_what_never_resets_needs_a_long_stream():

@@ -40,6 +40,17 @@ def test_a_run_has_a_report_and_a_table(kind, tmp_path):
     assert found.views[0].verdict[0].text[:40] in shown.output
 
 
+def test_the_accuracy_of_training_is_that_of_the_weights_that_were_kept(tmp_path):
+    made = shiftproof.train(
+        small(), two_classes(60), validation=0.5, epochs=6, batch_size=10, lr=0.1, goal="accuracy", out=tmp_path
+    )
+    assert made.kept is not None
+    assert made.kept != made.log[-1]["step"]  # or it says nothing
+    (said,) = shiftproof.report(tmp_path).views[0].verdict
+    assert f"kept are the weights of step {made.kept}" in said.text
+    assert f"accuracy {made.accuracy:.1%}" in said.text
+
+
 def test_a_certificate_is_of_right_answers(tmp_path):
     made = shiftproof.certify("demo", "demo", sigma=0.1, images=12, n0=10, n=100, out=tmp_path)
     found = shiftproof.report(tmp_path)

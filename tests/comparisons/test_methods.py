@@ -177,6 +177,28 @@ def test_options_reach_the_methods_that_have_them(tmp_path):
     assert "lame" not in sources.reasons
 
 
+def test_the_released_code_of_a_method_is_an_option_of_comparisons(tmp_path):
+    given: dict[str, Any] = {"shifts": ["contrast@5"], "methods": ["bn"], "images": 16, "batch_size": 4}
+    compare_methods(**given, out=tmp_path / "a", options={"variant": "release"})
+    compare_methods(**given, out=tmp_path / "b", options={"variant": "paper"})
+    shift, data = shifts.parse("contrast@5"), load_data("demo").take(16, seed=0)
+    told = {}
+    for variant in ("paper", "release"):
+        adapted = adapt(load_model("demo"), "bn", preset="cifar", variant=variant)
+        told[variant] = [adapted(shift(each.inputs, each.keys, seed=0)) for each in data.batches(4)]
+    confidences = {
+        name: [
+            float(row["bn confidence"])
+            for row in csv.DictReader((tmp_path / name / "predictions.csv").read_text().splitlines())
+        ]
+        for name in ("a", "b")
+    }
+    for name, variant in (("a", "release"), ("b", "paper")):
+        expected = torch.cat(told[variant]).softmax(1).amax(1)
+        assert sorted(confidences[name]) == pytest.approx(sorted(expected.tolist()), abs=1e-3)
+    assert confidences["a"] != confidences["b"]
+
+
 def test_a_model_that_cannot_adapt_is_told_why_and_the_source_is_still_measured(tmp_path):
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10))
     found = compare_methods(model, shifts=["fog@1"], methods=["bn", "lame"], images=8, out=tmp_path)
@@ -189,6 +211,8 @@ def test_a_model_that_cannot_adapt_is_told_why_and_the_source_is_still_measured(
     [
         ({"source": load_data("demo").take(4).subset([0, 0])}, "All source images have the same label"),
         ({"options": {"priro": 1}}, "prior"),
+        ({"options": {"variant": "released"}}, "variant"),
+        ({"options": {"variant": "release"}, "methods": ["tent"]}, "variant"),
         ({"shifts": ["fgo@3"]}, "fog"),
         ({"shifts": ["fog@3"], "methods": ["tant"]}, "tent"),
         ({"shifts": ["fog@3"], "batch_size": 0}, "batch size"),

@@ -63,6 +63,14 @@ def test_recurring_streams_tell_every_visit(data, tmp_path):
     assert "1 of the 3 streams of recurring were run." in found.notes
 
 
+@pytest.mark.filterwarnings("error")
+def test_visits_in_which_no_batch_begins_have_no_accuracy(data, tmp_path):
+    run_protocol("demo", data, protocol="recurring", runs=1, out=tmp_path, images=100, **SMALL)
+    text = (tmp_path / "protocol.json").read_text()
+    visits = json.loads(text, parse_constant=pytest.fail)["visits"]["bn"]
+    assert [visit is None for visit in visits] == [False, True] * 10  # a batch is two visits long
+
+
 @pytest.mark.parametrize(("protocol", "streams"), [("correlated", 1), ("batch-sizes", 3), ("mixed", 1)])
 def test_other_protocols_run(protocol, streams, data, tmp_path):
     found = run_protocol("demo", data, protocol=protocol, runs=1, images=16, out=tmp_path, **SMALL)

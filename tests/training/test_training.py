@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 import shiftproof
@@ -15,6 +16,7 @@ from shiftproof.data import load_data
 from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.models import BlackBox, load_model, logits
 from shiftproof.training import RECIPES, train
+from shiftproof.training.state import load_state
 from tests.training.samples import Small, small, two_classes
 
 ROOT = Path(__file__).parents[2]
@@ -208,6 +210,35 @@ def test_mistakes_are_told(data, tmp_path):
     (tmp_path / "model.json").write_text("{}")
     with pytest.raises(ModelError, match="how the network"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize("goal", [None, "accuracy"])
+def test_of_a_run_that_diverges_the_weights_of_its_checkpoints_are_kept(goal, data, tmp_path):
+    settings: dict[str, Any] = {**QUICK, "validation": 0.2, "goal": goal, "checkpoint_every": 1, "log_every": 1}
+
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = small()
+            self.steps = nn.Parameter(torch.zeros(()), requires_grad=False)  # part of every state
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            scores: torch.Tensor = self.network(images)
+            if self.training:
+                self.steps.add_(1)
+            return scores * torch.where(self.steps > 2, torch.nan, 1.0) if self.training else scores
+
+    for _ in range(2):  # the same call ends in the same way
+        with pytest.raises(RunError, match="not finite at step 3") as caught:
+            train(Broken(), data, epochs=3, out=tmp_path, **settings)
+        facts = json.loads((tmp_path / "model.json").read_text())
+        assert facts["last"]["step"] in ((1, 2) if goal else (2,))
+        assert f"the weights of step {facts['last']['step']}" in caught.value.facts["kept"]
+    kept = load_file(tmp_path / "model.safetensors")
+    name = f"best-{facts['last']['step']}.pt" if goal else "state-2.pt"
+    state = load_state(tmp_path / name, torch.device("cpu"))
+    held = state if goal else state["network"]
+    assert all(torch.equal(kept[name], held[name]) for name in kept)
 
 
 def test_labels_that_leave_classes_out_and_few_images(data):

@@ -131,7 +131,7 @@ def make_adapter(
     """Return a fresh adapter for a comparison; options that the method does not have are ignored.
 
     `lr_scale` multiplies all learning rates, including those of the candidates of `safe`. A black box can use the
-    methods that need only outputs.
+    methods that need only outputs. `variant` may be among the options, as in `adapt`.
 
     Args:
         model: A module, or a black box.
@@ -143,11 +143,12 @@ def make_adapter(
     found = method(chosen)
     if isinstance(model, BlackBox) and found.needs:
         raise ModelError("The model is a black box: it has no layers that can adapt.")
+    variant = str((given or {}).get("variant", "paper"))
     own = {name: value for name, value in (given or {}).items() if found.takes(name)}
     if lr_scale != 1.0:
-        known = found.options(preset, "paper", own).to_dict()
+        known = found.options(preset, variant, own).to_dict()
         own |= {name: known[name] * lr_scale for name in ("lr", "lr_scale") if known.get(name) is not None}
-    return _adapter(model, found, preset, "paper", own)
+    return _adapter(model, found, preset, variant, own)
 
 
 def _adapter(

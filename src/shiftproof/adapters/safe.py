@@ -85,10 +85,11 @@ class SafeAdapter(Adapter):
                 self.left_out[name] = error.headline
         if not self.candidates:
             raise ModelError(
-                "No candidate applies to this model.",
+                f"No candidate applies to this model: {', '.join(self.left_out)}.",
                 expected="a method among the candidates that the model can have",
                 got="; ".join(self.left_out.values()),
-                fix="choose methods that need less; `shiftproof list adapters` says what each needs",
+                fix="choose methods that need less, for a black box candidates=prior,lame_outputs; `shiftproof list "
+                "adapters` says what each needs",
             )
         self.names = ("source", *self.candidates)
         self.ledger = self._new_ledger()

@@ -42,7 +42,9 @@ class AuditRecord:
         noted = store.about().get("audit")
         if noted is None:
             raise RunError(
-                f"The run in {str(store.folder)!r} is not an audit.", expected="a folder that `shiftproof audit` wrote"
+                f"The run in {str(store.folder)!r} is not an audit.",
+                expected="a folder that `shiftproof audit` wrote; `shiftproof report` also takes those of train, "
+                "certify, spectrum and search",
             )
         about: dict[str, Any] = json.loads(noted)
         scope = scope or Scope.from_row(AuditSettings.from_row(about["settings"]), about["scope"])

@@ -85,8 +85,10 @@ def _training(files: Sequence[Path]) -> Made:
     ]
     lines = {name: [(row["step"], row[name]) for row in log if name in row] for name in names}
     last = log[-1]
-    said = f"{last['step']:,} steps, loss {log[0]['loss']:.3f} to {last['loss']:.3f}"
-    shown = "".join(f", {title(name)} {percent(lines[name][-1][1])}" for name in names if name != "loss")
+    said = f"{last['step']:,} steps, loss {log[0]['loss']:.4g} to {last['loss']:.4g}"
+    kept = facts.get("last") or last
+    where = "" if kept["step"] == last["step"] else f"; kept are the weights of step {kept['step']:,}"
+    shown = "".join(f", {title(name)} {percent(kept[name])}" for name in names if name != "loss" and name in kept)
     table = Table(
         "The log",
         (Column("step", "number"), *(Column(title(name), "number") for name in names)),
@@ -107,7 +109,11 @@ def _training(files: Sequence[Path]) -> Made:
     layout = {"xaxis": {"title": {"text": "step"}}, "yaxis": {"title": {"text": "loss"}}, **second}
     figure = Figure(said, {"data": data, "layout": layout}, table)
     view = View(
-        "training", "Training", "Did it learn?", verdict=(Sentence(f"Trained for {said}{shown}."),), blocks=(figure,)
+        "training",
+        "Training",
+        "Did it learn?",
+        verdict=(Sentence(f"Trained for {said}{where}{shown}."),),
+        blocks=(figure,),
     )
     head = Masthead(
         str(facts.get("model") or "a module"),

@@ -235,6 +235,8 @@ def show_training(trained: Trained, given: Mapping[str, Any]) -> None:
     which = f"--model {_given(given['model'])} --denoiser {out}" if denoiser else f"--model {out}"
     trained_on, other = given["data"], given.get("validation")
     where = trained_on if other is None or share is not None else other_split(other, trained_on)
+    if where == trained_on:
+        lines.append(("note", f"{_given(trained_on)} was trained on: measure on other images"))
     lines.append(("next", f"shiftproof {what} {which} {_data_options(where)}"))
     for name, text in lines:
         typer.echo(f"{name:<9} {text}")

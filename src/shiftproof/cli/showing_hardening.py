@@ -17,7 +17,7 @@ def show_hardened(found: Hardened, _: Mapping[str, Any]) -> None:
     """Print what was weak, what came of training against it, and where the model is."""
     console = Console()
     grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("weakness", "points lost", "trained on"):
+    for name in ("weakness", "points lost", "augmentation"):
         grid.add_column(name, justify="right" if name == "points lost" else "left", overflow="fold")
     for each in found.weaknesses:
         grid.add_row(each.remedy, f"{100 * each.loss:.1f}", escape(each.chosen or "left out"))

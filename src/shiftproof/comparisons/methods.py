@@ -235,15 +235,25 @@ def compare_methods(
 
 
 def read_method_options(methods: Sequence[Method], options: Mapping[str, object]) -> dict[str, Json]:
-    """Return options, which may be texts, as the methods that have them read them; refuse those that none has."""
+    """Return options, which may be texts, as the methods that have them read them; refuse those that none has.
+
+    `variant` is one where the released code of a method differs from its paper.
+    """
     known = {name: each for each in methods for name in each.defaults.to_dict()}
+    released = next((each for each in methods if each.release), None)
+    known |= {} if released is None else {"variant": released}
     for name in options:
         if name not in known:
             raise unknown("option of these methods", name, known)
-    return {
-        name: getattr(known[name].defaults.changed({name: value}, known[name].name), name)
-        for name, value in options.items()
-    }
+    return {name: _read_option(known[name], name, value) for name, value in options.items()}
+
+
+def _read_option(method: Method, name: str, value: object) -> Json:
+    if name == "variant":
+        method.options(None, str(value), {})  # refuses all but paper and release
+        return str(value)
+    read: Json = getattr(method.defaults.changed({name: value}, method.name), name)
+    return read
 
 
 def _labelled(shifts: Sequence[Shift]) -> dict[str, Shift]:

@@ -133,10 +133,10 @@ class ProtocolResult:
                 )
         return made
 
-    def visits(self, method: str, visits: int = 20) -> list[float]:
-        """Return the mean accuracy of a method in each visit of a recurring stream."""
-        found = np.array([_by_part(run.traces[method], visits) for run in self.runs])
-        return [float(value) for value in found.mean(0)]
+    def visits(self, method: str, visits: int = 20) -> list[float | None]:
+        """Return the mean accuracy of a method in each visit of a recurring stream; None if no batch begins in it."""
+        found = np.array([_by_part(run.traces[method], visits) for run in self.runs]).mean(0)
+        return [None if np.isnan(value) else float(value) for value in found]
 
 
 def run_protocol(
@@ -279,10 +279,12 @@ def _shorter(chosen: Protocol, name: str, found: Sequence[StreamComparison]) -> 
 
 
 def _by_part(trace: Trace, parts: int) -> NDArray[np.float64]:
-    """Return the accuracy in equal parts of a trace; a batch counts for the part that it begins in."""
+    """Return the accuracy in equal parts of a trace; a batch counts for the part that it begins in, NaN without any."""
     images, right = np.array(trace.images), np.array(trace.right)
     part = (np.cumsum(images) - images) * parts // images.sum()
-    return np.bincount(part, right, parts) / np.bincount(part, images, parts)
+    with np.errstate(invalid="ignore"):
+        shares: NDArray[np.float64] = np.bincount(part, right, parts) / np.bincount(part, images, parts)
+    return shares
 
 
 def _numbers(rows: Sequence[Mapping[str, Json]], part: str) -> NDArray[np.float64]:

@@ -53,8 +53,8 @@ def verdict(found: Hardened) -> Sentence:
         )
     if found.kept is None:
         return Sentence(
-            "Nothing was gained: no weights on the way are better under hold-out corruptions within "
-            f"{found.max_clean_loss:g} points of clean accuracy. The network stays as it was.",
+            "Nothing was gained: no weights on the way are better under hold-out corruptions and lose at most "
+            f"{_points(found)} of clean accuracy. The network stays as it was.",
             "watch",
         )
     if found.outcome == "too costly":
@@ -62,13 +62,17 @@ def verdict(found: Hardened) -> Sentence:
         lost = 0.0 if clean is None else -100 * clean.value
         return Sentence(
             f"No model is handed over: the most careful one still loses {lost:.1f} points of clean accuracy on images "
-            f"that it never saw, and {found.max_clean_loss:g} are allowed. The network stays as it was.",
+            f"that it never saw, and {_points(found)} may be lost. The network stays as it was.",
             "bad",
         )
     said = [_said(change, name) for change, name in _headlines(found)]
     if found.outcome == "nothing gained":
         return Sentence(f"Nothing was gained for sure: {'; '.join(said)}. The network stays as it was.", "watch")
     return Sentence(f"Hardened: {'; '.join(said)}.", "good")
+
+
+def _points(found: Hardened) -> str:
+    return f"{found.max_clean_loss:g} point{'' if found.max_clean_loss == 1 else 's'}"
 
 
 def views(found: Hardened) -> tuple[View, ...]:
@@ -188,12 +192,12 @@ def _weaknesses(found: Hardened) -> View:
         Column("points lost under it", "number"),
         Column("under corruptions like it", "number"),
         Column("why"),
-        Column("trained on"),
+        Column("augmentation"),
     )
     return View(
         "weaknesses",
         "What was weak, and what was chosen",
-        "Which changes cost accuracy, and what is trained on against them?",
+        "Which changes cost accuracy, and which augmentation is against them?",
         blocks=(Table("Weaknesses", columns, rows),),
         notes=(
             "Lost under it: under the augmentation itself at its strongest, on the images for choosing. --augment and "
@@ -221,7 +225,7 @@ def _candidates(found: Hardened) -> View:
         blocks=(Table(f"Weights on the way; kept: {kept}", columns, rows),),
         notes=(
             "On the images for choosing. Hold-out is the mean over speckle noise, Gaussian blur, spatter and "
-            f"saturation at severities 2 and 4. Up to {found.max_clean_loss:g} points of clean accuracy may be lost."
+            f"saturation at severities 2 and 4. Up to {_points(found)} of clean accuracy may be lost."
             + (" What was weak in particular counts as much as hold-out." if weak else ""),
         ),
     )

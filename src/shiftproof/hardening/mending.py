@@ -28,6 +28,7 @@ from shiftproof.models.class_names import with_class_names
 from shiftproof.runs import Json, Result, Row, Store
 from shiftproof.runs.files import read_json
 from shiftproof.subjects import Subject
+from shiftproof.training.loop import DivergedError
 from shiftproof.training.rehearsal import TrainingPlan
 from shiftproof.training.start import Start
 from shiftproof.training.trained import Trained, architecture, write_model
@@ -144,19 +145,23 @@ class Mender:
         def replan(spent: float, step: float) -> int:
             return epochs_in(request.minutes, spent, step * fitted.steps_per_epoch(images), fitted.epochs)
 
-        return train(
-            self.model,
-            self.parts.training,
-            recipe=choice.recipe,
-            options={"augment": choice.augment} if augmented else None,
-            validation=self.parts.probing,
-            device=self.device,
-            out=self.folder / "training",
-            images=fitted.images,
-            on_progress=self.on_progress,
-            replan=replan if request.epochs is None else None,
-            **fitted.settings(request.seed),
-        )
+        try:
+            return train(
+                self.model,
+                self.parts.training,
+                recipe=choice.recipe,
+                options={"augment": choice.augment} if augmented else None,
+                validation=self.parts.probing,
+                device=self.device,
+                out=self.folder / "training",
+                images=fitted.images,
+                on_progress=self.on_progress,
+                replan=replan if request.epochs is None else None,
+                **fitted.settings(request.seed),
+            )
+        except DivergedError as error:  # its clip and warm-up are no options here
+            fix = f"lower --lr, and choose another folder with --out; --audit {self.folder / 'before'} saves the audit"
+            raise DivergedError(error.headline, **{**error.facts, "fix": fix}) from error
 
     def _candidates(self, store: Store, trained: Trained, weak: Sequence[Weakness]) -> tuple[Candidate, ...]:
         """Return how the weights on the way do on the images for choosing, measured once."""

@@ -234,7 +234,8 @@ def labels_of(data: ImageSet) -> Tensor:
     if data.labels is None:
         raise DataError(
             "The images have no labels.",
-            expected="a labelled training set",
+            expected="labels on all that is trained or validated on",
+            got=data.name,
             fix="one sub-folder per class, or --labels with a CSV (columns file, label)",
         )
     known = data.known_labels

@@ -34,6 +34,10 @@ from shiftproof.training.tuples import TupleSearch
 Note = Callable[[dict[str, Json]], None]
 
 
+class DivergedError(RunError):
+    """The loss of a run is not finite any more."""
+
+
 class Loop:
     """A network in training: what changes over steps, and how it changes.
 
@@ -247,7 +251,7 @@ class Loop:
 
     def _check(self, loss: float) -> None:
         if not math.isfinite(loss):
-            raise RunError(
+            raise DivergedError(
                 f"The loss is not finite at step {self.step}.",
                 got=f"{loss} with a learning rate of {self.optimizer.param_groups[0]['lr']:g}",
                 fix="lower --lr, bound the gradient with --clip 1, or add --warmup 1, and choose another folder "

@@ -22,7 +22,7 @@ from shiftproof.models import logits
 from shiftproof.prediction_tasks import LABEL_MAPS, present_classes
 from shiftproof.runs import Json, Plan, Row, Store, Task, drive
 from shiftproof.training.goals import GoalScore, best_step, stalled
-from shiftproof.training.loop import Loop
+from shiftproof.training.loop import DivergedError, Loop
 from shiftproof.training.recalibrating import recalibrate
 from shiftproof.training.record import TrainingLog
 from shiftproof.training.state import load_state, save_state
@@ -137,6 +137,8 @@ class Runner:
     judge: nn.Module = field(init=False)
     score: GoalScore | None = field(init=False, default=None)
     best: dict[str, Tensor] | None = None
+    diverged: DivergedError | None = None
+    """Why the run ended early; `log` then ends at its last checkpoint."""
 
     def __post_init__(self) -> None:
         self.judge = copy.deepcopy(self.loop.network).eval()
@@ -170,7 +172,11 @@ class Runner:
                 self.record.add(row)
             self.tell(row)
 
-        self.loop.run(stop, note)
+        try:
+            self.loop.run(stop, note)
+        except DivergedError as error:
+            self.diverged, self.log = error, [row for row in self.log if int(str(row["step"])) <= start]
+            raise
         if self.score is not None and best_step(self.log) == stop:
             self._keep(stop)
         if self.folder is not None and self.loop.team.leads:
@@ -183,14 +189,14 @@ class Runner:
             self.on_progress(0 if row is None else int(str(row["step"])), self.loop.ends[-1], row)
 
     def finish(self) -> nn.Module:
-        """Return the network as it is to be used: as it was at its best, or at the end."""
+        """Return the network as it is to be used: as it was at its best, at the end, or before it diverged."""
         best = best_step(self.log) if self.score is not None else None
         if best is not None:
             held = self.best if self.best is not None else load_state(self._best(best), self.loop.device)
             self.judge.load_state_dict(held)
         else:
-            steps = self.loop.ends[-1]
-            if self.loop.step != steps:  # everything was done before
+            steps = self.loop.ends[-1] if self.diverged is None else int(str(self.log[-1]["step"]))
+            if self.loop.step != steps:  # everything was done before, or some steps were too many
                 self.loop.load_state_dict(load_state(self._state(steps), self.loop.device))
             self._judged()
         if self.loop.settings.recalibrate:

@@ -100,7 +100,11 @@ class Start:
                 got=f"{loaded!r}, which has no weights to change",
             )
         if not any(parameter.requires_grad for parameter in loaded.parameters()):
-            raise ModelError("The model has no trainable weights.", got="no parameter that requires gradients")
+            raise ModelError(
+                "The model has no trainable weights.",
+                got="no parameter that requires gradients",
+                fix="call requires_grad_(True) on the weights to train; --freeze keeps others as they are",
+            )
         network = copy.deepcopy(loaded)
         if self.outputs is None:
             return network

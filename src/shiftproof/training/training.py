@@ -11,20 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.data import DataLike, ImageSet, as_images, load_images
-from shiftproof.errors import ConfigurationError, DataError, ModelError
+from shiftproof.errors import ConfigurationError, DataError, ModelError, RunError
 from shiftproof.models import ModelLike, choose_device
 from shiftproof.models.class_names import with_class_names
 from shiftproof.models.denoising import DENOISER, save_denoiser
 from shiftproof.models.identity import digest, plugin_codes
 from shiftproof.prediction_tasks import task_of
-from shiftproof.runs import Json
+from shiftproof.runs import Json, Row
 from shiftproof.shifts.catalogue import OTHERS
 from shiftproof.training.denoiser_training import DenoiserInTraining
 from shiftproof.training.dense import check_dense, check_same_task
 from shiftproof.training.feed import HELD_BYTES, Feed, labels_of
 from shiftproof.training.goals import best_step
 from shiftproof.training.learning_layers import check_gradients, evaluating
-from shiftproof.training.loop import Loop
+from shiftproof.training.loop import DivergedError, Loop
 from shiftproof.training.recipes import Recipe
 from shiftproof.training.recipes import recipe as find_recipe
 from shiftproof.training.record import trackers
@@ -33,7 +33,7 @@ from shiftproof.training.running import OnProgress, Replan, Runner, run
 from shiftproof.training.settings import TrainingSettings
 from shiftproof.training.splitting import other_split, share_of, split_off
 from shiftproof.training.start import Start
-from shiftproof.training.team import device_here, join
+from shiftproof.training.team import Team, device_here, join
 from shiftproof.training.trained import Trained, architecture, write_model
 from shiftproof.training.tuples import TupleSearch
 from shiftproof.version import __version__
@@ -67,7 +67,7 @@ def train(
     network. Classes of the data are matched to the network's outputs by name, if it has names. A reference network
     normalises with the mean and std of its `ModelSpec`: by default those of CIFAR-10, or none if the recipe adds noise,
     as in the papers on certified robustness. A finished run can continue with more epochs; its learning-rate schedule
-    then starts again.
+    then starts again. Of a run that diverges, the weights of its best or last checkpoint are kept.
 
     Args:
         model: resnet20, resnet110, wrn16_4, convnet, cct6, or unet for segmentation (random weights, or those of a
@@ -131,7 +131,7 @@ def train(
     watched = (held_out, on_progress) if team.leads else (None, None)
     runner = Runner(loop, folder, *watched, trackers=trackers(track), replan=replan)
     with closing(loop):
-        log = team.tell(run(runner, subject, team))
+        log = _run(runner, subject, team)
         final = runner.finish()
     kept = best_step(log) if loop_settings.goal is not None else None
     tuples = chosen.tuples
@@ -140,7 +140,26 @@ def train(
     if folder is not None and team.leads:
         texts = {"epochs": str(loop.ends[-1] // feed.steps_per_epoch), **loop_settings.to_texts()}
         _write(trained, start, chosen, loaded.name, texts)
+    if runner.diverged is not None:
+        raise _with_kept(runner.diverged, trained)
     return trained
+
+
+def _run(runner: Runner, subject: dict[str, str], team: Team) -> list[Row]:
+    """Run what is missing, and return the log; of a run that diverged, up to its last checkpoint, where it has one."""
+    try:
+        return team.tell(run(runner, subject, team))
+    except RunError as error:
+        if runner.diverged is None:
+            raise
+        if runner.folder is None or not runner.log:
+            raise runner.diverged from error
+        return runner.log
+
+
+def _with_kept(error: DivergedError, trained: Trained) -> DivergedError:
+    kept = f"the weights of step {trained.row['step']}, in {str(trained.folder)!r}"
+    return DivergedError(error.headline, **{**error.facts, "kept": kept})
 
 
 def make_settings(recipe: Recipe, given: dict[str, Any]) -> TrainingSettings:

@@ -299,10 +299,11 @@ def _under(results: Sequence[Result]) -> str:
 
 
 def _action(chosen: str, gain: float, preset: str | None, batch: int, grounds: Grounds) -> Action:
+    streams = " on short streams and, if there is such a method, along the long one" if grounds.steps else ""
     return Action(
         f"Use test-time adaptation ({chosen})",
         f"It improves accuracy by {100 * gain:.1f} points on average at the strongest severity, without labels. Of the "
-        "methods that do not learn indefinitely it is the cheapest within noise of the best. Measured with "
+        f"methods that do not learn indefinitely it is the cheapest within noise of the best{streams}. Measured with "
         f"{_measured_options(chosen, preset)}, {grounds.told(chosen)}",
         f"{adapting_code(chosen, preset)}\nlogits = adapted(images)  # in batches of {batch}, as they come",
         gain=100 * gain,

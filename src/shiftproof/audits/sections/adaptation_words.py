@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shiftproof.adapters import method
-from shiftproof.audits.sections.advice import UPDATES_THAT_TELL, Gains, count_updates, gain_interval, never_resets
+from shiftproof.audits.sections.advice import (
+    UPDATES_THAT_TELL,
+    Gains,
+    count_updates,
+    gain_interval,
+    near_best,
+    never_resets,
+)
 from shiftproof.audits.sections.wording import between
 from shiftproof.reports.view import Sentence
 
@@ -25,7 +32,7 @@ def adaptation_verdict(
     won = f"{100 * max(gains[told], 0):.1f} points{f' ({reach})' if reach else ''} on average at the strongest severity"
     if helps(told, gains, per_image):
         said = f"Test-time adaptation ({told}) improves accuracy by {won}.{_where_it_costs(together, told)}"
-        return Sentence(f"{said}{_why_not(best, told, gains)}", "good")
+        return Sentence(f"{said}{_why_not(best, told, gains, per_image)}", "good")
     few = (
         f"; methods that learn made at most {count_updates(updates)}, too few to tell what they add along a long stream"
     )
@@ -50,14 +57,17 @@ def gain_reach(gains: Gains, name: str) -> str:
     return between(gain_interval(gains[name], len(gains)), "") if name in gains else ""
 
 
-def _why_not(best: str, told: str, gains: Mapping[str, float]) -> str:
+def _why_not(best: str, told: str, gains: Mapping[str, float], per_image: Gains) -> str:
     """Return why the method with the highest mean is not the one that is named."""
     more = f" {best} gains {100 * (gains[best] - gains[told]):.1f} points more"
     if best == told:
         return f" {best} never resets: a short stream does not show whether that lasts." if _unproven(best) else ""
     if _unproven(best):
         return f"{more}, but never resets: a short stream does not show whether that lasts."
-    return f"{more}, which is within noise, at a higher cost."
+    noise = ", which is within noise" if told in near_best(per_image) else ""
+    if noise and method(best).cost > method(told).cost:
+        return f"{more}{noise}, at a higher cost."
+    return f"{more}{noise}, but less along the long stream."
 
 
 def _where_it_costs(together: Gains, name: str) -> str:

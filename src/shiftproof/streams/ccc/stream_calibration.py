@@ -138,7 +138,12 @@ class StreamCalibration:
     def check(self, *, target: Target | None = None) -> None:
         """Raise an error if the calibration is for another target."""
         if target is not None and accuracy_at(target, clean=self.clean, classes=self.classes) != self.target:
-            raise DataError("This calibration is for another target.", expected=f"{target}", got=f"{self.target:.3g}")
+            raise DataError(
+                "This calibration is for another target.",
+                expected=f"{target}",
+                got=f"{self.target:.3g}",
+                fix=f"leave the target out, or calibrate for it: shiftproof calibrate --target {target}",
+            )
 
     def notes_for(self, model: str) -> tuple[str, ...]:
         """Return the caveats for evaluating a model with this fingerprint along the stream."""
