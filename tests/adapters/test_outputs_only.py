@@ -88,9 +88,14 @@ def test_a_black_box_is_saved_and_known_again() -> None:
 
 
 def test_a_black_box_chooses_safely() -> None:
-    adapter = adapt(box(), "safe", candidates="prior,lame_outputs,bn", label_share=1.0)
+    adapter = adapt(box(), "safe", label_share=1.0)
     assert isinstance(adapter, SafeAdapter)
     assert adapter.names == ("source", "prior", "lame_outputs")
+    assert not adapter.left_out
+    some = adapt(box(), "safe", candidates="prior,bn")
+    assert isinstance(some, SafeAdapter)
+    assert some.names == ("source", "prior")
+    assert set(some.left_out) == {"bn"}
     images = stream(1)[0]
     torch.testing.assert_close(adapter(images), convolutional()(images))
 

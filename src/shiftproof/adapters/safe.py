@@ -14,15 +14,22 @@ from shiftproof.adapters.catalogue import adapt, method
 from shiftproof.adapters.method import PRESETS, Method, Parts
 from shiftproof.adapters.method_options import MethodOptions
 from shiftproof.adapters.norms import SourceStatistics
+from shiftproof.adapters.outputs_only import Outputs
 from shiftproof.adapters.paired_audit import PairedAudit, Switch
 from shiftproof.errors import ModelError
 from shiftproof.options import Count, Positive
+
+LEARNING, OF_OUTPUTS = ("bn", "rdumb"), ("prior", "lame_outputs")
+"""Methods to choose from by default: for networks, and for black boxes, which have outputs alone."""
 
 
 class SafeOptions(MethodOptions):
     """Options of the safe choice."""
 
-    candidates: Annotated[tuple[str, ...], "Methods to choose from, beside the source."] = ("bn", "rdumb")
+    candidates: Annotated[
+        tuple[str, ...] | None,
+        "Methods to choose from, beside the source; by default bn and rdumb, for a black box prior and lame_outputs.",
+    ] = None
     candidate_options: Annotated[
         Mapping[str, Mapping[str, object]] | None, "Options of single candidates, by name."
     ] = None
@@ -34,9 +41,16 @@ class SafeOptions(MethodOptions):
 
     def check(self) -> None:
         """Candidates are several things, one of each."""
-        once = len(set(self.candidates)) == len(self.candidates) > 0
-        self.require(once and "source" not in self.candidates, "candidates, each once, beside the source")
-        self.require(set(self.candidate_options or ()) <= set(self.candidates), "options of candidates alone")
+        named = (*LEARNING, *OF_OUTPUTS) if self.candidates is None else self.candidates
+        self.require(
+            len(set(named)) == len(named) > 0 and "source" not in named, "candidates, each once, beside the source"
+        )
+        self.require(set(self.candidate_options or ()) <= set(named), "options of candidates alone")
+
+    def named(self, model: nn.Module) -> tuple[str, ...]:
+        """Return the candidates for a model."""
+        usual = OF_OUTPUTS if isinstance(model, Outputs) else LEARNING
+        return usual if self.candidates is None else self.candidates
 
 
 class Ledger(nn.Module):
@@ -78,7 +92,7 @@ class SafeAdapter(Adapter):
         super().__init__(model, chosen, options)
         self.left_out: dict[str, str] = {}
         self.candidates = nn.ModuleDict()
-        for name in options.candidates:
+        for name in options.named(model):
             try:
                 self.candidates[name] = self._candidate(model, name)
             except ModelError as error:
