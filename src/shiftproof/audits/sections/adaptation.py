@@ -299,7 +299,7 @@ def _under(results: Sequence[Result]) -> str:
 
 
 def _action(chosen: str, gain: float, preset: str | None, batch: int, grounds: Grounds) -> Action:
-    streams = " on short streams and, if there is such a method, along the long one" if grounds.steps else ""
+    streams = " on short streams, and where possible along the long one too" if grounds.steps else ""
     return Action(
         f"Use test-time adaptation ({chosen})",
         f"It improves accuracy by {100 * gain:.1f} points on average at the strongest severity, without labels. Of the "
