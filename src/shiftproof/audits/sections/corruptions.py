@@ -52,6 +52,8 @@ HARMLESS_LOSS = 0.05
 RECIPES = {"noise": "gaussian"}
 """Category -> the recipe of training against it, where it is not the general one."""
 RECIPE = "augmix+jsd"
+HARDENED = {"noise", "blur", "weather", "digital", "overlay", "warp"}
+"""Categories of corruptions under which hardened networks were measured."""
 LEVEL_RULE = "{:.1f} points below clean accuracy, on average over corruptions. Good: 0 to 10 points. Bad: over 25."
 
 
@@ -218,35 +220,66 @@ def _verdict(
 
 
 def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, Condition]) -> tuple[Action, ...]:
+    """Advise to harden a network against corruptions, and to train it against other changes of images."""
     if any(shift.acts_on == "texts" for shift in tested.values()):
         return ()  # recipes of training are for images
-    return train_against(means, clean.value)
+    losses = _losses(means, clean.value)
+    if not losses.keys() <= HARDENED:
+        return train_against(means, clean.value, RECIPE)
+    lost = sum(losses.values())
+    if lost < HARMLESS_LOSS:
+        return ()
+    return (
+        Action(
+            "Fine-tune it against its weaknesses (harden)",
+            f"{_told_worst(losses, means)} harden fine-tunes a network for some minutes on training images, and hands "
+            "it over only if held-out images show a gain under corruption for at most 1 point of clean accuracy. Of "
+            "two networks trained on CIFAR-10, the ResNet-20 regained 62 to 65% of what corruption cost, the ResNet-56 "
+            "54 to 60%. It needs a PyTorch network whose weights can change.",
+            "shiftproof harden --data train-images/ --model model.py:build --out hardened/",
+            gain=100 * lost,
+            on="on average under corruption",
+            bound=True,
+        ),
+    )
 
 
-def train_against(means: Mapping[str, float], clean: float, recipe: str = RECIPE) -> tuple[Action, ...]:
+def train_against(means: Mapping[str, float], clean: float, recipe: str) -> tuple[Action, ...]:
     """Advise training against the category that costs most; all it can win is what the category costs.
 
     `means` are scores by corruption; `recipe` is what trains against corruptions of no category with one of its own.
     """
-    losses: dict[str, float] = defaultdict(float)
-    for name, value in means.items():
-        losses[facts(name)["category"]] += max(0.0, clean - value) / len(means)
-    worst = max(losses, key=lambda category: losses[category])
+    losses = _losses(means, clean)
+    worst = max(losses, key=losses.__getitem__)
     if losses[worst] < HARMLESS_LOSS / 2:
         return ()
-    names = [title(name) for name in means if facts(name)["category"] == worst]
-    several = len(losses) > 1
     return (
         Action(
-            f"Train against {worst}" if several else "Train against these changes",
-            f"{listed(names).capitalize()} cost{'s' * (len(names) == 1)} {100 * losses[worst]:.1f} of the "
-            f"{100 * sum(losses.values()):.1f} points lost on average.",
+            f"Train against {worst}" if len(losses) > 1 else "Train against these changes",
+            _told_worst(losses, means),
             f"shiftproof train --data train-images/ --model model.py:build --recipe {RECIPES.get(worst, recipe)} "
             "--out robust/",
             gain=100 * losses[worst],
             on="on average under corruption",
             bound=True,
         ),
+    )
+
+
+def _losses(means: Mapping[str, float], clean: float) -> dict[str, float]:
+    """Return what each category of corruptions costs, of the mean over all of them."""
+    losses: dict[str, float] = defaultdict(float)
+    for name, value in means.items():
+        losses[facts(name)["category"]] += max(0.0, clean - value) / len(means)
+    return losses
+
+
+def _told_worst(losses: Mapping[str, float], means: Mapping[str, float]) -> str:
+    worst = max(losses, key=losses.__getitem__)
+    names = [title(name) for name in means if facts(name)["category"] == worst]
+    return (
+        f"{listed(names).capitalize()} cost{'s' * (len(names) == 1)} {100 * losses[worst]:.1f} of the "
+        f"{100 * sum(losses.values()):.1f} points lost on average."
     )
 
 
