@@ -25,6 +25,7 @@ def test_what_is_announced_is_near_what_is_written(tmp_path):
 def test_a_run_that_its_disk_has_no_room_for_is_refused_but_for_what_is_there(tmp_path):
     free = shutil.disk_usage(tmp_path).free
     refuse_full_disk(tmp_path, free // 2)
+    refuse_full_disk(tmp_path, free + BESIDES // 2)
     with pytest.raises(RunError, match=r"too little room.*[\s\S]*expected +about [\d.]+ GB[\s\S]*--images"):
         refuse_full_disk(tmp_path, 2 * free)
     there = tmp_path / "run.sqlite"

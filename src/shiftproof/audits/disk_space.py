@@ -26,10 +26,13 @@ def space_needed(tasks: Iterable[AnyTask], images: AuditedImages | None) -> int:
 
 
 def refuse_full_disk(folder: Path, needed: int) -> None:
-    """Refuse a run that its disk has no room for; what the folder has already is counted as done."""
+    """Refuse a run if its disk has no room even for its results of single images alone.
+
+    What the folder has already is counted as done.
+    """
     there = sum(entry.stat().st_size for entry in folder.iterdir() if entry.is_file()) if folder.is_dir() else 0
     free = shutil.disk_usage(folder).free
-    if free < needed - there:
+    if free < needed - BESIDES - there:
         raise RunError(
             f"The disk of {str(folder)!r} has too little room for this run.",
             expected=f"about {told_size(needed - there)}",
