@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported, as the command does
 import torch
 from torch import Tensor
 

@@ -1,6 +1,7 @@
 """The command line as a user meets it: a process, its output and its exit status."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +20,22 @@ def test_help_does_not_import_torch():
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert "typer" in imported
     assert not imported & {"torch", "numpy", "scipy", "plotly", "PIL"}
+
+
+@pytest.mark.parametrize(("given", "used"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_numpy_leaves_the_cores_to_pytorch_unless_told_otherwise(given, used):
+    code = (
+        "import os, sys\n"
+        "from shiftproof.cli import main\n"
+        "assert 'numpy' not in sys.modules\n"  # which would have read it already
+        "sys.argv = ['shiftproof', '--version']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | given
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert result.stdout.split()[-1] == used
 
 
 def test_version():

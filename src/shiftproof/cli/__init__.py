@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -19,6 +20,9 @@ def main() -> None:
     """Run a command; an error that a user can act on is one paragraph and an exit status, never a traceback."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    # NumPy's threads wait for more work by turning, for as long as many a batch takes, and PyTorch's have to share the
+    # cores with them. NumPy reads this when it is imported, which no command has done yet.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     debug = "--debug" in sys.argv  # understood before or after the command
     try:
         app([argument for argument in sys.argv[1:] if argument != "--debug"])
