@@ -11,18 +11,24 @@ from shiftproof.audits.image_answers import answers_planned
 from shiftproof.errors import RunError
 from shiftproof.runs import AnyTask
 
-BESIDES = 8_000_000
-"""Bytes of the report and of all results but those of single images."""
+BESIDES, PICTURES = 8_000_000, 130
+"""Bytes of the report and of all results but those of single images, and of pictures for each pixel of an image."""
+PICTURED = 224
+"""Larger images are shown at about this size."""
 STORED, ROW = 11, 63
 """Bytes of an answer in the store, and of its row in images.csv besides names: an image's one and three of classes."""
 
 
-def space_needed(tasks: Iterable[AnyTask], images: AuditedImages | None) -> int:
-    """Return how many bytes a run of these tasks takes, about: most of it, where it is much, for single images."""
+def space_needed(tasks: Iterable[AnyTask], images: AuditedImages | None, side: int | None) -> int:
+    """Return how many bytes a run of these tasks takes, about: most of it, where it is much, for single images.
+
+    `side` is how many pixels a side images have.
+    """
     names = [] if images is None else [name for files in images.files.values() for name in files]
     classes = () if images is None else images.classes
     each = STORED + ROW + _mean_length(names) + 3 * _mean_length(classes)
-    return BESIDES + round(answers_planned(tasks) * each)
+    pictures = PICTURES * min(side or 0, PICTURED) ** 2
+    return BESIDES + pictures + round(answers_planned(tasks) * each)
 
 
 def refuse_full_disk(folder: Path, needed: int) -> None:
@@ -32,7 +38,7 @@ def refuse_full_disk(folder: Path, needed: int) -> None:
     """
     there = sum(entry.stat().st_size for entry in folder.iterdir() if entry.is_file()) if folder.is_dir() else 0
     free = shutil.disk_usage(folder).free
-    if free < needed - BESIDES - there:
+    if free < needed - BESIDES - PICTURES * PICTURED**2 - there:  # small runs write less than that besides
         raise RunError(
             f"The disk of {str(folder)!r} has too little room for this run.",
             expected=f"about {told_size(needed - there)}",

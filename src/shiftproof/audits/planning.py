@@ -83,7 +83,7 @@ def tell_plan(
     done = store.done()
     if not tasks.keys() - done:
         return False
-    disk = space_needed(tasks.values(), AuditedImages.from_note(store.about()))
+    disk = space_needed(tasks.values(), AuditedImages.from_note(store.about()), subject.labelled_data.side)
     refuse_full_disk(store.folder, disk)
     if on_plan is None:
         return True
