@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftproof.models import BlackBox, build_network, logits
-from shiftproof.models.folding import AGREE, Folded, folded
+from shiftproof.models.folding import AGREE, Folded, asked_in_larger_batch, folded
 from shiftproof.models.fusing import RectifiedConvolution
 from shiftproof.subjects import Subject
 
@@ -42,6 +42,27 @@ def test_the_demo_gives_the_same_predictions_on_all_its_images() -> None:
         own, other = (logits(model, batch.inputs) for model in (subject.model, subject.fast_model))
         assert (own.argmax(1) == other.argmax(1)).float().mean() >= 0.999
         assert torch.allclose(own, other, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 9, 17, 33])
+def test_answers_are_the_same_in_a_batch_of_a_usual_size(count: int) -> None:
+    fast, some = Folded(network(), "contiguous").eval(), torch.rand(count, 3, 8, 8)
+    with torch.no_grad():
+        found = asked_in_larger_batch(fast.network, some)
+        assert found is not None
+        assert found.shape == (count, 5)
+        assert torch.allclose(found, fast.network(some), atol=1e-6)
+        assert asked_in_larger_batch(lambda given: {"out": fast.network(given)}, some) is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_few_sizes_of_batches_reach_a_gpu() -> None:
+    fast, seen = Folded(network().cuda(), "contiguous").eval(), set[int]()
+    fast.network.register_forward_pre_hook(lambda _, given: seen.add(len(given[0])))
+    for count in range(1, 65):
+        some = torch.rand(count, 3, 8, 8, device="cuda")
+        assert torch.allclose(fast(some)[:1], fast.network(some[:1]), atol=1e-3)
+    assert seen == {*range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64}
 
 
 class Residual(nn.Module):

@@ -43,11 +43,33 @@ class Folded(nn.Module):
     def __init__(self, network: nn.Module, layout: Layout) -> None:
         super().__init__()
         self.network: nn.Module = network.to(memory_format=LAYOUTS[layout])  # type: ignore[call-overload]
-        self.layout = layout
+        self.layout, self.rounds = layout, True
 
     def forward(self, images: Tensor) -> object:
         """Return what the model returns."""
-        return self.network(images.to(memory_format=LAYOUTS[self.layout]))
+        images = images.to(memory_format=LAYOUTS[self.layout])
+        if images.is_cuda and self.rounds:
+            if (found := asked_in_larger_batch(self.network, images)) is not None:
+                return found
+            self.rounds = False
+        return self.network(images)
+
+
+def asked_in_larger_batch(network: Callable[[Tensor], object], images: Tensor) -> Tensor | None:
+    """Return what a network says of images in a batch of a usual size; None where its answers cannot be cut to them."""
+    more = rounded_up(len(images)) - len(images)
+    out = network(torch.cat([images, images[-1:].expand(more, *images.shape[1:])]) if more else images)
+    return out[: len(images)] if isinstance(out, Tensor) and len(out) == len(images) + more else None
+
+
+def rounded_up(count: int) -> int:
+    """Return the size of batch that so many images are asked in on CUDA: convolutions are planned anew for every size.
+
+    >>> [rounded_up(count) for count in (0, 1, 3, 9, 25, 60, 100, 256, 257)]
+    [0, 1, 3, 10, 28, 64, 112, 256, 320]
+    """
+    step = max(1, (1 << max(0, count - 1).bit_length()) // 8)
+    return -(-count // step) * step
 
 
 def folded(model: Model, images: Tensor, ask: Callable[[Model, Tensor], Tensor] = logits) -> Model:

@@ -55,6 +55,7 @@ def in_order(known: Sequence[str]) -> bool:
     return len(known) == CLASSES and sum(place in _meaning(name) for place, name in enumerate(known)) > CLASSES / 2
 
 
+@cache
 def _meaning(name: str) -> tuple[int, ...]:
     """Return the classes that a name stands for, by the first way of reading it that knows it."""
     exact, loose = _levels()

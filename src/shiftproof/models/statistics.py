@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -66,31 +66,57 @@ def collect_statistics(
     worker = copy.deepcopy(model).eval()
     collect = _layer_by_layer if exact else _all_at_once
     images, inputs = collect(worker, _batch_norms(worker), batches)
-    return tuple(
-        LayerStatistics(name, _numbers(inputs[name].mean), _numbers(inputs[name].var), images)
-        for name in norms
-        if name in inputs
-    )
+    return _in_order(norms, inputs, images)
 
 
 class _Inputs:
-    """The mean and biased variance, [C] in float64, of all inputs of a layer so far."""
+    """The mean and biased variance of all inputs of a layer so far: of parts of them, [C] each, with their sizes.
+
+    They are put together when they are read, or a GPU would wait for a dozen small sums in every layer.
+    """
+
+    MOST = 64
 
     def __init__(self) -> None:
-        self.calls = self.count = 0
-        self.mean = self.var = torch.zeros(())
+        self.calls = 0
+        self.parts: list[tuple[int, Tensor, Tensor]] = []
 
     def add(self, x: Tensor) -> None:
         """Take in an input [N, C, ...]."""
-        mean, var = moments(x)
-        added = x.numel() // x.shape[1]
         self.calls += 1
-        self.count += added
-        share = added / self.count
-        # The variance of a union is the mean variance and the variance of the means (Chan et al. 1979).
-        gap = mean.double() - self.mean
-        self.mean = self.mean + gap * share
-        self.var = self.var * (1 - share) + var.double() * share + gap.square() * share * (1 - share)
+        self.parts.append((x.numel() // x.shape[1], *moments(x)))
+        if len(self.parts) == self.MOST:
+            self.parts = [(sum(count for count, _, _ in self.parts), *self.merged())]
+
+    def merged(self) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of all, [C] in float64."""
+        counts, means, variances = zip(*self.parts, strict=True)
+        return _merged(counts, torch.stack(means), torch.stack(variances))
+
+
+def _merged(counts: Sequence[int], means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the biased variance of a union, [C] in float64, from those of its parts, [P, C] each.
+
+    The variance of a union is the mean variance and the variance of the means (Chan et al. 1979).
+    """
+    shares = torch.tensor(counts, dtype=torch.float64, device=means.device)[:, None] / sum(counts)
+    mean = (shares * means.double()).sum(0)
+    return mean, (shares * (variances.double() + (means.double() - mean).square())).sum(0)
+
+
+def _in_order(norms: Iterable[str], inputs: Mapping[str, _Inputs], images: int | None) -> tuple[LayerStatistics, ...]:
+    """Return the statistics of layers that something has entered; a GPU is asked for all of them at once."""
+    entered = {name: inputs[name].parts for name in norms if name in inputs}
+    if not entered:
+        return ()
+    held = [values for parts in entered.values() for _, *both in parts for values in both]
+    each = iter(torch.split(torch.cat(held).detach().to("cpu", torch.float64), [len(values) for values in held]))
+    found = []
+    for name, parts in entered.items():
+        means, variances = zip(*((next(each), next(each)) for _ in parts), strict=True)
+        mean, var = _merged([count for count, _, _ in parts], torch.stack(means), torch.stack(variances))
+        found.append(LayerStatistics(name, mean.numpy(), var.numpy(), images))
+    return tuple(found)
 
 
 class StatisticsTap:
@@ -127,11 +153,7 @@ class StatisticsTap:
 
     def statistics(self, images: int | None = None) -> tuple[LayerStatistics, ...]:
         """Return the statistics so far, in the order of the model's modules; `images` is the number of images."""
-        return tuple(
-            LayerStatistics(name, _numbers(self._inputs[name].mean), _numbers(self._inputs[name].var), images)
-            for name in self._norms
-            if name in self._inputs
-        )
+        return _in_order(self._norms, self._inputs, images)
 
 
 class _Arrived(Interrupted):
@@ -168,7 +190,8 @@ def _layer_by_layer(
 
     for name, found in inputs.items():
         images = _run(model, {name: norms[name]}, batches, see)
-        norms[name].load_state_dict({"running_mean": found.mean, "running_var": found.var}, strict=False)
+        mean, var = found.merged()
+        norms[name].load_state_dict({"running_mean": mean, "running_var": var}, strict=False)
     return images, inputs
 
 

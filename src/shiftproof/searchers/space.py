@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -74,6 +74,10 @@ class Space:
 
     def content_digest(self) -> str:
         """Return a digest of the name and of every step, which may be a shift of another package."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         return digest([self.name, self.operations, self.steps])
 
     @cached_property
@@ -159,7 +163,7 @@ def make_space(space: SpaceLike) -> Space:
     if isinstance(space, Space):
         return space
     if isinstance(space, str | Path):
-        return _named(str(space))
+        return _read(expand(space)) if str(space).endswith(".json") else _named(str(space))
     return Space("own", _pairs(space))
 
 
@@ -171,6 +175,7 @@ def check_length(length: int) -> None:
         )
 
 
+@cache
 def _named(name: str) -> Space:
     if name in operation_sets():
         levels: dict[str, list[float]] = {}
@@ -186,8 +191,6 @@ def _named(name: str) -> Space:
     if name == OCCLUSION:
         patches = product(CENTRES, CENTRES, SHADES)
         return Space(name, tuple((f"occlude[x={x:g},y={y:g},size={PATCH:g},shade={w:g}]", ()) for y, x, w in patches))
-    if name.endswith(".json"):
-        return _read(expand(name))
     raise unknown("space", name, spaces(), fix="a JSON file of your own, written by Space.save")
 
 

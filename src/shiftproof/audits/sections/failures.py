@@ -48,7 +48,7 @@ class ImageFacts(Measurement):
 
         places = range(self.start, self.stop)
         held, known = as_images(subject.data).subset(places), as_images(located(subject)).subset(places)
-        batches = [batch.inputs for batch in held.batches(subject.batch_size)]
+        batches = [batch.inputs for batch in held.batches(subject.batch_size, device=subject.device)]
         blank = [images.flatten(1).std(1, correction=0) < BLANK for images in batches]
         parts = [image_statistics(images) for images in batches]
         columns: dict[str, Json] = {

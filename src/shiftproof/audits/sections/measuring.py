@@ -193,7 +193,7 @@ def picture(image: Tensor, side: int = PICTURE_SIDE) -> str:
     made = Image.fromarray(array.squeeze(2) if array.shape[2] == 1 else array)
     made.thumbnail((side, side), Image.Resampling.BOX)
     buffer = io.BytesIO()
-    made.save(buffer, "PNG", optimize=True)
+    made.save(buffer, "PNG", compress_level=1)  # a quarter of the time of the best, for a tenth more bytes
     return base64.b64encode(buffer.getvalue()).decode()
 
 
