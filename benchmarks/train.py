@@ -11,7 +11,8 @@ so many images, or, where the passes of a step come one after the other (`turns`
 steps. Rounds of two copies of erm and of all recipes with as many passes take turns, and medians count, that of erm
 over both copies: how far the copies are apart says how far a ratio can be trusted. A round is what a long training is
 made of: its first steps, for which views are made before anything can be trained, do not count, and views for the steps
-after it are made while it is timed.
+after it are made while it is timed. On CUDA, where views are made for a block of steps at a time, a round is all of an
+epoch, or of several, but its first block: as many views are made as are used, and blocks of the same sizes every time.
 """
 
 from __future__ import annotations
@@ -70,9 +71,12 @@ def network_of(name: str, options: argparse.Namespace) -> nn.Module:
 
 
 def seconds(loop: Loop, steps: int, device: str) -> float:
-    """Return the seconds of a step, over so many."""
+    """Return the seconds of a step, over so many; where views are made in blocks, over those that end with an epoch."""
     if device == "cuda":
-        loop.run(loop.step + min(steps, loop.feed.block), lambda _: None)
+        block, epoch = loop.feed.block, loop.feed.steps_per_epoch
+        if loop.recipe.augment is not None:
+            steps = -(-(block + steps) // epoch) * epoch - block
+        loop.run(loop.step + min(steps, block), lambda _: None)
         torch.cuda.synchronize()
     start = time.perf_counter()
     loop.run(loop.step + steps, lambda _: None)
@@ -197,7 +201,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--network", default="resnet20")
     parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=100, help="steps of a round")
+    parser.add_argument("--steps", type=int, default=100, help="steps of a round, at least")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--framing", default="pad_crop", help="what every image goes through first, with erm too")
     parser.add_argument("--recipes", nargs="+", default=list(RECIPES))

@@ -5,6 +5,7 @@ import torch
 
 from shiftproof import shifts
 from shiftproof.keyed import Keyed
+from shiftproof.shifts.augment.max_entropy import Prime, plus_waves
 from shiftproof.shifts.corruptions.jpeg import compress_tensor
 from shiftproof.shifts.image_shift import Shape
 from shiftproof.shifts.levels import quantize, quantize_, to_bytes
@@ -54,6 +55,22 @@ def test_levels_are_the_same():
     assert torch.equal(quantize_(images.cuda()).cpu(), quantize(images))
     assert torch.equal(quantize_(levels.cuda()).cpu(), levels)
     assert torch.equal(to_bytes(levels.cuda()).cpu(), to_bytes(levels))
+
+
+def test_sums_of_waves_are_the_same():
+    start, numbers, waves = (torch.rand(*shape) - 0.5 for shape in [(9, 50, 2), (7, 25), (25, 9, 50, 2)])
+    found = plus_waves(start.cuda(), numbers.cuda(), waves.cuda()).cpu()
+    torch.testing.assert_close(found, plus_waves(start, numbers, waves), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(64, 3, 32, 32), (5, 1, 37, 50)])
+def test_a_view_of_prime_is_the_same_within_one_level(shape):
+    images, shift = random_images(*shape), Prime()
+    drawn = shift.draw(Keyed(1, range(len(images)), device="cuda"), Shape(*shape[1:]))
+    expected = quantize(shift.transform(images, on_cpu(drawn)))
+    apart = ((quantize(shift.transform(images.cuda(), drawn)).cpu() - expected).abs() * 255).round()
+    assert (apart > 0).float().mean() < 1e-2
+    assert (apart > 1).float().mean() < 1e-4  # a curve looks levels up, which the last bit of a filter can decide
 
 
 @pytest.mark.parametrize("name", NAMES)

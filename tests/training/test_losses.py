@@ -97,6 +97,7 @@ def test_cross_entropy_averages_over_copies():
     each = torch.stack([nn.functional.cross_entropy(one, LABELS, reduction="none") for one in logits.flatten(0, 1)])
     assert torch.allclose(losses.cross_entropy(logits, LABELS), each.mean(0))
     assert torch.allclose(losses.cross_entropy(logits[0, 0], LABELS), each[0])
+    assert torch.allclose(losses.cross_entropy(logits, LABELS, averaged=False), each.view(3, 2, 4))
 
 
 @pytest.mark.parametrize(

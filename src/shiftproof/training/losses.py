@@ -21,16 +21,17 @@ PROBABILITY_FLOOR = 1e-7
 """Probabilities are held this far from 0 and 1 where their Gaussian quantile is taken."""
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0) -> Tensor:
+def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0, averaged: bool = True) -> Tensor:
     """Cross-entropy of labels [N], averaged over any leading dimensions of the logits, [..., N, K] -> [N].
 
-    A share `smoothing` of the target is spread over all classes alike (Szegedy et al. 2016).
+    Leading dimensions stay if it is not `averaged`. A share `smoothing` of the target is spread over all classes
+    alike (Szegedy et al. 2016).
     """
     logs = logits.log_softmax(-1)
     picked = logs.gather(-1, labels.expand(logits.shape[:-1])[..., None])[..., 0]
     if smoothing:
         picked = (1.0 - smoothing) * picked + smoothing * logs.mean(-1)
-    return -picked.flatten(0, -2).mean(0) if logits.ndim > 2 else -picked
+    return -picked.flatten(0, -2).mean(0) if averaged and logits.ndim > 2 else -picked
 
 
 def log_mean(logs: Tensor, dim: int = 0) -> Tensor:

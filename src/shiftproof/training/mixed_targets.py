@@ -27,12 +27,12 @@ class Targets:
     weights: Tensor | None = None
     smoothing: float = 0.0
 
-    def cross_entropy(self, logits: Tensor) -> Tensor:
-        """Return the cross-entropy of every image, averaged over leading dimensions, [..., N, K] -> [N]."""
-        own = self._of(logits, self.labels)
+    def cross_entropy(self, logits: Tensor, *, averaged: bool = True) -> Tensor:
+        """Return the cross-entropy of every image, [..., N, K] -> [N], or [..., N] if it is not `averaged`."""
+        own = self._of(logits, self.labels, averaged)
         if self.others is None:
             return own
-        return self.share * own + (1.0 - self.share) * self._of(logits, self.others)
+        return self.share * own + (1.0 - self.share) * self._of(logits, self.others, averaged)
 
     def missed(self, answers: Tensor) -> Tensor:
         """Return which answers [N] are none of their labels: of a mixed image either is right."""
@@ -43,8 +43,8 @@ class Targets:
         """Return the targets of a part of the batch."""
         return replace(self, labels=self.labels[some], others=None if self.others is None else self.others[some])
 
-    def _of(self, logits: Tensor, labels: Tensor) -> Tensor:
-        loss = losses.cross_entropy(logits, labels, smoothing=self.smoothing)
+    def _of(self, logits: Tensor, labels: Tensor, averaged: bool) -> Tensor:
+        loss = losses.cross_entropy(logits, labels, smoothing=self.smoothing, averaged=averaged)
         return loss if self.weights is None else loss * self.weights[labels]
 
 

@@ -129,13 +129,12 @@ class Anchored(Objective):
         if moment.before is None:
             raise RuntimeError("there is no network to hold on to")
         logits = moment.logits()[:, 0]
-        logs = logits.log_softmax(-1)
-        image, view = (losses.kl(moment.before, each) for each in logs)
-        right = [moment.targets.cross_entropy(each) for each in logits]
+        apart = losses.kl(moment.before, logits.log_softmax(-1))
+        right = moment.targets.cross_entropy(logits, averaged=False)
         if self.corrected:
-            wrong = moment.targets.missed(moment.before.argmax(-1))
-            image, view = (torch.where(wrong, *pair) for pair in zip(right, (image, view), strict=True))
-        return image + self.lam * view + self.labels * right[1]
+            apart = torch.where(moment.targets.missed(moment.before.argmax(-1)), right, apart)
+        loss = apart[0] + self.lam * apart[1]
+        return loss + self.labels * right[1] if self.labels else loss
 
 
 class Consistency(Objective):

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from shiftproof.keyed import Keyed
 from shiftproof.options import NotNegative
+from shiftproof.shifts import kernels
 from shiftproof.shifts.image_shift import Shape
-from shiftproof.shifts.levels import to_levels
+from shiftproof.shifts.levels import to_bytes
 from shiftproof.shifts.parametric import Parametric
 
 LEVELS = 256
@@ -86,7 +87,7 @@ class Prime(Parametric):
         for step in range(self.depth):
             which = drawn.which[:, :, step].flatten()
             for kind, change in enumerate((filtered, curved, warped), start=1):
-                rows = (which == kind).nonzero()[:, 0].to(images.device)
+                rows = (which == kind).nonzero()[:, 0].to(images.device, non_blocking=True)
                 if len(rows):
                     numbers = drawn[kind][:, :, step].flatten(0, 1)[rows]
                     views[rows] = change(views[rows], numbers).clamp_(0.0, 1.0)
@@ -96,10 +97,6 @@ class Prime(Parametric):
         return mixed
 
 
-# What follows adds up a sum of a few waves by one operation a wave, for all images: the order does not depend on how
-# many there are, as that of a matrix product would, and kernels are few where launching them is what takes time.
-
-
 def filtered(images: Tensor, taps: Tensor) -> Tensor:
     """Return images, as on a torus, under filters that are the identity plus taps, [N, TAPS * TAPS]."""
     height, width = images.shape[2:]
@@ -107,28 +104,23 @@ def filtered(images: Tensor, taps: Tensor) -> Tensor:
     down = (place // TAPS - TAPS // 2) * torch.fft.fftfreq(height, device=images.device)[:, None]
     across = (place % TAPS - TAPS // 2) * torch.fft.rfftfreq(width, device=images.device)
     angles = -2 * math.pi * (down + across)
-    waves = torch.stack([angles.cos(), angles.sin()], dim=1)
-    gain = torch.zeros(len(images), 2, height, width // 2 + 1, device=images.device)
-    gain[:, 0] = 1.0
-    for tap, wave in zip(taps[:, :, None, None, None].unbind(1), waves.unbind(0), strict=True):
-        gain.addcmul_(tap, wave)
+    waves = torch.stack([angles.cos(), angles.sin()], dim=3)
+    identity = torch.zeros_like(waves[0])
+    identity[..., 0] = 1.0
+    gain = torch.view_as_complex(plus_waves(identity, taps, waves))
     # A transform of one small plane would have other bits than one of many.
-    spectrum = torch.fft.rfft2(images).mul_(torch.complex(gain[:, :1], gain[:, 1:]))
+    spectrum = torch.fft.rfft2(images).mul_(gain[:, None])
     result: Tensor = torch.fft.irfft2(spectrum, s=(height, width))
     return result
 
 
 def curved(images: Tensor, curves: Tensor) -> Tensor:
     """Return images whose values went through curves, x + sum_k b_k / sqrt(k) sin(pi k x), [N, C * CURVES]."""
-    count, channels, height, width = images.shape
     values = torch.arange(LEVELS, device=images.device) / (LEVELS - 1)
     order = torch.arange(1, CURVES + 1, device=images.device)[:, None]
-    sines = torch.sin(math.pi * order * values) / order.sqrt()
-    table = values.repeat(count, channels, 1)
-    for numbers, sine in zip(curves.view(count, channels, CURVES, 1).unbind(2), sines.unbind(0), strict=True):
-        table.addcmul_(numbers, sine)
-    picked = to_levels(images).flatten(2).long()
-    return table.gather(2, picked).view(count, channels, height, width)
+    table = plus_waves(values, curves.view(-1, CURVES), torch.sin(math.pi * order * values) / order.sqrt())
+    picked = to_bytes(images).flatten(2).long()
+    return table.view(*images.shape[:2], LEVELS).gather(2, picked).view_as(images)
 
 
 def warped(images: Tensor, warps: Tensor) -> Tensor:
@@ -139,9 +131,22 @@ def warped(images: Tensor, warps: Tensor) -> Tensor:
     rows, columns = torch.sin(math.pi * order * down), torch.sin(math.pi * order * across)
     sizes = torch.hypot(order.float(), order.T.float()).reciprocal()
     waves = (sizes[:, :, None, None] * rows[:, None, :, None] * columns[:, None]).flatten(0, 1)
-    move = torch.zeros(len(images), 2, height, width, device=images.device)
-    for numbers, wave in zip(warps.view(-1, 2, WAVES * WAVES, 1, 1).unbind(2), waves.unbind(0), strict=True):
-        move.addcmul_(numbers, wave)
+    move = plus_waves(torch.zeros_like(waves[0]), warps.view(-1, WAVES * WAVES), waves).view(-1, 2, height, width)
     grid = torch.stack(torch.meshgrid(2 * across - 1, 2 * down - 1, indexing="xy"), dim=2)
-    grid = grid + 2 * move.permute(0, 2, 3, 1)
+    grid = torch.add(grid, move.permute(0, 2, 3, 1), alpha=2)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def plus_waves(start: Tensor, numbers: Tensor, waves: Tensor) -> Tensor:
+    """Return start [...] plus the sum over k of numbers[:, k] times waves[k], [R, K] and [K, ...] -> [R, ...].
+
+    Wave by wave: the order does not depend on how many rows there are, as that of a matrix product would.
+    """
+    if kernels.usable(numbers):
+        from shiftproof.shifts.kernels import waves as fused
+
+        return fused.plus_waves(start, numbers, waves)
+    total = start.repeat(len(numbers), *[1] * start.ndim)
+    for number, wave in zip(numbers.view(*numbers.shape, *[1] * start.ndim).unbind(1), waves.unbind(0), strict=True):
+        total.addcmul_(number, wave)
+    return total
