@@ -22,7 +22,6 @@ from benchmarks.reproduce.tables.evidence import (
     faces,
     faster,
     fouriermix,
-    more_samples,
     nothing_to_recover,
     pool_of_cnns,
     pool_of_heads,
@@ -33,7 +32,7 @@ from benchmarks.reproduce.tables.evidence import (
 )
 from benchmarks.reproduce.tables.files import Files
 from benchmarks.reproduce.tables.plans import PLANS, table
-from benchmarks.reproduce.tables.tested import chains_of_segmenters, length_of_training
+from benchmarks.reproduce.tables.tested import chains_of_segmenters, length_of_training, samples_and_training
 
 NOT_TESTED = "cause not tested"
 
@@ -151,7 +150,7 @@ CLAIMS = (
         Pair(papers.CERTIFICATES["gaussian+jsd"][1], papers.CERTIFICATES["fouriermix+hcr"][1]),
         fouriermix,
         3,
-        more_samples,
+        samples_and_training,
         "networks",
     ),
     Claim(

@@ -127,7 +127,7 @@ def more_samples(files: Files) -> str:
     return (
         f"not n: {100 * after:.0f}% of HCR's radii and {100 * before:.0f}% of JSD's are at the largest value n allows, "
         f"so ten times the samples would change the difference by about {room:+.3f}; not coverage: the share of "
-        f"certified images contributes {parts['by more images']:+.3f}; network and training not tested"
+        f"certified images contributes {parts['by more images']:+.3f}"
     )
 
 
