@@ -52,7 +52,7 @@ CUDA: dict[str, Command] = {
     "adapt": ("adapt.py --device cuda --model resnet50 --rounds 5", {}),
     "adapt-bfloat16": ("adapt.py --device cuda --model resnet50 --rounds 5 --amp bfloat16", {}),
     "certify": (f"certify.py --device cuda {RESNET110} --against {AGAINST}", {}),
-    "train": ("train.py --device cuda --steps 40 --rounds 3", {}),
+    "train": ("train.py --device cuda --steps 48 --rounds 2", {}),
     "shifts": ("shifts.py --device cuda", {}),
     "stream": ("stream.py --device cuda --network resnet50", {}),
     "stream-small": ("stream.py --device cuda --network resnet20", {}),
@@ -76,7 +76,7 @@ def main() -> None:
     if given.peer:
         commands["shifts"] = f"shifts.py --peer {given.peer}", {}
     if given.resnet50 and given.images:
-        batch, more = (256, "--budget standard") if given.device == "cuda" else (8, "--budget quick")
+        batch, more = (256, "--budget standard --minutes 4") if given.device == "cuda" else (8, "--budget quick")
         on = f"--model {given.resnet50} --device {given.device}"
         commands["folding-resnet50"] = f"folding.py {on} --side 224 --batch {batch}", {}
         commands["audit-resnet50"] = f"audit.py {on} --data {given.images} {more}", {}
