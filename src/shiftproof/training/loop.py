@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -32,6 +33,8 @@ from shiftproof.training.state import Average
 from shiftproof.training.tuples import TupleSearch
 
 Note = Callable[[dict[str, Json]], None]
+ANCHORED = 512
+"""So many images at once are shown to the network that training began with: its kernels fit between those of steps."""
 
 
 class DivergedError(RunError):
@@ -90,7 +93,7 @@ class Loop:
         # Layers that draw for themselves, such as dropout, are seeded anew from every checkpoint on: so a run that goes
         # on draws as one that was not interrupted.
         drawn = seeded(key_of(f"{self.settings.seed}/{self.step}/{self.team.rank}"))
-        with _fast(self.device), drawn, self._memory_told(), self._fed() as batches:
+        with _fast(self.device), _first(self.device), drawn, self._memory_told(), self._fed() as batches:
             for batch in islice(batches, stop - self.step):
                 losses.append(self._update(batch, right))
                 self.step += 1
@@ -213,7 +216,7 @@ class Loop:
         """Return what the network that training began with says of images, as logarithms of probabilities."""
         assert self.start is not None
         with self._autocast():
-            said: Tensor = self.start(images)
+            said = torch.cat([self.start(some) for some in torch.split(images, ANCHORED)])
         return said.float().log_softmax(-1)
 
     def _fixed(self, images: Tensor) -> Tensor:
@@ -300,6 +303,28 @@ def _optimizer(network: nn.Module, feed: Feed) -> torch.optim.Optimizer:
         return torch.optim.SGD(groups, lr=lr, momentum=settings.momentum, weight_decay=decay, fused=fused)
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     return kind(groups, lr=lr, weight_decay=decay, fused=fused)
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream that steps are made in: one for all, as memory that one has freed is not another's."""
+    made: torch.cuda.Stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+    return made
+
+
+@contextmanager
+def _first(device: torch.device) -> Iterator[None]:
+    """Let a GPU prefer the kernels of steps to those of views that are made meanwhile, which fill the gaps."""
+    if device.type != "cuda":
+        yield
+        return
+    outer, steps = torch.cuda.current_stream(device), _stream(device)
+    steps.wait_stream(outer)
+    try:
+        with torch.cuda.stream(steps):
+            yield
+    finally:
+        outer.wait_stream(steps)
 
 
 def _fast(device: torch.device) -> AbstractContextManager[object]:
