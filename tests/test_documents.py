@@ -5,6 +5,7 @@ Of the pages that a beginner follows, all blocks run in order in one folder, and
 
 import doctest
 import importlib
+import linecache
 import pkgutil
 import re
 import shlex
@@ -122,6 +123,7 @@ def test_docstring_examples_hold(name, tmp_path):
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         pytest.skip(f"needs the optional package {error.name}")
+    linecache.clearcache()  # or every source that was read so far is looked at again for each example
     result = doctest.testmod(module, extraglobs={"folder": tmp_path}, optionflags=doctest.ELLIPSIS)
     assert result.failed == 0
 

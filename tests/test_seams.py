@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import shiftproof
 
 ROOT = Path(shiftproof.__file__).parent
@@ -89,11 +91,11 @@ ANY = {
 """How often `Any` stands in a package, at most, and why."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield every module of the package by its name below it."""
-    for file in ROOT.rglob("*.py"):
-        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-        yield name, ast.parse(file.read_text("utf-8"))
+@pytest.fixture(scope="module")
+def modules() -> dict[str, ast.Module]:
+    """Return every module of the package by its name below it."""
+    files = {".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in ROOT.rglob("*.py")}
+    return {name: ast.parse(file.read_text("utf-8")) for name, file in files.items()}
 
 
 def calls(tree: ast.Module, *names: str) -> Iterator[ast.Call]:
@@ -117,9 +119,9 @@ def imports_parse_of_shifts(tree: ast.Module) -> bool:
     )
 
 
-def test_text_forms_are_read_where_a_user_writes_them_and_nowhere_else() -> None:
+def test_text_forms_are_read_where_a_user_writes_them_and_nowhere_else(modules: dict[str, ast.Module]) -> None:
     readers = set()
-    for name, tree in modules():
+    for name, tree in modules.items():
         if name.startswith("shifts.") and name != "shifts.corrupting":
             continue
         read = [*calls(tree, "as_shift", "as_image_shift")]
@@ -129,22 +131,22 @@ def test_text_forms_are_read_where_a_user_writes_them_and_nowhere_else() -> None
     assert readers == READERS.keys()
 
 
-def test_no_label_is_read_back() -> None:
-    for name, tree in modules():
+def test_no_label_is_read_back(modules: dict[str, ast.Module]) -> None:
+    for name, tree in modules.items():
         for call in calls(tree, "parse", "as_shift", "as_image_shift"):
             for given in ast.walk(ast.Module([ast.Expr(each) for each in call.args], [])):
                 assert not (isinstance(given, ast.Attribute) and given.attr == "label"), (name, call.lineno)
                 assert not isinstance(given, ast.JoinedStr), (name, call.lineno)
 
 
-def test_every_cast_has_its_reason() -> None:
+def test_every_cast_has_its_reason(modules: dict[str, ast.Module]) -> None:
     listed = Counter(name for some in CASTS.values() for name in some)
     assert not [name for name, times in listed.items() if times > 1]
-    assert {name for name, tree in modules() if any(calls(tree, "cast"))} == set(listed)
+    assert {name for name, tree in modules.items() if any(calls(tree, "cast"))} == set(listed)
 
 
-def test_any_has_its_reason_and_does_not_spread() -> None:
+def test_any_has_its_reason_and_does_not_spread(modules: dict[str, ast.Module]) -> None:
     found = Counter[str]()
-    for name, tree in modules():
+    for name, tree in modules.items():
         found[name.partition(".")[0]] += sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(tree))
     assert not [name for name, times in found.items() if times > ANY.get(name, (0, ""))[0]]

@@ -27,11 +27,11 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 def streams(batches: int, size: int) -> list[Tensor]:
-    """Return batches [N, S, 3, 16, 16] of two streams whose contrast changes."""
-    drawn = torch.rand(batches, size, 2, 3, 16, 16, generator=torch.Generator().manual_seed(0)).double()
+    """Return batches [N, S, 3, 8, 8] of two streams whose contrast changes."""
+    drawn = torch.rand(batches, size, 2, 3, 8, 8, generator=torch.Generator().manual_seed(0)).double()
     first = shiftproof.load_data("demo").take(batches * size * 2)
     (batch,) = first.batches(len(first))
-    images = (batch.inputs.double() / 255)[:, :, ::2, ::2].view(drawn.shape)
+    images = (batch.inputs.double() / 255)[:, :, ::4, ::4].view(drawn.shape)
     return [
         (0.85 * each + 0.15 * noise) * (0.4 if place % 4 == 3 else 1)
         for place, (each, noise) in enumerate(zip(images, drawn, strict=True))
@@ -50,7 +50,7 @@ def model(request: pytest.FixtureRequest) -> tuple[str, nn.Module]:
 def test_lanes_of_petta_answer_as_adapters_do(model: tuple[str, nn.Module], size: int, capacity: int) -> None:
     preset = "cifar" if model[0] == "demo" else "cifar_vit"
     (batch,) = shiftproof.load_data("demo").take(60).batches(60)
-    source = batch.inputs[:, :, ::2, ::2].double() / 255
+    source = batch.inputs[:, :, ::4, ::4].double() / 255
     chosen: dict[str, Any] = {
         "source": source,
         "capacity": capacity,

@@ -39,7 +39,7 @@ def network(classes: int, norm: str, sureness: float) -> nn.Sequential:
     head = nn.Linear(VALUES, classes, bias=False)
     head.weight.data = patterns(classes)
     layers = [
-        nn.AvgPool2d(SIDE // PATCHES),
+        nn.AdaptiveAvgPool2d(PATCHES),  # images of any size
         nn.Flatten(),
         nn.Unflatten(1, (VALUES, 1, 1)),
         NORMS[norm](),
@@ -71,18 +71,20 @@ def small_images(classes: int) -> Tensor:
     return (0.5 + 0.06 * seen).clamp(0, 1).view(-1, 3, PATCHES, PATCHES)
 
 
-def stream(classes: int) -> Iterator[Tensor]:
+def stream(classes: int, side: int = SIDE) -> Iterator[Tensor]:
     for batch in small_images(classes).split(SIZE):
-        yield nn.functional.interpolate(batch, scale_factor=SIDE // PATCHES)
+        yield nn.functional.interpolate(batch, scale_factor=side // PATCHES)
 
 
-def served(name: str, classes: int, norm: str = "batch", sureness: float = 0.8, **options: Any) -> Adapter:
+def served(
+    name: str, classes: int, norm: str = "batch", sureness: float = 0.8, side: int = SIDE, **options: Any
+) -> Adapter:
     model = network(classes, norm, sureness)
     given = {"preset": choose_preset(model, classes), **CHEAP.get(name, {}), **options}
     adapter = adapt(model, name, **given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for images in stream(classes):
+        for images in stream(classes, side):
             adapter(images)
     return adapter
 
@@ -99,7 +101,7 @@ def test_every_method_learns_whatever_the_number_of_classes(name: str, classes: 
 @pytest.mark.parametrize("norm", ["group", "layer"])
 @pytest.mark.parametrize("name", LEARNING)
 def test_every_method_learns_whatever_the_normalisation(name: str, norm: str) -> None:
-    adapter = served(name, 10, norm)
+    adapter = served(name, 10, norm, side=64)
     assert adapter.updates > BATCHES / 2
     assert bool(adapter.diagnosis) == bool(adapter.resets)  # asr goes back once, and says so
 

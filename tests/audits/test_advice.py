@@ -261,10 +261,10 @@ def test_advice_says_where_it_does_not_hold() -> None:
 
 
 def test_errors_with_batch_statistics_stand_beside_the_plain_ones() -> None:
-    subject = Subject.of("demo", load_data("demo").take(64), device="cpu", batch_size=64)
-    settings = make_settings(shifts=["contrast", "fog"], severities=[5], images=64, methods=["bn"])
+    subject = Subject.of("demo", load_data("demo").take(32), device="cpu", batch_size=64)
+    settings = make_settings(shifts=["contrast", "fog"], severities=[5], images=32, methods=["bn"])
     one = section("adaptation")
-    results = [Result(task, task.measure(subject), None, 1.0) for task in one.plan(Scope(settings, 64, 32))]
+    results = [Result(task, task.measure(subject), None, 1.0) for task in one.plan(Scope(settings, 32, 32))]
     view = one.view(results)
     (table,) = [block for block in view.blocks if isinstance(block, Table) and "partial" in block.title]
     errors = {str(row[0]): [float(str(cell)) for cell in row[1:]] for row in table.rows}

@@ -15,7 +15,7 @@ from torch import nn
 
 import shiftproof
 from shiftproof.adapters.priors import choose_prior
-from shiftproof.audits.sections import SECTIONS_BY_TASK, spectrum
+from shiftproof.audits.sections import SECTIONS_BY_TASK, certified, spectrum
 from shiftproof.certificates import certify
 from shiftproof.comparisons.methods import compare_methods
 from shiftproof.data import load_data
@@ -48,6 +48,8 @@ def test_an_audit_has_the_same_numbers_in_every_section(
     folders: tuple[Path, Path], tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spectrum, "SIZES", {"quick": spectrum.SpectrumSize(40, 4)})
+    few = certified.CertifiedSize(images=16, shifted=8, ranges=8, part=4, n0=10, n=100, alpha=0.01)
+    monkeypatch.setattr(certified, "SIZES", {"quick": few})
     torch.manual_seed(0)
     layers = nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)
     model: nn.Module = nn.Sequential(*layers).eval()  # a small one: what it answers does not matter

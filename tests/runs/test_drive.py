@@ -8,12 +8,14 @@ import sys
 import textwrap
 import time
 from dataclasses import dataclass
+from multiprocessing import get_all_start_methods
 from pathlib import Path
 
 import pytest
 
 from shiftproof.errors import ConfigurationError, RunError, ShiftproofError
 from shiftproof.runs import Cell, Executor, Inline, Plan, Processes, Row, Store, drive
+from shiftproof.runs.hosting import cores
 
 SUBJECT = {"model": "m", "data": "d"}
 
@@ -259,6 +261,40 @@ class Ends(Squares):
 def test_a_setup_that_ends_the_program_is_told(tmp_path, marks):
     with Store(tmp_path / "run", SUBJECT) as store, pytest.raises(RunError, match="SystemExit"):
         drive(plan_of(1), store, Ends(marks), executor=Processes(1))
+
+
+class Surroundings:
+    """Tells what surrounds the process that it is in."""
+
+    def __call__(self) -> "Surroundings":
+        return self
+
+    def measure(self, cell: Cell) -> Row:
+        import torch
+
+        names = ("SHIFTPROOF_NOTE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+        return {
+            **{name: os.environ.get(name) for name in names},
+            "threads": torch.get_num_threads(),
+            "in": str(Path.cwd()),
+        }
+
+
+@pytest.mark.parametrize("note", ["one", "another"])
+def test_a_process_has_the_surroundings_of_its_driver_and_its_share_of_the_cores(tmp_path, monkeypatch, note):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.setenv("SHIFTPROOF_NOTE", note)
+    monkeypatch.chdir(tmp_path)
+    share = max(1, cores() // 2)
+    with Store(tmp_path / "run", SUBJECT) as store:
+        (result,) = drive(plan_of(1), store, Surroundings(), executor=Processes(2))
+    assert result.row == {
+        "SHIFTPROOF_NOTE": note,
+        "OPENBLAS_NUM_THREADS": "1" if "forkserver" in get_all_start_methods() else None,
+        "OMP_NUM_THREADS": str(share),
+        "threads": share,
+        "in": str(tmp_path),
+    }
 
 
 def test_unpicklable_work_is_refused_by_processes(tmp_path):

@@ -25,13 +25,19 @@ def _made_by_torch(kind: type) -> tuple[Mapping[str, object], frozenset[str]]:
     written: set[str] = set()
     for base in kind.__mro__:
         if is_builtin(base.__module__) and issubclass(base, nn.Module):
-            for function in vars(base).values():
-                if isinstance(function, FunctionType):
-                    written |= {step.argval for step in dis.get_instructions(function) if step.opname == "STORE_ATTR"}
+            written |= _written_by(base)  # type: ignore[arg-type]
             if "__init__" in vars(base) and not options:  # the nearest one, which calls those of its bases
                 given = inspect.signature(vars(base)["__init__"]).parameters.values()
                 options = {each.name: each.default for each in given}
     return options, frozenset(written)
+
+
+@lru_cache(maxsize=4096)
+def _written_by(base: type) -> frozenset[str]:
+    """Return the names of the attributes that the functions of a class set."""
+    functions = [each for each in vars(base).values() if isinstance(each, FunctionType)]
+    steps = (step for function in functions for step in dis.get_instructions(function))
+    return frozenset(step.argval for step in steps if step.opname == "STORE_ATTR")
 
 
 def stated_options(layer: nn.Module) -> dict[str, object]:

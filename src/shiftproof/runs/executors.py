@@ -13,7 +13,7 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from shiftproof.errors import ConfigurationError
 from shiftproof.runs.hosting import Host, Packed, Setup, Worker, cores, measure, pack
 from shiftproof.runs.limits import check_timeout
 from shiftproof.runs.plan import Result
+from shiftproof.runs.starting import start_method
 from shiftproof.runs.task import AnyTask
 
 DIED = "its process died twice, the second time with this task alone in it"
@@ -172,7 +173,7 @@ class _Pool(WorkerPool):
         return []
 
     def _start(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
+        context = start_method()
         seats = context.SimpleQueue()
         for number in range(self._count):
             seats.put(self._gpus[number % len(self._gpus)] if self._gpus else None)
@@ -181,7 +182,7 @@ class _Pool(WorkerPool):
             self._count,
             mp_context=context,
             initializer=_start_here,
-            initargs=(self._packed, threads, seats, self._timeout),
+            initargs=(self._packed, threads, seats, self._timeout, dict(os.environ)),
         )
 
     def _end(self) -> None:
@@ -211,9 +212,16 @@ def _gpus(device: str) -> list[str]:
 _host: Host | None = None
 
 
-def _start_here(packed: Packed, threads: int, seats: SimpleQueue[str | None], timeout: float | None) -> None:
+def _start_here(
+    packed: Packed,
+    threads: int,
+    seats: SimpleQueue[str | None],
+    timeout: float | None,
+    environment: Mapping[str, str],
+) -> None:
     """Make this process's worker, once."""
     global _host  # noqa: PLW0603
+    os.environ.update(environment)  # the driver's, which may have changed since the server of processes was started
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     if (gpu := seats.get()) is not None:

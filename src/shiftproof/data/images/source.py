@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from torch import Tensor
 from shiftproof.data.base import BadFile, Source
 from shiftproof.data.images.decoding import Size
 from shiftproof.errors import DataError, ShiftproofError
+from shiftproof.runs.starting import start_method
 
 DIFFERENT_SIZES = "The images have different sizes."
 """The headline of the error for images that need a size to be brought to."""
@@ -122,7 +122,7 @@ def read_all(source: ImageSource, chunks: Sequence[list[int]], workers: int) -> 
         _Chunks(source, chunks),
         batch_size=None,
         num_workers=min(workers, len(chunks), _cores()),
-        multiprocessing_context=_start_method(),
+        multiprocessing_context=start_method(),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # one item is one batch: batch_size is None
         generator=torch.Generator(),  # its own, so that the user's stream of random numbers stays untouched
     )
@@ -130,18 +130,6 @@ def read_all(source: ImageSource, chunks: Sequence[list[int]], workers: int) -> 
         if isinstance(pixels, ShiftproofError):
             raise pixels
         yield pixels
-
-
-def _start_method() -> multiprocessing.context.BaseContext:
-    """Return how workers start: from a clean server that has already imported this package, where there can be one.
-
-    Forking a process that runs threads can hang, and spawning imports torch anew for every worker.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
 
 
 def _cores() -> int:
