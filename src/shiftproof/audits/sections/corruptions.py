@@ -234,8 +234,8 @@ def _actions(means: Mapping[str, float], clean: Accuracy, tested: Mapping[str, C
             "Fine-tune it against its weaknesses (harden)",
             f"{_told_worst(losses, means)} harden fine-tunes a network for some minutes on training images, and hands "
             "it over only if held-out images show a gain under corruption for at most 1 point of clean accuracy. Of "
-            "two networks trained on CIFAR-10, the ResNet-20 regained 62 to 65% of what corruption cost, the ResNet-56 "
-            "54 to 60%. It needs a PyTorch network whose weights can change.",
+            "two networks trained on CIFAR-10, the ResNet-20 regained 58 to 62% of what corruption cost, the ResNet-56 "
+            "52 to 56%. It needs a PyTorch network whose weights can change.",
             "shiftproof harden --data train-images/ --model model.py:build --out hardened/",
             gain=100 * lost,
             on="on average under corruption",
