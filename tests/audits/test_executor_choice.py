@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from shiftproof import audit
-from shiftproof.audits import executor_choice
+from shiftproof.audits import costs, executor_choice
 from shiftproof.audits.audit_settings import make_settings
 from shiftproof.audits.planning import scope_of
 from shiftproof.audits.sections import planned
@@ -35,7 +36,7 @@ def linear() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(3 * 12 * 12, 2)).eval()
 
 
-@pytest.mark.parametrize(("together", "processes"), [(20.0, True), (11.0, False)])
+@pytest.mark.parametrize(("together", "processes"), [(20.0, True), (11.0, True), (10.5, False)])
 def test_what_is_faster_is_chosen(together: float, processes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_choice, "LONG", 0)
     monkeypatch.setattr(executor_choice, "cores", lambda: 2)
@@ -52,6 +53,17 @@ def test_short_audits_one_core_and_what_cannot_be_sent_stay_here(monkeypatch: py
     assert chosen(subject_of(BlackBox(lambda images: images.mean((2, 3))[:, :2]))) == Auto(timeout=60)
     monkeypatch.setattr(executor_choice, "cores", lambda: 1)
     assert chosen(subject_of(linear())) == Auto(timeout=60)
+
+
+def test_processes_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_choice, "LONG", 0)
+    monkeypatch.setattr(executor_choice, "cores", lambda: 64)
+    monkeypatch.setattr(executor_choice, "pace", lambda _, __, workers, *___: float(workers))
+    monkeypatch.setattr(executor_choice, "peak_memory", lambda: {"process": 10**9})
+    for free, expected in ((9e9, Processes(4, timeout=60)), (3e9, Auto(timeout=60)), (math.inf, None)):
+        monkeypatch.setattr(executor_choice, "free_memory", lambda free=free: free)
+        assert chosen(subject_of(linear())) == (expected or Processes(64, timeout=60))
+    assert 0 < costs.free_memory() < 2**50
 
 
 def test_a_pace_is_measured_and_leaves_the_threads_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:

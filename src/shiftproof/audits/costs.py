@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from shiftproof.audits.sections.base import Measurement
 from shiftproof.runs import Json, Result, Store
@@ -119,6 +122,23 @@ def peak_memory(device: str = "cpu") -> dict[str, int]:
 
         found["gpu"] = torch.cuda.max_memory_allocated(device)
     return found
+
+
+def free_memory() -> float:
+    """Return how many bytes of memory could be used now, by this machine and its control group; unknown is no limit."""
+    found = [math.inf]
+    with suppress(OSError, KeyError):
+        found.append(1024 * _table("/proc/meminfo")["MemAvailable:"])
+    with suppress(OSError, KeyError, ValueError):  # "max" is no limit
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text("ascii")) for name in ("max", "current"))
+        found.append(limit - used + _table("/sys/fs/cgroup/memory.stat")["inactive_file"])  # copies of files can go
+    return max(0, min(found))
+
+
+def _table(file: str) -> dict[str, int]:
+    """Return the numbers of a file of names and numbers."""
+    lines = (line.split() for line in Path(file).read_text("ascii").splitlines())
+    return {words[0]: int(words[1]) for words in lines}
 
 
 def duration(seconds: float) -> str:

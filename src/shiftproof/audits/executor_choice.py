@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from shiftproof.audits.costs import free_memory, peak_memory
 from shiftproof.audits.forecast import passes_of
 from shiftproof.audits.pacing import WORTHWHILE
 from shiftproof.audits.sections.base import Measurement, Scope
@@ -24,10 +25,12 @@ from shiftproof.runs.hosting import cores, pack
 from shiftproof.shifts import Shift
 from shiftproof.subjects import Measurer, Subject
 
-FASTER = 1.15
+FASTER = 1.08
 """Processes have to be faster by so much: each loads the model and the data."""
-LONG = 4 * WORTHWHILE
-"""Operations of an audit from which on starting processes pays: about a minute of a small network."""
+LONG = 2 * WORTHWHILE
+"""Operations of an audit from which on starting processes pays: about half a minute of a small network."""
+ROOM = 0.5
+"""The share of the free memory that processes may take, each as much as this one has taken so far."""
 PATIENCE = 0.5
 """Seconds that each way is tried for, after a first time that does not count."""
 
@@ -46,7 +49,7 @@ def quickest_executor(
     `operations` are those of a pass of one input; `given` is what runs them in this process.
     """
     tasks = [task for task in plan.identities().values() if isinstance(task, Measurement)]
-    several = cores()
+    several = int(min(cores(), ROOM * free_memory() / peak_memory().get("process", 1)))
     wanted = subject.device == "cpu" and several > 1 and operations * passes_of(tasks) >= LONG
     if not wanted or scope.task != CLASSES.name or not _can_be_sent(subject):
         return given

@@ -10,7 +10,11 @@ INPUTS = ("size", "color", "on_bad_file", "text_column")
 """Options of `load_data` that are neither about labels nor about one data set alone."""
 
 COMMANDS: Mapping[str, Command] = {
-    "audit": Command("shiftproof.audits.auditing:audit", "shiftproof.cli.terminal:show_audit"),
+    "audit": Command(
+        "shiftproof.audits.auditing:audit",
+        "shiftproof.cli.terminal:show_audit",
+        defaults={"executor": "auto"},  # from Python, processes may run a script anew that is not guarded
+    ),
     "report": Command("shiftproof.audits.auditing:report", "shiftproof.cli.terminal:show_report", arguments=("run",)),
     "gate": Command("shiftproof.audits.auditing:gate", "shiftproof.cli.terminal:show_gate", arguments=("run",)),
     "compare": Command(
