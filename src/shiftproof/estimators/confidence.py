@@ -142,7 +142,8 @@ def agreement(logits: ArrayLike, other_logits: ArrayLike, *, seed: int = 0) -> E
 
 def few(count: int, what: str) -> tuple[str, ...]:
     """Return the warning that there are few inputs, if there are."""
-    return () if count >= FEW else (f"Only {count} {what}: fewer than {FEW} say little.",)
+    counted = f"{count} {what.removesuffix('s') if count == 1 else what}"
+    return () if count >= FEW else (f"Only {counted}: fewer than {FEW} say little.",)
 
 
 def _estimate(
